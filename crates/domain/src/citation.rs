@@ -1,0 +1,62 @@
+//! Passages, their places, and the marks by which an answer cites them.
+
+use std::fmt;
+
+/// Where a passage stands.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In a file of the workspace.
+    File {
+        /// The workspace path: `/uploads/lease.pdf`.
+        path: String,
+        /// The page, from 1, where the format has pages.
+        page: Option<u32>,
+        /// First and last line, from 1, where the format has lines.
+        lines: Option<(u32, u32)>,
+    },
+    /// On the web.
+    Web {
+        /// The address.
+        url: String,
+        /// The page's title.
+        title: String,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, page, lines } => {
+                f.write_str(path)?;
+                if let Some(page) = page {
+                    write!(f, ", page {page}")?;
+                }
+                if let Some((first, last)) = lines {
+                    write!(f, ", lines {first}-{last}")?;
+                }
+                Ok(())
+            }
+            Self::Web { url, title } => write!(f, "{title} <{url}>"),
+        }
+    }
+}
+
+/// A piece of text that a tool found, with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// Where it stands.
+    pub place: Place,
+    /// The text itself.
+    pub text: String,
+}
+
+/// A passage that got its number in the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumberedPassage {
+    /// The number, from 1, by which the answer cites it.
+    pub number: u32,
+    /// Where it stands.
+    pub place: Place,
+    /// The text itself.
+    pub text: String,
+}

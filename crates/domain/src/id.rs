@@ -1,0 +1,88 @@
+//! Identifiers: UUIDs, one type for each thing, so that none is taken for another.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+/// The text is no UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a UUID")]
+pub struct NotAnId;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// The identifier of these 128 bits, marked as a random (version 4) UUID.
+            #[must_use]
+            pub fn from_random(bits: u128) -> Self {
+                Self(uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
+            }
+
+            /// The 128 bits as they stand.
+            #[must_use]
+            pub fn bits(self) -> u128 {
+                self.0.as_u128()
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                Uuid::try_parse(text).map(Self).map_err(|_| NotAnId)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0.hyphenated(), f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// Who owns keys, licence, credits, machine and workspace.
+    AccountId,
+    /// A person who signs in; belongs to an account.
+    UserId,
+    /// A key of the interface (not the key itself).
+    KeyId,
+    /// A conversation: `chatId` on the wire.
+    ConversationId,
+    /// A message of a conversation: a question or an answer.
+    MessageId,
+    /// A part of an answer (section 2.10).
+    PartId,
+    /// A posting of the ledger.
+    PostingId,
+    /// One life of the agent's program in a machine; another after each start.
+    InstanceId,
+    /// A process of the service that holds leases.
+    NodeId,
+    /// A request, for logs and traces.
+    TraceId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_its_text() {
+        let id = ConversationId::from_random(7);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("x".parse::<ConversationId>(), Err(NotAnId));
+    }
+}

@@ -1,0 +1,61 @@
+//! Points in time and how they are handed in.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Microseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The point this many microseconds after the epoch.
+    #[must_use]
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The point `after` this one; the last representable one when that overflows.
+    #[must_use]
+    pub fn plus(self, after: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    /// How long it is from `earlier` to this point; zero when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// ISO 8601 in UTC with milliseconds: `2026-11-21T08:37:00.000Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(at) => write!(f, "{at:.3}"),
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+/// Where time comes from. The service hands in the system's clock, tests one of their own.
+pub trait Clock: Send + Sync {
+    /// The present.
+    fn now(&self) -> Timestamp;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_reads_as_iso_8601() {
+        assert_eq!(Timestamp::from_micros(0).to_string(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp::from_micros(1_500_000).to_string(), "1970-01-01T00:00:01.500Z");
+    }
+}

@@ -1,0 +1,253 @@
+//! The tools of the machine: their names, effects, arguments and results.
+//!
+//! Paths in arguments are workspace paths: `/uploads/x`, or relative to the workspace (`uploads/x`).
+//! In the machine the workspace is mounted at [`WORKSPACE`].
+
+use serde::{Deserialize, Serialize};
+
+/// Where the workspace stands inside the machine; also the working folder of tools.
+pub const WORKSPACE: &str = "/workspace";
+
+/// A tool that the agent runs in the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tool {
+    /// Runs a command line with `/bin/sh -c`.
+    Shell,
+    /// Gives a file's text with pages and lines.
+    Read,
+    /// Writes a whole file.
+    Write,
+    /// Replaces text in a file.
+    Edit,
+    /// Lists a folder.
+    List,
+    /// Finds files by name or by content.
+    Find,
+    /// Ranked passages of the workspace's documents.
+    Search,
+}
+
+/// Whether a call may run again after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It changes nothing: it runs again.
+    Repeatable,
+    /// It may change something: it never runs twice.
+    Effectful,
+}
+
+impl Tool {
+    /// Every tool, in the order in which they are offered.
+    pub const ALL: [Self; 7] =
+        [Self::Search, Self::Read, Self::List, Self::Find, Self::Write, Self::Edit, Self::Shell];
+
+    /// The name by which a model calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Edit => "edit",
+            Self::List => "list",
+            Self::Find => "find",
+            Self::Search => "search",
+        }
+    }
+
+    /// The tool of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Whether it may run again after a crash.
+    #[must_use]
+    pub const fn effect(self) -> Effect {
+        match self {
+            Self::Read | Self::List | Self::Find | Self::Search => Effect::Repeatable,
+            Self::Shell | Self::Write | Self::Edit => Effect::Effectful,
+        }
+    }
+
+    /// What it is for, told to the model.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Shell => {
+                "Run a command line with /bin/sh in the machine. The working folder is the workspace, \
+                 /workspace. There is no network. Output beyond the bound is cut in the middle."
+            }
+            Self::Read => {
+                "Read a file of the workspace as text: plain text, PDF, DOCX, HTML, spreadsheets. The text comes as \
+                 numbered passages with their page or lines; cite them by number. Long files are read in pieces."
+            }
+            Self::Write => "Write a whole text file in the workspace; missing folders are made.",
+            Self::Edit => {
+                "Replace one exact piece of text in a text file of the workspace. It must occur exactly once unless \
+                 all is true."
+            }
+            Self::List => "List one folder of the workspace.",
+            Self::Find => {
+                "Find files of the workspace by a glob over their paths, and, when content is given, only those \
+                 whose text contains it, with the lines where it stands."
+            }
+            Self::Search => {
+                "Search the text of all documents in the workspace and get the passages that fit best, ranked and \
+                 numbered, with file and page; cite them by number. Word forms and diacritics do not matter."
+            }
+        }
+    }
+
+    /// JSON Schema of its arguments.
+    #[must_use]
+    pub const fn schema(self) -> &'static str {
+        match self {
+            Self::Shell => {
+                r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"default":60}},"required":["command"],"additionalProperties":false}"#
+            }
+            Self::Read => {
+                r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}"#
+            }
+            Self::Write => {
+                r#"{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"],"additionalProperties":false}"#
+            }
+            Self::Edit => {
+                r#"{"type":"object","properties":{"path":{"type":"string"},"old":{"type":"string"},"new":{"type":"string"},"all":{"type":"boolean","default":false}},"required":["path","old","new"],"additionalProperties":false}"#
+            }
+            Self::List => {
+                r#"{"type":"object","properties":{"path":{"type":"string","default":"/"}},"additionalProperties":false}"#
+            }
+            Self::Find => {
+                r#"{"type":"object","properties":{"glob":{"type":"string","default":"**"},"content":{"type":"string"}},"additionalProperties":false}"#
+            }
+            Self::Search => {
+                r#"{"type":"object","properties":{"query":{"type":"string"},"paths":{"type":"array","items":{"type":"string"},"description":"Only these files or folders."},"limit":{"type":"integer","minimum":1,"maximum":20,"default":8}},"required":["query"],"additionalProperties":false}"#
+            }
+        }
+    }
+}
+
+/// Arguments of [`Tool::Shell`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShellArguments {
+    /// The command line.
+    pub command: String,
+    /// How long it may run, in seconds; 60 unless given, at most 600.
+    #[serde(default)]
+    pub timeout_seconds: Option<u32>,
+}
+
+/// Arguments of [`Tool::Read`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadArguments {
+    /// The file.
+    pub path: String,
+    /// The page to begin at, in files that have pages.
+    #[serde(default)]
+    pub first_page: Option<u32>,
+    /// The line to begin at, in files that have lines.
+    #[serde(default)]
+    pub first_line: Option<u32>,
+}
+
+/// Arguments of [`Tool::Write`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteArguments {
+    /// The file.
+    pub path: String,
+    /// Its whole new content.
+    pub content: String,
+}
+
+/// Arguments of [`Tool::Edit`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditArguments {
+    /// The file.
+    pub path: String,
+    /// The text that goes.
+    pub old: String,
+    /// The text that comes.
+    pub new: String,
+    /// Whether every occurrence is replaced.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// Arguments of [`Tool::List`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListArguments {
+    /// The folder; the workspace unless given.
+    #[serde(default)]
+    pub path: Option<String>,
+}
+
+/// Arguments of [`Tool::Find`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FindArguments {
+    /// A glob over workspace paths; all files unless given.
+    #[serde(default)]
+    pub glob: Option<String>,
+    /// Text that the files must contain (case and diacritics do not matter).
+    #[serde(default)]
+    pub content: Option<String>,
+}
+
+/// Arguments of [`Tool::Search`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchArguments {
+    /// What is looked for, in plain words.
+    pub query: String,
+    /// Files or folders to search; the whole workspace unless given.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// How many passages; 8 unless given, at most 20.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// What a tool gives back, as it travels from the agent to the host, which takes it for hostile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolOutput {
+    /// Whether the tool could not do what was asked; `text` then says why.
+    pub failed: bool,
+    /// Plain text for the model, apart from passages. At most [`TEXT_MAX_BYTES`].
+    pub text: String,
+    /// Passages that may be cited, best or first one first. At most [`PASSAGES_MAX`].
+    #[serde(default)]
+    pub passages: Vec<FoundPassage>,
+    /// Workspace paths (`/a/b.txt`) of files that the tool knows it wrote. At most [`WRITTEN_MAX`].
+    #[serde(default)]
+    pub written: Vec<String>,
+}
+
+/// A passage of a document in the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundPassage {
+    /// The workspace path, starting with a slash.
+    pub path: String,
+    /// The page, from 1, where the format has pages.
+    #[serde(default)]
+    pub page: Option<u32>,
+    /// First and last line, from 1, where the format has lines.
+    #[serde(default)]
+    pub lines: Option<(u32, u32)>,
+    /// The passage. At most [`PASSAGE_MAX_BYTES`].
+    pub text: String,
+}
+
+/// The greatest length of [`ToolOutput::text`] in bytes.
+pub const TEXT_MAX_BYTES: usize = 64 * 1024;
+/// The greatest length of a passage in bytes.
+pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
+/// The most passages of one result.
+pub const PASSAGES_MAX: usize = 40;
+/// The most written paths of one result.
+pub const WRITTEN_MAX: usize = 100;
