@@ -1,1 +1,50 @@
-//! The `language` crate.
+//! Words of Czech, Slovak and English, so that a question meets a document: tokens, folding, stems,
+//! stop words, related words and a guess at the language.
+//!
+//! Everything is a pure function over text, without tables that have to be loaded. Stems are no words of
+//! a language: they only have to be the same for the forms of one word, in the query and in the document.
+
+pub mod fold;
+pub mod guess;
+pub mod related;
+pub mod sentence;
+pub mod stem;
+pub mod stop;
+pub mod term;
+pub mod token;
+
+pub use fold::{fold, lower};
+pub use guess::guess;
+pub use term::{Term, terms};
+
+/// A language that is known by more than its letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Language {
+    /// Czech.
+    Czech,
+    /// Slovak.
+    Slovak,
+    /// English.
+    English,
+}
+
+impl Language {
+    /// Every language, in the order in which a tie is decided.
+    pub const ALL: [Self; 3] = [Self::Czech, Self::Slovak, Self::English];
+
+    /// The two letters of ISO 639-1.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Czech => "cs",
+            Self::Slovak => "sk",
+            Self::English => "en",
+        }
+    }
+
+    /// The language of this ISO 639-1 code.
+    #[must_use]
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|language| language.code() == code)
+    }
+}

@@ -1,0 +1,65 @@
+//! Words that stand for nearly the same in contracts, statutes, minutes and price lists, across the three
+//! languages, so that a question need not guess a document's wording.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::Language;
+use crate::fold::fold;
+use crate::stem::stem;
+
+/// One group a line; Czech, Slovak and English words after `cs`, `sk` and `en`.
+const GROUPS: &str = include_str!("related.txt");
+
+/// Of each stem, the groups in which it is; of each group, its stems.
+struct Groups {
+    of_stem: HashMap<String, Vec<usize>>,
+    stems: Vec<Vec<String>>,
+}
+
+static GROUPED: LazyLock<Groups> = LazyLock::new(|| {
+    let mut grouped = Groups { of_stem: HashMap::new(), stems: Vec::new() };
+    for line in GROUPS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut language = Language::Czech;
+        let mut members: Vec<String> = Vec::new();
+        for word in line.split_whitespace() {
+            match Language::of_code(word) {
+                Some(named) => language = named,
+                None => members.push(stem(&fold(word), language)),
+            }
+        }
+        members.sort_unstable();
+        members.dedup();
+        for member in &members {
+            grouped.of_stem.entry(member.clone()).or_default().push(grouped.stems.len());
+        }
+        grouped.stems.push(members);
+    }
+    grouped
+});
+
+/// The stems that are related to this one, without itself, in a fixed order.
+#[must_use]
+pub fn related(stem: &str) -> Vec<&'static str> {
+    let Some(groups) = GROUPED.of_stem.get(stem) else { return Vec::new() };
+    let mut found: Vec<&'static str> = groups
+        .iter()
+        .flat_map(|group| GROUPED.stems[*group].iter().map(String::as_str))
+        .filter(|other| *other != stem)
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_meet() {
+        let rent = stem("rent", Language::English);
+        assert!(related(&rent).contains(&stem("najemne", Language::Czech).as_str()));
+        assert!(related("kx").is_empty());
+    }
+}

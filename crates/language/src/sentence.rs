@@ -1,0 +1,152 @@
+//! Sentences of a passage, as places in its text.
+
+use std::ops::Range;
+
+/// Abbreviations (folded) after which a full stop ends no sentence.
+const ABBREVIATIONS: &[&str] = &[
+    "c", "cl", "odst", "pism", "sb", "tzv", "napr", "resp", "apod", "atd", "mj", "tj", "tzn", "event", "ev",
+    "par", "ing", "mgr", "mudr", "judr", "phdr", "rndr", "bc", "doc", "prof", "dr", "nar", "bytem", "tel",
+    "st", "ul", "ods", "max", "min", "cca", "kc", "no", "art", "sec", "ltd", "inc", "mr", "mrs", "ms", "vs",
+    "eg", "ie", "al", "para", "cls", "nr", "p", "s", "str", "vc", "vratane", "zz", "zb", "r", "a", "o", "k",
+    "spol", "co", "pm", "am",
+];
+
+/// The sentences and lines of list items of a text, in order, without surrounding white space. A line
+/// that ends without a stop goes on in the next one, unless a blank line or an item's mark comes between.
+#[must_use]
+pub fn sentences(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let next = at + c.len_utf8();
+        let ends = match c {
+            '\n' => breaks_line(text, at),
+            '.' | '!' | '?' | ';' => ends_sentence(text, at, c),
+            _ => false,
+        };
+        if ends {
+            push(&mut found, text, start..next);
+            start = next;
+        }
+        at = next;
+    }
+    push(&mut found, text, start..text.len());
+    found
+}
+
+fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
+    let piece = &text[range.clone()];
+    let trimmed = piece.trim();
+    if trimmed.is_empty() {
+        return;
+    }
+    let start = range.start + (piece.len() - piece.trim_start().len());
+    found.push(start..start + trimmed.len());
+}
+
+/// Whether a line break separates: before a blank line, an item or a heading, and after a row of a table.
+fn breaks_line(text: &str, at: usize) -> bool {
+    let line_before = text[..at].rsplit('\n').next().unwrap_or_default().trim();
+    let rest = &text[at + 1..];
+    let line_after = rest.split('\n').next().unwrap_or_default().trim_start();
+    line_after.trim().is_empty()
+        || line_before.is_empty()
+        || is_row(line_before)
+        || is_row(line_after)
+        || begins_item(line_after)
+        || line_before.starts_with('#')
+        || line_before.ends_with(':')
+        || (line_before.chars().count() < 40 && !line_after.starts_with(char::is_lowercase))
+}
+
+fn is_row(line: &str) -> bool {
+    line.starts_with('|') || line.matches(" | ").count() >= 2 || line.contains('\t')
+}
+
+fn begins_item(line: &str) -> bool {
+    if line.starts_with(['-', '•', '*', '–', '#', '§']) {
+        return true;
+    }
+    let mark: String = line.chars().take_while(|c| !c.is_whitespace()).take(8).collect();
+    let body = mark.trim_start_matches('(').trim_end_matches(['.', ')']);
+    if body.len() == mark.len() || body.is_empty() {
+        return false;
+    }
+    body.chars().all(|c| c.is_ascii_digit() || c == '.')
+        || (body.chars().count() == 1 && body.chars().all(char::is_alphabetic))
+        || (body.len() <= 4 && body.chars().all(|c| matches!(c, 'I' | 'V' | 'X')))
+}
+
+fn ends_sentence(text: &str, at: usize, c: char) -> bool {
+    let rest = &text[at + 1..];
+    let Some(next) = rest.chars().next() else { return true };
+    if !next.is_whitespace() {
+        return false;
+    }
+    if c != '.' {
+        return c != ';' || rest.starts_with('\n');
+    }
+    let following = rest.trim_start();
+    let Some(first) = following.chars().next() else { return true };
+    let word: String = text[..at]
+        .chars()
+        .rev()
+        .take_while(|c| c.is_alphanumeric())
+        .take(16)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect();
+    if first.is_lowercase() {
+        return false;
+    }
+    if word.is_empty() {
+        return true;
+    }
+    if word.chars().all(|c| c.is_ascii_digit()) {
+        // `1. 3. 2024`, `odst. 2. Nájemce`: a number before a digit or at a line's beginning is no end.
+        let before = text[..at - word.len()].trim_end_matches(['.', '(', ' ']);
+        let begins_line = text[..at - word.len()].ends_with('\n') || text[..at - word.len()].is_empty();
+        return !first.is_ascii_digit() && !begins_line && !before.is_empty() && word.len() != 1
+            || (word.len() == 1 && !first.is_ascii_digit() && !begins_line);
+    }
+    let folded = crate::fold::fold(&word);
+    !(ABBREVIATIONS.contains(&folded.as_str()) || (folded.len() == 1 && word.chars().all(char::is_uppercase)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<&str> {
+        sentences(text).into_iter().map(|range| &text[range]).collect()
+    }
+
+    #[test]
+    fn abbreviations_and_dates_end_nothing() {
+        assert_eq!(
+            texts("Podle čl. 5 odst. 2 platí lhůta. Smlouva je ze dne 1. 3. 2024. Konec."),
+            ["Podle čl. 5 odst. 2 platí lhůta.", "Smlouva je ze dne 1. 3. 2024.", "Konec."]
+        );
+        assert_eq!(texts("Zastoupená Ing. Janem Novákem. Dále"), ["Zastoupená Ing. Janem Novákem.", "Dále"]);
+    }
+
+    #[test]
+    fn wrapped_lines_belong_together_and_items_apart() {
+        assert_eq!(
+            texts(
+                "Nájemce je povinen hradit nájemné vždy do pátého dne\nměsíce předem.\n2. Kauce činí 10 000 Kč."
+            ),
+            [
+                "Nájemce je povinen hradit nájemné vždy do pátého dne\nměsíce předem.",
+                "2. Kauce činí 10 000 Kč."
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_of_tables_stand_alone() {
+        assert_eq!(texts("a | b | c\n1 | 2 | 3"), ["a | b | c", "1 | 2 | 3"]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Stems: what stays of a word when its endings go.
+
+mod english;
+mod slavic;
+
+use crate::Language;
+
+/// The stem of a folded word. Czech and Slovak share their rules, so that a question in one of them meets
+/// a document in the other as far as the words allow.
+#[must_use]
+pub fn stem(folded: &str, language: Language) -> String {
+    match language {
+        Language::Czech | Language::Slovak => slavic::stem(folded),
+        Language::English => english::stem(folded),
+    }
+}

@@ -1,0 +1,381 @@
+//! Czech and Slovak, on folded words.
+//!
+//! Two passes: the inflectional ending goes first (case, number, gender, person), by rules that must agree
+//! for every form of a word; what happens then depends only on what the first pass left, so that forms
+//! that have met stay together: suffixes of verbs and of adjectives, the vowel that comes and goes
+//! (`nájem`, `nájmu`), and the softened last consonant (`úředník`, `úředníci`). The prefix of negation
+//! stays: what is not allowed is another thing than what is.
+
+/// Words whose forms no rule brings together: the stem, then its forms.
+const IRREGULAR: &[(&str, &[&str])] = &[
+    (
+        "den",
+        &[
+            "den", "dne", "dni", "dnu", "dny", "dnem", "dnech", "dnum", "dna", "dnom", "dnov", "dnoch",
+            "dennich",
+        ],
+    ),
+    (
+        "rok",
+        &[
+            "rok", "roku", "roky", "roce", "rokem", "let", "lety", "letech", "letum", "leta", "rokov",
+            "rokom", "rokoch", "rokmi",
+        ],
+    ),
+    (
+        "tydn",
+        &[
+            "tyden", "tydne", "tydnu", "tydny", "tydnem", "tydnech", "tyzden", "tyzdna", "tyzdne", "tyzdni",
+            "tyzdnov", "tyzdnom", "tyzdnoch", "tydenni", "tyzdenny", "tyzdenna",
+        ],
+    ),
+    (
+        "dom",
+        &[
+            "dum",
+            "domu",
+            "dome",
+            "domem",
+            "domy",
+            "domech",
+            "dom",
+            "domom",
+            "domov",
+            "domoch",
+            "domovni",
+            "domovniho",
+            "domovnim",
+            "domovnych",
+        ],
+    ),
+    (
+        "dit",
+        &[
+            "dite", "ditete", "diteti", "deti", "detem", "detmi", "detech", "dieta", "dietata", "dietatu",
+            "detom", "detoch",
+        ],
+    ),
+    (
+        "clovk",
+        &[
+            "clovek", "cloveka", "cloveku", "clovekem", "lide", "lidi", "lidem", "lidmi", "lidech", "ludia",
+            "ludi", "ludom", "ludmi", "ludoch", "clovekom",
+        ],
+    ),
+    ("pes", &["pes", "psa", "psu", "psi", "psy", "psem", "psum", "psom", "psov"]),
+    (
+        "penz",
+        &[
+            "penize", "penez", "penezum", "penezi", "penezich", "peniaze", "penazi", "peniazom", "penazny",
+            "penezni",
+        ],
+    ),
+    ("ruk", &["ruka", "ruky", "ruce", "ruku", "rukou", "rukama", "rukach"]),
+    ("vuz", &["vuz", "vozu", "vozy", "vozem", "vozech", "voz", "vozom", "vozov"]),
+    ("klic", &["klic", "klice", "kluc", "kluce", "klicu", "klucov", "klicem", "klucom", "klicich"]),
+    (
+        "prac",
+        &[
+            "prace",
+            "praci",
+            "praca",
+            "pracu",
+            "pracou",
+            "prac",
+            "pracovni",
+            "pracovny",
+            "pracovne",
+            "pracovneho",
+            "pracovnej",
+            "pracovniho",
+            "pracovnim",
+            "pracovnich",
+            "pracovnych",
+            "pracovnom",
+        ],
+    ),
+    ("platnost", &["platnost", "platnosti", "platny", "platna", "platne", "platnou", "platneho"]),
+    ("plat", &["plat", "platu", "platy", "platem", "platech"]),
+    (
+        "plac",
+        &[
+            "platit",
+            "platí",
+            "plati",
+            "plati",
+            "platim",
+            "platil",
+            "platila",
+            "platili",
+            "platilo",
+            "placeni",
+            "placen",
+            "placena",
+            "placeno",
+            "placeny",
+            "zaplatit",
+            "zaplati",
+            "zaplatil",
+            "zaplaceni",
+            "zaplacen",
+            "zaplacena",
+            "zaplaceno",
+            "zaplateni",
+            "zaplatenie",
+            "zaplatenia",
+            "plateni",
+            "platenie",
+            "platby",
+            "platba",
+            "platbu",
+            "plateb",
+            "platbou",
+            "platbe",
+            "platieb",
+            "platbach",
+            "uhrazeni",
+            "splatit",
+            "plaťte",
+            "platcem",
+            "zaplatena",
+            "zaplatene",
+            "platena",
+        ],
+    ),
+    (
+        "splatn",
+        &[
+            "splatnost",
+            "splatnosti",
+            "splatny",
+            "splatna",
+            "splatne",
+            "splatneho",
+            "splatnou",
+            "splaceno",
+            "splatnych",
+        ],
+    ),
+    (
+        "stran",
+        &["strana", "strany", "strane", "stranu", "stranou", "stran", "stranam", "stranami", "stranach"],
+    ),
+    ("vec", &["vec", "veci", "vecem", "vecmi", "vecech", "vecou", "veciam", "veciach"]),
+    (
+        "koc",
+        &[
+            "kocka", "kocky", "kocku", "kocek", "kockou", "kockam", "kocce", "macka", "macky", "macku",
+            "maciek", "mackou",
+        ],
+    ),
+    (
+        "byt",
+        &[
+            "byt", "bytu", "byte", "bytem", "byty", "bytech", "bytum", "bytom", "bytov", "bytoch", "bytovy",
+            "bytova", "bytove", "bytoveho", "bytovych", "bytovou",
+        ],
+    ),
+];
+
+/// Words that look as if they had an ending.
+const WHOLE_ENDINGS: &[&str] = &[
+    "najem", "zajem", "prijem", "objem", "pojem", "dojem", "odjem", "system", "problem", "najom", "zaujem",
+    "prodej", "vydej", "olej", "obycej", "predaj", "internet", "telefon", "termin", "telo",
+];
+
+/// Endings of cases, numbers, genders and persons, longest first.
+const INFLECTIONS: &[&str] = &[
+    "ejsiho", "ejsimu", "ejsich", "ejsimi", "ejsieho", //
+    "ejsim", "ejsie", "iemu", "ieho", "iach", "iami", "eho", "emu", "iho", "imu", "ymi", "imi", "ami", "emi",
+    "ama", "ych", "ich", "ach", "ech", "och", "ovi", "ove", "ova", "ovou", "ovia", "ovom", "iam", "iou",
+    "ejsi", //
+    "ou", "ym", "im", "em", "om", "am", "um", "mi", "ov", "uv", "ej", "ie", "ia", "iu", "ii", "uj", //
+    "a", "e", "i", "o", "u", "y",
+];
+
+/// The stem of a folded Czech or Slovak word.
+pub(super) fn stem(word: &str) -> String {
+    if let Some((stem, _)) = IRREGULAR.iter().find(|(_, forms)| forms.contains(&word)) {
+        return (*stem).to_owned();
+    }
+    if !word.is_ascii() || word.len() < 4 || word.bytes().any(|b| b.is_ascii_digit()) {
+        return soften(word.to_owned());
+    }
+    let mut stem = uninflected(word).to_owned();
+    unverbed(&mut stem);
+    drop_passing_vowel(&mut stem);
+    // `smluvní` is `smluvn` now: the adjective's consonant goes, and what it hid is treated in its turn.
+    if stem.len() >= 5
+        && stem.ends_with('n')
+        && stem.as_bytes().get(stem.len() - 2).is_some_and(|b| is_consonant(*b))
+    {
+        stem.pop();
+        drop_passing_vowel(&mut stem);
+    }
+    while stem.len() > 3 && stem.as_bytes().last() == stem.as_bytes().get(stem.len() - 2) {
+        stem.pop();
+    }
+    soften(stem.replace("ou", "u"))
+}
+
+/// The word without its inflectional ending.
+fn uninflected(word: &str) -> &str {
+    if WHOLE_ENDINGS.iter().any(|whole| word.ends_with(whole)) {
+        return word;
+    }
+    for ending in INFLECTIONS {
+        let Some(rest) = word.strip_suffix(ending) else { continue };
+        if rest.len() >= 3 && has_vowel(rest) {
+            return rest;
+        }
+    }
+    word
+}
+
+/// Takes off what makes a verb, a participle, a verbal noun or a quality.
+fn unverbed(stem: &mut String) {
+    const SUFFIXES: &[(&str, usize)] = &[
+        ("ovavan", 3),
+        ("ovavat", 3),
+        ("ovan", 3),
+        ("ovat", 3),
+        ("oval", 3),
+        ("ujuc", 3),
+        ("ujic", 3),
+        ("uje", 3),
+        ("ost", 4),
+        ("ajic", 4),
+        ("ejic", 4),
+        ("dan", 9),
+        ("at", 3),
+        ("it", 3),
+        ("al", 4),
+        ("il", 3),
+        ("an", 3),
+        ("aj", 4),
+        ("uj", 3),
+        ("ov", 3),
+    ];
+    if stem.len() > 5 && stem.ends_with("det") {
+        stem.truncate(stem.len() - 2);
+        return;
+    }
+    for (suffix, rest) in SUFFIXES {
+        if stem.ends_with(suffix) && stem.len() - suffix.len() >= *rest {
+            stem.truncate(stem.len() - suffix.len());
+            return;
+        }
+    }
+}
+
+/// Drops the `e` or `o` (or `ie`) that stands between the last two consonants in some forms only.
+fn drop_passing_vowel(stem: &mut String) {
+    let bytes = stem.as_bytes();
+    let length = bytes.len();
+    if length < 4 || !is_consonant(bytes[length - 1]) {
+        return;
+    }
+    if length >= 6 && &bytes[length - 3..length - 1] == b"ie" && is_consonant(bytes[length - 4]) {
+        stem.replace_range(length - 3..length - 1, "");
+    } else if matches!(bytes[length - 2], b'e' | b'o') && is_consonant(bytes[length - 3]) {
+        stem.remove(length - 2);
+    }
+}
+
+/// One letter for the consonants into which an ending softens the last one.
+fn soften(mut stem: String) -> String {
+    if stem.len() > 3 && stem.ends_with("ct") {
+        stem.truncate(stem.len() - 1);
+    }
+    let last = match stem.as_bytes().last() {
+        Some(b'c') if stem.len() > 2 => 'k',
+        Some(b'z' | b'g') if stem.len() > 2 => 'h',
+        _ => return stem,
+    };
+    stem.pop();
+    stem.push(last);
+    stem
+}
+
+fn is_consonant(b: u8) -> bool {
+    b.is_ascii_lowercase() && !matches!(b, b'a' | b'e' | b'i' | b'o' | b'u' | b'y')
+}
+
+fn has_vowel(text: &str) -> bool {
+    text.bytes().any(|b| matches!(b, b'a' | b'e' | b'i' | b'o' | b'u' | b'y'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fold::fold;
+
+    fn together(forms: &str) {
+        let stems: Vec<String> = forms.split_whitespace().map(|form| stem(&fold(form))).collect();
+        assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms}: {stems:?}");
+    }
+
+    fn apart(one: &str, other: &str) {
+        assert_ne!(stem(&fold(one)), stem(&fold(other)), "{one} {other}");
+    }
+
+    #[test]
+    fn czech_forms_meet() {
+        for forms in [
+            "nájem nájmu nájmem nájmy nájemné nájemní nájemného",
+            "nájemce nájemci nájemcem nájemců nájemcům nájemcích",
+            "smlouva smlouvy smlouvě smlouvu smlouvou smluv smlouvám smlouvách smlouvami smluvní smluvního",
+            "výpověď výpovědi výpovědí výpovědní výpovědních vypovědět",
+            "zaměstnanec zaměstnance zaměstnanci zaměstnancem zaměstnanců zaměstnancům",
+            "lhůta lhůty lhůtě lhůtu lhůtou lhůt lhůtách",
+            "ukončení ukončit ukončil ukončen ukončena ukončením",
+            "povinnost povinnosti povinností povinný povinna povinen",
+            "účet účtu účty účtů účtem",
+            "poplatek poplatku poplatky poplatků poplatkem",
+            "úředník úředníka úředníci úředníků",
+            "koruna korun koruny korunách",
+            "měsíc měsíce měsíců měsíční měsíčně měsících",
+            "odměna odměny odměn odměnu odměnou",
+            "schůze schůzi schůzí schůzích",
+            "Nováková Novákové Novákovou Novák Nováka Novákovi",
+            "služba služby služeb službách",
+            "upravuje upravují upravovat úprava úpravy",
+            "den dny dnů dní dnem dnech",
+            "jistota jistoty jistotu jistotou",
+            "opravy oprava oprav opravu opravách",
+            "platit platí zaplatit platba platby zaplacení",
+        ] {
+            together(forms);
+        }
+    }
+
+    #[test]
+    fn slovak_forms_meet() {
+        for forms in [
+            "nájom nájmu nájmom nájomné nájomného",
+            "nájomca nájomcu nájomcovi nájomcom nájomcov",
+            "zmluva zmluvy zmluve zmluvu zmluvou zmlúv zmluvách zmluvný zmluvnej",
+            "výpoveď výpovede výpovedi výpovedná výpovednej výpovednú",
+            "zamestnanec zamestnanca zamestnancovi zamestnanci zamestnancov",
+            "lehota lehoty lehote lehotu lehotou lehôt",
+            "konanie konania konaniu konaní",
+            "poplatok poplatku poplatky poplatkov",
+            "rok roku roky rokov rokoch",
+            "účet účtu účtov",
+            "schôdza schôdze schôdzi schôdzu",
+            "dovolenka dovolenky dovolenku dovoleniek",
+        ] {
+            together(forms);
+        }
+    }
+
+    #[test]
+    fn other_words_stay_apart() {
+        apart("nájem", "nájemce");
+        apart("zaměstnanec", "zaměstnavatel");
+        apart("platný", "neplatný");
+        apart("plat", "platnost");
+        apart("kupující", "kupní");
+        apart("pronajímatel", "nájemce");
+    }
+}
