@@ -1,1 +1,307 @@
-//! To be written.
+//! What a question may choose from: models, their settings, jurisdictions; and the language of their labels.
+
+use crate::credits::Price;
+
+/// A language of the service's own texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Language {
+    /// Czech, also whenever nothing else was agreed.
+    #[default]
+    Cs,
+    /// English.
+    En,
+    /// Slovak.
+    Sk,
+}
+
+impl Language {
+    /// Every language, the default first.
+    pub const ALL: [Self; 3] = [Self::Cs, Self::En, Self::Sk];
+
+    /// The code of ISO 639-1, as in `Content-Language`.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Cs => "cs",
+            Self::En => "en",
+            Self::Sk => "sk",
+        }
+    }
+
+    fn of_range(range: &str) -> Option<Self> {
+        let primary = range.split('-').next().unwrap_or(range);
+        Self::ALL.into_iter().find(|language| language.code().eq_ignore_ascii_case(primary))
+    }
+}
+
+/// How many ranges of an `Accept-Language` are looked at.
+const ACCEPT_LANGUAGE_RANGES_MAX: usize = 64;
+
+/// The language that an `Accept-Language` header asks for, by its weights; the earlier of equal ones. Czech
+/// when the header is absent, broken, or names none of ours; `*` stands for the best that was not refused.
+#[must_use]
+pub fn negotiate(accept_language: Option<&str>) -> Language {
+    let ranges: Vec<(&str, u16)> = accept_language
+        .unwrap_or("")
+        .split(',')
+        .take(ACCEPT_LANGUAGE_RANGES_MAX)
+        .filter_map(|range| {
+            let mut pieces = range.split(';').map(str::trim);
+            let name = pieces.next().filter(|name| !name.is_empty())?;
+            let weight = pieces.find_map(|piece| {
+                let value = piece.strip_prefix("q=").or_else(|| piece.strip_prefix("Q="))?;
+                Some(thousandths(value.trim()))
+            });
+            Some((name, weight.unwrap_or(1000)))
+        })
+        .collect();
+    let named =
+        |language: Language| ranges.iter().any(|(name, _)| Language::of_range(name) == Some(language));
+    let mut best: Option<(Language, u16)> = None;
+    for &(name, weight) in &ranges {
+        let language = if name == "*" {
+            Language::ALL.into_iter().find(|language| !named(*language))
+        } else {
+            Language::of_range(name)
+        };
+        if let Some(language) = language
+            && weight > best.map_or(0, |(_, weight)| weight)
+        {
+            best = Some((language, weight));
+        }
+    }
+    best.map_or(Language::Cs, |(language, _)| language)
+}
+
+/// A weight from 0 to 1 with up to three decimals, in thousandths; 0 when it is none.
+fn thousandths(value: &str) -> u16 {
+    let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
+    if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    match whole {
+        "1" => 1000,
+        "0" => format!("{decimals:0<3}").parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// A text in each of the three languages.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Localized {
+    /// In Czech.
+    pub cs: String,
+    /// In English.
+    pub en: String,
+    /// In Slovak.
+    pub sk: String,
+}
+
+impl Localized {
+    /// The three texts.
+    #[must_use]
+    pub fn new(cs: impl Into<String>, en: impl Into<String>, sk: impl Into<String>) -> Self {
+        Self { cs: cs.into(), en: en.into(), sk: sk.into() }
+    }
+
+    /// A text that is the same in every language, such as a model's name.
+    #[must_use]
+    pub fn same(text: &str) -> Self {
+        Self::new(text, text, text)
+    }
+
+    /// The text in `language`.
+    #[must_use]
+    pub fn in_language(&self, language: Language) -> &str {
+        match language {
+            Language::Cs => &self.cs,
+            Language::En => &self.en,
+            Language::Sk => &self.sk,
+        }
+    }
+}
+
+/// Whose protocol a model is spoken to in (section 2.2). A closed set of three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProviderName {
+    /// Anthropic.
+    Anthropic,
+    /// OpenAI, every server that speaks its protocol, and the built-in reader.
+    OpenAi,
+    /// Google.
+    Google,
+}
+
+impl ProviderName {
+    /// The value on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "ANTHROPIC",
+            Self::OpenAi => "OPENAI",
+            Self::Google => "GOOGLE",
+        }
+    }
+}
+
+/// How a model's calls have fared lately (section 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModelStatus {
+    /// Calls succeed.
+    Up,
+    /// Some calls fail.
+    Degraded,
+    /// Calls fail.
+    Down,
+    /// Nothing is known.
+    Unknown,
+}
+
+impl ModelStatus {
+    /// The value on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "UP",
+            Self::Degraded => "DEGRADED",
+            Self::Down => "DOWN",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// A model of the catalog (section 2.2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelEntry {
+    /// What a question names it by.
+    pub id: String,
+    /// Its label.
+    pub label: Localized,
+    /// What it is.
+    pub description: Localized,
+    /// Whose protocol it speaks.
+    pub provider: ProviderName,
+    /// Whether it answers the questions that name no model. Exactly one entry of a catalog.
+    pub default: bool,
+    /// Whether it still works but should not be chosen any more.
+    pub deprecated: bool,
+    /// What can be set; empty when deprecated.
+    pub settings: Vec<Setting>,
+    /// Whether it is the built-in reader, which is no language model.
+    pub builtin: bool,
+    /// What it costs.
+    pub price: Price,
+    /// How many tokens it can read and write together.
+    pub context_tokens: u32,
+    /// The most tokens that one step may write.
+    pub output_max_tokens: u32,
+    /// The name by which its vendor knows it.
+    pub vendor_name: String,
+}
+
+/// The key of the setting that says how much a model thinks before it answers.
+pub const REASONING_EFFORT: &str = "reasoningEffort";
+
+/// A setting of a model (section 2.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// What a question names it by.
+    pub key: String,
+    /// Its label.
+    pub label: Localized,
+    /// The values that it takes, at least one.
+    pub options: Vec<SettingOption>,
+    /// The value that stands when a question sets none.
+    pub default_value: String,
+}
+
+impl Setting {
+    /// How much a model thinks before it answers: `LOW`, `MEDIUM` (the default) or `HIGH`.
+    #[must_use]
+    pub fn reasoning_effort() -> Self {
+        let option = |value: &str, label| SettingOption { value: value.to_owned(), label };
+        Self {
+            key: REASONING_EFFORT.to_owned(),
+            label: Localized::new("Míra uvažování", "Reasoning effort", "Miera uvažovania"),
+            options: vec![
+                option("LOW", Localized::new("Nízká", "Low", "Nízka")),
+                option("MEDIUM", Localized::new("Střední", "Medium", "Stredná")),
+                option("HIGH", Localized::new("Vysoká", "High", "Vysoká")),
+            ],
+            default_value: "MEDIUM".to_owned(),
+        }
+    }
+}
+
+/// A value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingOption {
+    /// What a question sets.
+    pub value: String,
+    /// Its label.
+    pub label: Localized,
+}
+
+/// A jurisdiction whose law a question can be about (section 2.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Jurisdiction {
+    /// What a question names it by.
+    pub id: String,
+    /// Its label.
+    pub label: Localized,
+}
+
+/// The jurisdictions that are there when the operator lists none.
+#[must_use]
+pub fn builtin_jurisdictions() -> Vec<Jurisdiction> {
+    [
+        ("CZ", "Česko", "Czechia", "Česko"),
+        ("SK", "Slovensko", "Slovakia", "Slovensko"),
+        ("EU", "Evropská unie", "European Union", "Európska únia"),
+        ("DE", "Německo", "Germany", "Nemecko"),
+        ("AT", "Rakousko", "Austria", "Rakúsko"),
+        ("PL", "Polsko", "Poland", "Poľsko"),
+    ]
+    .into_iter()
+    .map(|(id, cs, en, sk)| Jurisdiction { id: id.to_owned(), label: Localized::new(cs, en, sk) })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_negotiated_by_weight() {
+        for (header, language) in [
+            (None, Language::Cs),
+            (Some(""), Language::Cs),
+            (Some("en"), Language::En),
+            (Some("EN-gb"), Language::En),
+            (Some("sk, en"), Language::Sk),
+            (Some("en;q=0.5, sk;q=0.8"), Language::Sk),
+            (Some("de, fr"), Language::Cs),
+            (Some("de, en;q=0.1"), Language::En),
+            (Some("en;q=0"), Language::Cs),
+            (Some("en ; q=0.3 , sk;q=0.31"), Language::Sk),
+            (Some("*"), Language::Cs),
+            (Some("cs;q=0, *;q=0.5"), Language::En),
+            (Some("en;q=2, sk;q=0.001"), Language::Sk),
+            (Some(";;;,,,q=1"), Language::Cs),
+            (Some("en;q=abc"), Language::Cs),
+        ] {
+            assert_eq!(negotiate(header), language, "{header:?}");
+        }
+    }
+
+    #[test]
+    fn every_builtin_label_is_said_in_every_language() {
+        let jurisdictions = builtin_jurisdictions();
+        assert_eq!(jurisdictions.len(), 6);
+        for jurisdiction in jurisdictions {
+            for language in Language::ALL {
+                assert!(!jurisdiction.label.in_language(language).is_empty());
+            }
+        }
+    }
+}

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+pub mod mark;
+
+pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, strip};
+
 /// Where a passage stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
