@@ -1,1 +1,27 @@
-//! To be written.
+//! The account, its licence and what a key may do (section 5 of the interface).
+
+use crate::time::Timestamp;
+
+/// The licence for the agent product: keys work exactly as long as it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Licence {
+    /// The first moment at which it no longer holds; `None` when there never was one.
+    pub until: Option<Timestamp>,
+}
+
+impl Licence {
+    /// Whether it holds at `now`.
+    #[must_use]
+    pub fn active(self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// What a person may do in an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Owns the account: its keys, files and conversations.
+    Owner,
+    /// Runs the service.
+    Operator,
+}

@@ -1,1 +1,419 @@
-//! To be written.
+//! The answer: its parts, and the fold of changes that makes it (sections 2.8 and 2.10 of the interface).
+//!
+//! An answer is a pure function of its step log and of the step being written. The one that owns a living
+//! answer folds [`Change`]s into it in order; one that comes later rebuilds the same answer from the log with
+//! [`Answer::rebuild`]. Identifiers of parts are derived from their place in the log, so both agree.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::citation::{self, Place};
+use crate::id::{MessageId, PartId};
+use crate::step::{Block, Call, CallResult, Outcome, Step};
+
+/// An entry of the step log, which is the truth about an answer. Entries are never changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LogEntry {
+    /// A model step that was finished, or what stood of one when the answer ended.
+    Step {
+        /// The step's number in the answer, from 0.
+        number: u32,
+        /// What the model said and called.
+        step: Arc<Step>,
+        /// The agent's life to which the step's calls are given: no other may take an effectful one up.
+        instance: crate::id::InstanceId,
+    },
+    /// What came of a call of the last step.
+    Result {
+        /// The number of the step that called.
+        number: u32,
+        /// The result.
+        result: Arc<CallResult>,
+    },
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The model was done.
+    Done,
+    /// The user stopped it; what was written stands.
+    Stopped,
+    /// It could not be finished.
+    Failed(AnswerError),
+}
+
+/// Why an answer could not be finished: the additional field `error` of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerError {
+    /// For programs, upper snake case.
+    pub code: ErrorCode,
+    /// For people; also appended to the answer.
+    pub message: String,
+}
+
+/// The codes of [`AnswerError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The model's server could not be reached or kept failing.
+    ModelUnavailable,
+    /// The model's server refused the request.
+    ModelRejected,
+    /// The exchange is longer than the model can read.
+    ContextTooLong,
+    /// The account's credits ran out.
+    InsufficientCredits,
+    /// The machine could not be started or kept failing.
+    MachineFailed,
+    /// The answer took more steps than allowed.
+    TooManySteps,
+}
+
+impl ErrorCode {
+    /// The code as programs read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ModelUnavailable => "MODEL_UNAVAILABLE",
+            Self::ModelRejected => "MODEL_REJECTED",
+            Self::ContextTooLong => "CONTEXT_TOO_LONG",
+            Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
+            Self::MachineFailed => "MACHINE_FAILED",
+            Self::TooManySteps => "TOO_MANY_STEPS",
+        }
+    }
+
+    /// The code of this text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [
+            Self::ModelUnavailable,
+            Self::ModelRejected,
+            Self::ContextTooLong,
+            Self::InsufficientCredits,
+            Self::MachineFailed,
+            Self::TooManySteps,
+        ]
+        .into_iter()
+        .find(|code| code.as_str() == text)
+    }
+}
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Its identifier, which stays when the part is rebuilt.
+    pub id: PartId,
+    /// The step that it belongs to; `None` for what stands before and after all steps.
+    pub step: Option<u32>,
+    /// What it is.
+    pub body: Body,
+}
+
+/// What a part is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// A piece of the answer: Markdown with marks like `[1]`.
+    Text(String),
+    /// Reasoning: Markdown.
+    Reasoning(String),
+    /// A tool that the agent ran.
+    Tool {
+        /// The tool's name.
+        tool: String,
+        /// The call's identifier.
+        call: String,
+        /// Where it stands.
+        state: RunState,
+        /// The places of the passages that it found, each once.
+        sources: Vec<Place>,
+    },
+    /// A workspace file that entered the answer: attached by the user or written by the agent.
+    File {
+        /// The workspace path.
+        path: String,
+    },
+}
+
+/// The state of a part that runs something (section 3.3): PENDING until it settles, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// It has not come back yet.
+    Pending,
+    /// It did what was asked.
+    Complete,
+    /// It failed, or was cut or stopped.
+    Error,
+}
+
+/// A source that the answer may cite: what a number stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The number in the marks.
+    pub number: u32,
+    /// Where the passage stands.
+    pub place: Place,
+}
+
+/// One change of an answer being written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A step is said, for the first time or anew: what an attempt before it wrote of the step goes.
+    StepBegan {
+        /// The step's number.
+        number: u32,
+    },
+    /// Text was added to a block of the step being said.
+    TextGrew {
+        /// The block's index in the step.
+        block: u32,
+        /// What was added.
+        text: String,
+    },
+    /// Reasoning was added to a block of the step being said.
+    ReasoningGrew {
+        /// The block's index in the step.
+        block: u32,
+        /// What was added.
+        text: String,
+    },
+    /// The step calls a tool.
+    Called {
+        /// The block's index in the step.
+        block: u32,
+        /// The call.
+        call: Call,
+    },
+    /// A call came back.
+    Resulted {
+        /// The result.
+        result: Arc<CallResult>,
+    },
+    /// The answer is done.
+    Ended(Ending),
+}
+
+/// The order of changes: the attempt's epoch, then a counter within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Stamp {
+    /// The epoch of the lease under which the change was made.
+    pub epoch: u64,
+    /// Counts the changes of the epoch, from 1.
+    pub revision: u64,
+}
+
+/// An answer as it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Its identifier.
+    pub id: MessageId,
+    /// The last change that was folded in.
+    pub stamp: Stamp,
+    /// Its parts, in the order created.
+    pub parts: Vec<Part>,
+    /// What the marks in it may cite, by number.
+    pub sources: Vec<Source>,
+    /// How it ended; `None` while it is in progress.
+    pub ending: Option<Ending>,
+    step: Option<u32>,
+}
+
+impl Answer {
+    /// The answer before its first step: the attached files have entered it.
+    #[must_use]
+    pub fn new(id: MessageId, attachments: &[String]) -> Self {
+        let mut answer = Self {
+            id,
+            stamp: Stamp::default(),
+            parts: Vec::new(),
+            sources: Vec::new(),
+            ending: None,
+            step: None,
+        };
+        for (index, path) in attachments.iter().enumerate() {
+            let id = part_id(answer.id, "attachment", 0, index);
+            answer.parts.push(Part { id, step: None, body: Body::File { path: path.clone() } });
+        }
+        answer
+    }
+
+    /// The answer that a step log tells.
+    #[must_use]
+    pub fn rebuild(id: MessageId, attachments: &[String], log: &[LogEntry], ending: Option<Ending>) -> Self {
+        let mut answer = Self::new(id, attachments);
+        for entry in log {
+            match entry {
+                LogEntry::Step { number, step, .. } => {
+                    answer.apply(Change::StepBegan { number: *number });
+                    for change in changes_of(step) {
+                        answer.apply(change);
+                    }
+                }
+                LogEntry::Result { result, .. } => answer.apply(Change::Resulted { result: result.clone() }),
+            }
+        }
+        if let Some(ending) = ending {
+            answer.apply(Change::Ended(ending));
+        }
+        answer
+    }
+
+    /// Folds one change in. A change that is not newer than the last one, or that comes after the end,
+    /// changes nothing: `false`.
+    pub fn fold(&mut self, stamp: Stamp, change: Change) -> bool {
+        if stamp <= self.stamp || self.ending.is_some() {
+            return false;
+        }
+        self.stamp = stamp;
+        self.apply(change);
+        true
+    }
+
+    /// The finished text so far: Markdown without marks. Empty at the start.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            if let Body::Text(markdown) = &part.body {
+                let piece = citation::strip(markdown);
+                let piece = piece.trim_matches('\n');
+                if !out.is_empty() && !piece.is_empty() {
+                    out.push_str("\n\n");
+                }
+                out.push_str(piece);
+            }
+        }
+        out
+    }
+
+    /// The place that a number cites.
+    #[must_use]
+    pub fn source(&self, number: u32) -> Option<&Place> {
+        self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::StepBegan { number } => {
+                self.parts.retain(|part| part.step.is_none_or(|step| step < number));
+                self.step = Some(number);
+            }
+            Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
+                Body::Text(markdown) => markdown.push_str(&text),
+                Body::Reasoning(_) | Body::Tool { .. } | Body::File { .. } => {}
+            },
+            Change::ReasoningGrew { block, text } => {
+                match self.block(block, Body::Reasoning(String::new())) {
+                    Body::Reasoning(markdown) => markdown.push_str(&text),
+                    Body::Text(_) | Body::Tool { .. } | Body::File { .. } => {}
+                }
+            }
+            Change::Called { block, call } => {
+                let body = Body::Tool {
+                    tool: call.tool,
+                    call: call.id,
+                    state: RunState::Pending,
+                    sources: Vec::new(),
+                };
+                self.block(block, body);
+            }
+            Change::Resulted { result } => self.settle(&result),
+            Change::Ended(ending) => self.end(ending),
+        }
+    }
+
+    /// The body of the block of the current step, made as `fresh` when it is new.
+    fn block(&mut self, block: u32, fresh: Body) -> &mut Body {
+        let step = self.step.unwrap_or(0);
+        let id = part_id(self.id, "block", step, block as usize);
+        let at = match self.parts.iter().rposition(|part| part.id == id) {
+            Some(at) => at,
+            None => {
+                self.parts.push(Part { id, step: Some(step), body: fresh });
+                self.parts.len() - 1
+            }
+        };
+        &mut self.parts[at].body
+    }
+
+    fn settle(&mut self, result: &CallResult) {
+        for passage in &result.passages {
+            if self.source(passage.number).is_none() {
+                self.sources.push(Source { number: passage.number, place: passage.place.clone() });
+            }
+        }
+        let mut owner = None;
+        for part in &mut self.parts {
+            if let Body::Tool { call, state, sources, .. } = &mut part.body
+                && *call == result.call
+                && *state == RunState::Pending
+            {
+                *state = match result.outcome {
+                    Outcome::Done => RunState::Complete,
+                    Outcome::Failed | Outcome::Interrupted => RunState::Error,
+                };
+                for passage in &result.passages {
+                    let place = whole_source(&passage.place);
+                    if !sources.contains(&place) {
+                        sources.push(place);
+                    }
+                }
+                owner = Some((part.id, part.step));
+            }
+        }
+        let Some((owner, step)) = owner else { return };
+        for (index, path) in result.written.iter().enumerate() {
+            let id = derived(&owner.bits().to_be_bytes(), "written", 0, index);
+            self.parts.push(Part { id, step, body: Body::File { path: path.clone() } });
+        }
+    }
+
+    fn end(&mut self, ending: Ending) {
+        for part in &mut self.parts {
+            if let Body::Tool { state, .. } = &mut part.body
+                && *state == RunState::Pending
+            {
+                *state = RunState::Error;
+            }
+        }
+        if let Ending::Failed(error) = &ending {
+            let id = part_id(self.id, "ending", 0, 0);
+            self.parts.push(Part { id, step: None, body: Body::Text(error.message.clone()) });
+        }
+        self.ending = Some(ending);
+    }
+}
+
+/// The changes that a whole step makes.
+fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
+    step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
+        Block::Text(text) => Some(Change::TextGrew { block: index, text: text.clone() }),
+        Block::Reasoning(text) => Some(Change::ReasoningGrew { block: index, text: text.clone() }),
+        Block::Call(call) => Some(Change::Called { block: index, call: call.clone() }),
+        Block::Opaque { .. } => None,
+    })
+}
+
+/// The file or page itself, without the place in it.
+fn whole_source(place: &Place) -> Place {
+    match place {
+        Place::File { path, .. } => Place::File { path: path.clone(), page: None, lines: None },
+        Place::Web { .. } => place.clone(),
+    }
+}
+
+fn part_id(answer: MessageId, kind: &str, step: u32, index: usize) -> PartId {
+    derived(&answer.bits().to_be_bytes(), kind, step, index)
+}
+
+fn derived(owner: &[u8], kind: &str, step: u32, index: usize) -> PartId {
+    let mut hash = Sha256::new();
+    hash.update(owner);
+    hash.update(kind.as_bytes());
+    hash.update(step.to_be_bytes());
+    hash.update((index as u64).to_be_bytes());
+    let digest: [u8; 32] = hash.finalize().into();
+    let bits = digest.iter().take(16).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+    PartId::from_random(bits)
+}

@@ -1,1 +1,183 @@
-//! To be written.
+//! Credits: what a step costs, and the arithmetic of the ledger.
+//!
+//! Credits are whole. Before each model step its greatest cost is reserved; when the step is committed what
+//! it really cost is settled and the rest released. Prices are in thousandths of a credit, added up over the
+//! answer and rounded up once, so that many small steps do not each cost a credit.
+
+use crate::step::Usage;
+
+/// An amount of credits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Credits(pub u64);
+
+/// What a model costs, in thousandths of a credit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// Once for each answer in which a step succeeded.
+    pub base_millis: u64,
+    /// For each thousand tokens read.
+    pub input_millis: u64,
+    /// For each thousand tokens written.
+    pub output_millis: u64,
+}
+
+impl Price {
+    /// What an answer costs whose steps used `total` together. Rounded up.
+    #[must_use]
+    pub fn of(self, total: Usage) -> Credits {
+        let tokens = |count: u64, millis: u64| u128::from(count) * u128::from(millis);
+        let micro = u128::from(self.base_millis) * 1000
+            + tokens(total.input_tokens, self.input_millis)
+            + tokens(total.output_tokens, self.output_millis);
+        Credits(u64::try_from(micro.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
+impl Usage {
+    /// Both together; estimated when either is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            estimated: self.estimated || other.estimated,
+        }
+    }
+}
+
+/// What an answer has used and paid so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bill {
+    /// The usage of the steps that succeeded.
+    pub used: Usage,
+    /// What was settled for them.
+    pub settled: Credits,
+}
+
+impl Bill {
+    /// What must be reserved for a step that uses at most `most`.
+    #[must_use]
+    pub fn greatest(self, price: Price, most: Usage) -> Credits {
+        Credits(price.of(self.used.plus(most)).0.saturating_sub(self.settled.0))
+    }
+
+    /// The bill after a step that used `usage` and for which `reserved` was held, and what the step costs:
+    /// never more than was reserved.
+    #[must_use]
+    pub fn settle(self, price: Price, usage: Usage, reserved: Credits) -> (Self, Credits) {
+        let cost = self.greatest(price, usage).min(reserved);
+        let bill = Self { used: self.used.plus(usage), settled: Credits(self.settled.0 + cost.0) };
+        (bill, cost)
+    }
+}
+
+/// A posting's kind. Postings are never changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PostingKind {
+    /// Credits came to the account: raises the balance.
+    Grant,
+    /// Credits are held for a step: from the balance to the reserved.
+    Reserve,
+    /// Held credits are spent.
+    Settle,
+    /// Held credits go back to the balance.
+    Release,
+}
+
+/// What an account can still spend and what is held besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Purse {
+    /// What can still be spent.
+    pub balance: Credits,
+    /// What is held for steps under way.
+    pub reserved: Credits,
+}
+
+/// Why a posting was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PostingRefused {
+    /// The balance does not cover it.
+    #[error("not enough credits")]
+    Insufficient,
+    /// More was to be settled or released than is held, or the sum has no room.
+    #[error("the posting does not fit the purse")]
+    Impossible,
+}
+
+impl Purse {
+    /// The purse after one posting.
+    ///
+    /// # Errors
+    /// [`PostingRefused`]; the purse stays as it was.
+    pub fn post(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingRefused> {
+        let take = |from: Credits, refusal| from.0.checked_sub(amount.0).map(Credits).ok_or(refusal);
+        let add = |to: Credits| to.0.checked_add(amount.0).map(Credits).ok_or(PostingRefused::Impossible);
+        match kind {
+            PostingKind::Grant => Ok(Self { balance: add(self.balance)?, ..self }),
+            PostingKind::Reserve => Ok(Self {
+                balance: take(self.balance, PostingRefused::Insufficient)?,
+                reserved: add(self.reserved)?,
+            }),
+            PostingKind::Settle => {
+                Ok(Self { reserved: take(self.reserved, PostingRefused::Impossible)?, ..self })
+            }
+            PostingKind::Release => Ok(Self {
+                reserved: take(self.reserved, PostingRefused::Impossible)?,
+                balance: add(self.balance)?,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 1000 };
+
+    fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage { input_tokens, output_tokens, ..Usage::default() }
+    }
+
+    #[test]
+    fn a_price_adds_up_and_rounds_up_once() {
+        assert_eq!(PRICE.of(usage(0, 0)), Credits(1));
+        assert_eq!(PRICE.of(usage(1, 0)), Credits(2));
+        assert_eq!(PRICE.of(usage(10_000, 1000)), Credits(3));
+    }
+
+    proptest! {
+        #[test]
+        fn steps_cost_together_what_their_sum_costs(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
+            let mut bill = Bill::default();
+            let mut paid = 0;
+            for (input, output) in &steps {
+                let held = bill.greatest(PRICE, usage(*input, 9000));
+                let (next, cost) = bill.settle(PRICE, usage(*input, *output), held);
+                prop_assert!(cost <= held);
+                paid += cost.0;
+                bill = next;
+            }
+            prop_assert_eq!(Credits(paid), PRICE.of(bill.used));
+        }
+
+        #[test]
+        fn a_purse_never_loses_or_makes_credits(postings in prop::collection::vec((0_u8..4, 0_u64..100), 0..100)) {
+            let mut purse = Purse::default();
+            let mut granted = 0;
+            let mut settled = 0;
+            for (kind, amount) in postings {
+                let kind = [PostingKind::Grant, PostingKind::Reserve, PostingKind::Settle, PostingKind::Release][kind as usize];
+                if let Ok(next) = purse.post(kind, Credits(amount)) {
+                    purse = next;
+                    granted += if kind == PostingKind::Grant { amount } else { 0 };
+                    settled += if kind == PostingKind::Settle { amount } else { 0 };
+                }
+                prop_assert_eq!(purse.balance.0 + purse.reserved.0 + settled, granted);
+            }
+        }
+    }
+}

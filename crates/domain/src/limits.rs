@@ -1,1 +1,18 @@
-//! To be written.
+//! Bounds that several crates share. Each loop, queue and body has one; those of one crate stand there.
+
+/// The longest question, in bytes.
+pub const QUESTION_MAX_BYTES: usize = 1024 * 1024;
+/// The longest title of a conversation, in characters.
+pub const TITLE_MAX_CHARS: usize = 120;
+/// The longest workspace path, in bytes.
+pub const PATH_MAX_BYTES: usize = 4096;
+/// The most files attached to one question.
+pub const ATTACHMENTS_MAX: usize = 100;
+/// The most steps of one answer.
+pub const STEPS_MAX: u32 = 60;
+/// The most calls of one step.
+pub const CALLS_MAX: usize = 32;
+/// The most that one step may put out, in bytes of its text, reasoning and arguments together.
+pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The most passages that one answer numbers.
+pub const SOURCES_MAX: u32 = 2000;

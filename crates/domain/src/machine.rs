@@ -1,1 +1,815 @@
-//! The states of a machine (sections 2.1 and 3.1 of the interface).
+//! The states of a machine (sections 2.1 and 3.1 of the interface) and what moves it between them.
+//!
+//! ```text
+//!              start                 driver started            agent answered
+//!   Stopped ───────────▶ Starting ───────────────▶ Greeting ─────────────────▶ Running
+//!      ▲ ▲                │  ▲  │ failed              │ failed                   │ │
+//!      │ │                │  │  ▼                     │                          │ │
+//!      │ │                │  └─ Backoff ◀──────────┐  │   lost, turns under way  │ │
+//!      │ │                │ stop     stopped, retry│  ▼                          │ │
+//!      │ └────────────────┴───────────────────── Stopping ◀──────────────────────┘ │
+//!      │     stopped                              │    ▲    stop, idle, lost       │
+//!      └──────────────────────────────────────────┘    └───────────────────────────┘
+//!
+//!   Failed is Stopped with a reason: the start was given up. Attaching is where a service that begins
+//!   looks whether the machine of an earlier one still runs.
+//! ```
+//!
+//! [`Machine::on`] decides; whoever drives it carries out the [`Effect`]s. At most one of attaching,
+//! starting, greeting and stopping is under way at any time: [`Effect::StopDriver`] supersedes the others.
+
+use std::time::Duration;
+
+use crate::id::InstanceId;
+use crate::time::Timestamp;
+
+/// The state of a machine as the interface shows it (section 2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MachineStatus {
+    /// Its agent answers.
+    Running,
+    /// Nothing of it runs.
+    Stopped,
+    /// On the way to running.
+    Starting,
+    /// On the way to stopped.
+    Stopping,
+}
+
+impl MachineStatus {
+    /// The word of the interface.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "RUNNING",
+            Self::Stopped => "STOPPED",
+            Self::Starting => "STARTING",
+            Self::Stopping => "STOPPING",
+        }
+    }
+}
+
+/// What a machine is meant to be. It is kept in the store, so that a service that begins knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Desired {
+    /// It is meant to run.
+    Running,
+    /// It is meant to be stopped.
+    Stopped,
+}
+
+/// The bounds that a machine lives by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// How many starts in a row may fail before the machine is given up. At least 1.
+    pub start_attempts_max: u32,
+    /// The pause after the first failed start; it doubles with each further one.
+    pub backoff_first: Duration,
+    /// The longest pause between two starts.
+    pub backoff_max: Duration,
+    /// How often a machine that does not stop is told to.
+    pub stop_attempts_max: u32,
+    /// How long a machine with nothing to do keeps running; `None` for ever.
+    pub idle_timeout: Option<Duration>,
+    /// After running this long, a loss counts as the first.
+    pub stable_after: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            start_attempts_max: 5,
+            backoff_first: Duration::from_millis(250),
+            backoff_max: Duration::from_secs(15),
+            stop_attempts_max: 3,
+            idle_timeout: Some(Duration::from_secs(15 * 60)),
+            stable_after: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where a machine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// The service has begun and looks whether the machine runs.
+    Attaching,
+    /// Nothing of it runs.
+    Stopped,
+    /// Nothing of it runs, because its start was given up.
+    Failed {
+        /// Why, for its owner.
+        reason: String,
+    },
+    /// The driver is starting it.
+    Starting {
+        /// Which start in a row this is, from 1.
+        attempt: u32,
+    },
+    /// It is there and its agent has not answered yet.
+    Greeting {
+        /// Which start in a row this is, from 1.
+        attempt: u32,
+    },
+    /// A start failed and the next one is due at `until`.
+    Backoff {
+        /// Which start in a row the next one is.
+        attempt: u32,
+        /// When it is due.
+        until: Timestamp,
+    },
+    /// Its agent answers.
+    Running {
+        /// The agent's life.
+        instance: InstanceId,
+        /// Since when.
+        since: Timestamp,
+        /// Since when it has had nothing to do.
+        idle_since: Option<Timestamp>,
+        /// Which start in a row brought it here.
+        attempt: u32,
+    },
+    /// The driver is stopping it.
+    Stopping {
+        /// What comes after.
+        then: Then,
+        /// How often the driver was told.
+        attempt: u32,
+    },
+}
+
+/// What comes after a machine has stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Then {
+    /// It stays stopped.
+    Stay,
+    /// It was started while it stopped.
+    Start,
+    /// It was lost or did not come up, and is started again.
+    Retry {
+        /// Which start in a row the next one is.
+        attempt: u32,
+    },
+    /// It is given up.
+    GiveUp {
+        /// Why, for its owner.
+        reason: String,
+    },
+}
+
+/// What happens to a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Its owner or a new question starts it.
+    StartRequested,
+    /// Its owner stops it.
+    StopRequested,
+    /// A question wants the machine from now on.
+    TurnBegan,
+    /// A question no longer wants the machine.
+    TurnEnded,
+    /// The machine of an earlier service runs.
+    Attached,
+    /// No machine of an earlier service runs.
+    NothingToAttach,
+    /// The driver has started it; its agent has not answered yet.
+    DriverStarted,
+    /// The driver could not start it, or its agent did not answer rightly.
+    StartFailed {
+        /// Why.
+        reason: String,
+        /// Whether another attempt can't end differently.
+        permanent: bool,
+    },
+    /// The agent answered.
+    AgentAnswered {
+        /// The agent's life.
+        instance: InstanceId,
+    },
+    /// The machine died or its agent no longer answers.
+    AgentLost {
+        /// What was seen.
+        reason: String,
+    },
+    /// The driver has stopped it.
+    DriverStopped,
+    /// The driver could not stop it.
+    StopFailed {
+        /// Why.
+        reason: String,
+    },
+    /// Time has passed: [`Machine::wake_at`] came.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Look whether the machine runs; answered by `Attached` or `NothingToAttach`.
+    Attach,
+    /// Start it; answered by `DriverStarted` or `StartFailed`.
+    StartDriver,
+    /// Ask the agent who it is; answered by `AgentAnswered` or `StartFailed`.
+    Greet,
+    /// Abandon whatever is under way and stop it; answered by `DriverStopped` or `StopFailed`.
+    StopDriver,
+    /// Keep what the machine is meant to be.
+    Save(Desired),
+}
+
+/// One account's machine: what it is meant to be, where it is, and the turns that want it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    rules: Rules,
+    desired: Desired,
+    turns: u32,
+    state: State,
+}
+
+impl Machine {
+    /// A machine of which the service knows only what it is meant to be, and the first thing to do.
+    #[must_use]
+    pub fn new(desired: Desired, rules: Rules) -> (Self, Effect) {
+        (Self { rules, desired, turns: 0, state: State::Attaching }, Effect::Attach)
+    }
+
+    /// What the interface shows.
+    #[must_use]
+    pub const fn status(&self) -> MachineStatus {
+        match (&self.state, self.desired) {
+            (State::Attaching, Desired::Running)
+            | (State::Starting { .. } | State::Greeting { .. } | State::Backoff { .. }, _)
+            | (State::Stopping { then: Then::Retry { .. }, .. }, _) => MachineStatus::Starting,
+            (State::Attaching, Desired::Stopped)
+            | (State::Stopping { then: Then::Stay | Then::Start | Then::GiveUp { .. }, .. }, _) => {
+                MachineStatus::Stopping
+            }
+            (State::Stopped | State::Failed { .. }, _) => MachineStatus::Stopped,
+            (State::Running { .. }, _) => MachineStatus::Running,
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What it is meant to be.
+    #[must_use]
+    pub const fn desired(&self) -> Desired {
+        self.desired
+    }
+
+    /// How many turns want it.
+    #[must_use]
+    pub const fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    /// When [`Event::Tick`] is due, if nothing else happens.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Backoff { until, .. } => Some(until),
+            State::Running { idle_since: Some(since), .. } => {
+                self.rules.idle_timeout.map(|timeout| since.plus(timeout))
+            }
+            State::Running { idle_since: None, .. }
+            | State::Attaching
+            | State::Stopped
+            | State::Failed { .. }
+            | State::Starting { .. }
+            | State::Greeting { .. }
+            | State::Stopping { .. } => None,
+        }
+    }
+
+    /// Takes one event and says what is to be done for it, in order.
+    pub fn on(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        match event {
+            Event::TurnBegan => {
+                self.turns = self.turns.saturating_add(1);
+                self.note_idleness(now);
+                Vec::new()
+            }
+            Event::TurnEnded => {
+                self.turns = self.turns.saturating_sub(1);
+                self.note_idleness(now);
+                Vec::new()
+            }
+            Event::StartRequested => self.start(),
+            Event::StopRequested => self.stop(),
+            Event::Tick => self.tick(now),
+            Event::Attached
+            | Event::NothingToAttach
+            | Event::DriverStarted
+            | Event::StartFailed { .. }
+            | Event::AgentAnswered { .. }
+            | Event::AgentLost { .. }
+            | Event::DriverStopped
+            | Event::StopFailed { .. } => self.driven(event, now),
+        }
+    }
+
+    fn start(&mut self) -> Vec<Effect> {
+        let mut effects = self.want(Desired::Running);
+        match &mut self.state {
+            State::Stopped | State::Failed { .. } => effects.extend(self.launch(1)),
+            State::Stopping { then: then @ (Then::Stay | Then::GiveUp { .. }), .. } => *then = Then::Start,
+            State::Stopping { then: Then::Start | Then::Retry { .. }, .. }
+            | State::Attaching
+            | State::Starting { .. }
+            | State::Greeting { .. }
+            | State::Backoff { .. }
+            | State::Running { .. } => {}
+        }
+        effects
+    }
+
+    fn stop(&mut self) -> Vec<Effect> {
+        let mut effects = self.want(Desired::Stopped);
+        match &mut self.state {
+            State::Starting { .. } | State::Greeting { .. } | State::Running { .. } => {
+                effects.extend(self.halt(Then::Stay));
+            }
+            State::Backoff { .. } => self.state = State::Stopped,
+            State::Stopping { then, .. } => *then = Then::Stay,
+            State::Attaching | State::Stopped | State::Failed { .. } => {}
+        }
+        effects
+    }
+
+    fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+        if self.wake_at().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        match self.state {
+            State::Backoff { attempt, .. } => self.launch(attempt),
+            State::Running { .. } => {
+                let mut effects = self.want(Desired::Stopped);
+                effects.extend(self.halt(Then::Stay));
+                effects
+            }
+            State::Attaching
+            | State::Stopped
+            | State::Failed { .. }
+            | State::Starting { .. }
+            | State::Greeting { .. }
+            | State::Stopping { .. } => Vec::new(),
+        }
+    }
+
+    /// What the driver and the agent report. A report that does not fit the state is late and changes nothing.
+    fn driven(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        match (&self.state, event) {
+            (State::Attaching, Event::Attached) => match self.desired {
+                Desired::Running => {
+                    self.state = State::Greeting { attempt: 1 };
+                    vec![Effect::Greet]
+                }
+                Desired::Stopped => self.halt(Then::Stay),
+            },
+            (State::Attaching, Event::NothingToAttach) => match self.desired {
+                Desired::Running => self.launch(1),
+                Desired::Stopped => {
+                    self.state = State::Stopped;
+                    Vec::new()
+                }
+            },
+            (&State::Starting { attempt }, Event::DriverStarted) => {
+                self.state = State::Greeting { attempt };
+                vec![Effect::Greet]
+            }
+            (&State::Starting { attempt }, Event::StartFailed { reason, permanent }) => {
+                match self.after_loss(attempt, reason, permanent) {
+                    Then::GiveUp { reason } => self.give_up(reason),
+                    Then::Retry { attempt } => self.back_off(attempt, now),
+                    Then::Stay | Then::Start => Vec::new(),
+                }
+            }
+            (&State::Greeting { attempt }, Event::AgentAnswered { instance }) => {
+                let idle_since = (self.turns == 0).then_some(now);
+                self.state = State::Running { instance, since: now, idle_since, attempt };
+                Vec::new()
+            }
+            (&State::Greeting { attempt }, Event::StartFailed { reason, permanent }) => {
+                let then = self.after_loss(attempt, reason, permanent);
+                self.halt(then)
+            }
+            (&State::Greeting { attempt }, Event::AgentLost { reason }) => {
+                let then = self.after_loss(attempt, reason, false);
+                self.halt(then)
+            }
+            (&State::Running { since, attempt, .. }, Event::AgentLost { reason }) => {
+                if self.turns == 0 {
+                    let mut effects = self.want(Desired::Stopped);
+                    effects.extend(self.halt(Then::Stay));
+                    return effects;
+                }
+                let attempt = if now.since(since) >= self.rules.stable_after { 0 } else { attempt };
+                let then = self.after_loss(attempt, reason, false);
+                self.halt(then)
+            }
+            (&State::Running { since, idle_since, attempt, .. }, Event::AgentAnswered { instance }) => {
+                self.state = State::Running { instance, since, idle_since, attempt };
+                Vec::new()
+            }
+            (State::Stopping { then, .. }, Event::DriverStopped) => match then.clone() {
+                Then::Stay => {
+                    self.state = State::Stopped;
+                    Vec::new()
+                }
+                Then::Start => self.launch(1),
+                Then::Retry { attempt } => self.back_off(attempt, now),
+                Then::GiveUp { reason } => self.give_up(reason),
+            },
+            (State::Stopping { then, attempt }, Event::StopFailed { reason }) => {
+                if *attempt >= self.rules.stop_attempts_max {
+                    return self.give_up(reason);
+                }
+                self.state = State::Stopping { then: then.clone(), attempt: attempt + 1 };
+                vec![Effect::StopDriver]
+            }
+            (
+                State::Attaching
+                | State::Stopped
+                | State::Failed { .. }
+                | State::Starting { .. }
+                | State::Greeting { .. }
+                | State::Backoff { .. }
+                | State::Running { .. }
+                | State::Stopping { .. },
+                Event::StartRequested
+                | Event::StopRequested
+                | Event::TurnBegan
+                | Event::TurnEnded
+                | Event::Attached
+                | Event::NothingToAttach
+                | Event::DriverStarted
+                | Event::StartFailed { .. }
+                | Event::AgentAnswered { .. }
+                | Event::AgentLost { .. }
+                | Event::DriverStopped
+                | Event::StopFailed { .. }
+                | Event::Tick,
+            ) => Vec::new(),
+        }
+    }
+
+    fn want(&mut self, desired: Desired) -> Vec<Effect> {
+        if self.desired == desired {
+            return Vec::new();
+        }
+        self.desired = desired;
+        vec![Effect::Save(desired)]
+    }
+
+    fn launch(&mut self, attempt: u32) -> Vec<Effect> {
+        self.state = State::Starting { attempt };
+        vec![Effect::StartDriver]
+    }
+
+    fn halt(&mut self, then: Then) -> Vec<Effect> {
+        self.state = State::Stopping { then, attempt: 1 };
+        vec![Effect::StopDriver]
+    }
+
+    fn give_up(&mut self, reason: String) -> Vec<Effect> {
+        self.state = State::Failed { reason };
+        self.want(Desired::Stopped)
+    }
+
+    fn after_loss(&self, attempt: u32, reason: String, permanent: bool) -> Then {
+        if permanent || attempt >= self.rules.start_attempts_max {
+            Then::GiveUp { reason }
+        } else {
+            Then::Retry { attempt: attempt + 1 }
+        }
+    }
+
+    /// The first start after a long good run is due at once; each further one waits twice as long.
+    fn back_off(&mut self, attempt: u32, now: Timestamp) -> Vec<Effect> {
+        let pause = match attempt.checked_sub(2) {
+            None => Duration::ZERO,
+            Some(failed_before) => self
+                .rules
+                .backoff_first
+                .saturating_mul(1_u32.checked_shl(failed_before).unwrap_or(u32::MAX))
+                .min(self.rules.backoff_max),
+        };
+        self.state = State::Backoff { attempt, until: now.plus(pause) };
+        Vec::new()
+    }
+
+    fn note_idleness(&mut self, now: Timestamp) {
+        if let State::Running { idle_since, .. } = &mut self.state {
+            *idle_since = if self.turns == 0 { idle_since.or(Some(now)) } else { None };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The outside world of one machine: at most one operation under way, and perhaps a process.
+    struct World {
+        machine: Machine,
+        now: Timestamp,
+        under_way: Option<Effect>,
+        process: bool,
+        saved: Desired,
+    }
+
+    impl World {
+        fn new(desired: Desired, process: bool) -> Self {
+            let (machine, first) = Machine::new(desired, Rules::default());
+            Self { machine, now: Timestamp::from_micros(0), under_way: Some(first), process, saved: desired }
+        }
+
+        fn running() -> Self {
+            let mut world = World::new(Desired::Stopped, false);
+            world.finish(true);
+            world.feed(Event::StartRequested);
+            world.settle();
+            assert_eq!(world.machine.status(), MachineStatus::Running);
+            world
+        }
+
+        fn feed(&mut self, event: Event) {
+            for effect in self.machine.on(event, self.now) {
+                match effect {
+                    Effect::Save(desired) => self.saved = desired,
+                    Effect::StopDriver => self.under_way = Some(effect),
+                    Effect::Attach | Effect::StartDriver | Effect::Greet => {
+                        assert_eq!(self.under_way, None, "{effect:?} while another operation is under way");
+                        assert!(effect != Effect::StartDriver || !self.process, "a second start");
+                        self.under_way = Some(effect);
+                    }
+                }
+            }
+        }
+
+        /// The operation under way ends.
+        fn finish(&mut self, well: bool) {
+            let failed = || Event::StartFailed { reason: "because".into(), permanent: false };
+            let event = match (self.under_way.take(), well) {
+                (None | Some(Effect::Save(_)), _) => return,
+                (Some(Effect::Attach), _) if self.process => Event::Attached,
+                (Some(Effect::Attach), _) => Event::NothingToAttach,
+                (Some(Effect::StartDriver), true) => {
+                    self.process = true;
+                    Event::DriverStarted
+                }
+                (Some(Effect::Greet), true) => Event::AgentAnswered { instance: InstanceId::from_random(1) },
+                (Some(Effect::StartDriver | Effect::Greet), false) => failed(),
+                (Some(Effect::StopDriver), true) => {
+                    self.process = false;
+                    Event::DriverStopped
+                }
+                (Some(Effect::StopDriver), false) => Event::StopFailed { reason: "stuck".into() },
+            };
+            self.feed(event);
+        }
+
+        fn lose(&mut self) {
+            if self.process {
+                self.feed(Event::AgentLost { reason: "gone".into() });
+            }
+        }
+
+        /// Everything under way ends well, and due pauses pass, until nothing more happens by itself.
+        fn settle(&mut self) {
+            for _ in 0..100 {
+                if self.under_way.is_some() {
+                    self.finish(true);
+                } else if let State::Backoff { until, .. } = *self.machine.state() {
+                    self.now = until;
+                    self.feed(Event::Tick);
+                } else {
+                    return;
+                }
+            }
+            panic!("it does not come to rest: {:?}", self.machine);
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Act {
+        Start,
+        Stop,
+        TurnBegan,
+        TurnEnded,
+        Finish(bool),
+        Lose,
+        Pass(u64),
+        Stray(u8),
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            3 => Just(Act::Start),
+            3 => Just(Act::Stop),
+            2 => Just(Act::TurnBegan),
+            2 => Just(Act::TurnEnded),
+            8 => any::<bool>().prop_map(Act::Finish),
+            2 => Just(Act::Lose),
+            3 => (0_u64..2_000).prop_map(Act::Pass),
+            1 => (0_u8..3).prop_map(Act::Stray),
+        ];
+        prop::collection::vec(act, 0..60)
+    }
+
+    fn play(world: &mut World, act: &Act) {
+        match act {
+            Act::Start => world.feed(Event::StartRequested),
+            Act::Stop => world.feed(Event::StopRequested),
+            Act::TurnBegan => world.feed(Event::TurnBegan),
+            Act::TurnEnded => world.feed(Event::TurnEnded),
+            Act::Finish(well) => world.finish(*well),
+            Act::Lose => world.lose(),
+            Act::Pass(seconds) => {
+                world.now = world.now.plus(Duration::from_secs(*seconds));
+                world.feed(Event::Tick);
+            }
+            // Late reports of operations that were superseded.
+            Act::Stray(0) if !matches!(world.machine.state(), State::Attaching) => {
+                world.feed(Event::Attached)
+            }
+            Act::Stray(1) if !matches!(world.machine.state(), State::Attaching) => {
+                world.feed(Event::NothingToAttach)
+            }
+            Act::Stray(_) => world.feed(Event::Tick),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_it_rests_where_it_was_told(
+            meant in any::<bool>(),
+            process in any::<bool>(),
+            acts in acts(),
+        ) {
+            let desired = if meant { Desired::Running } else { Desired::Stopped };
+            let mut world = World::new(desired, process);
+            for act in &acts {
+                let before = world.machine.status();
+                play(&mut world, act);
+                prop_assert_eq!(world.saved, world.machine.desired());
+                match act {
+                    Act::Start => {
+                        prop_assert_eq!(world.machine.desired(), Desired::Running);
+                        prop_assert_ne!(world.machine.status(), MachineStatus::Stopped);
+                        if matches!(before, MachineStatus::Running | MachineStatus::Starting) {
+                            prop_assert_eq!(world.machine.status(), before, "a start changes nothing here");
+                        }
+                    }
+                    Act::Stop => {
+                        prop_assert_eq!(world.machine.desired(), Desired::Stopped);
+                        prop_assert!(matches!(
+                            world.machine.status(),
+                            MachineStatus::Stopped | MachineStatus::Stopping
+                        ));
+                    }
+                    Act::TurnBegan | Act::TurnEnded => prop_assert_eq!(world.machine.status(), before),
+                    Act::Finish(_) | Act::Lose | Act::Pass(_) | Act::Stray(_) => {}
+                }
+                if world.machine.status() == MachineStatus::Running {
+                    prop_assert!(world.process);
+                }
+            }
+            world.settle();
+            match world.machine.state() {
+                State::Running { .. } => prop_assert_eq!(world.machine.desired(), Desired::Running),
+                State::Stopped | State::Failed { .. } => {
+                    prop_assert_eq!(world.machine.desired(), Desired::Stopped);
+                }
+                other => prop_assert!(false, "at rest in {:?}", other),
+            }
+        }
+
+        #[test]
+        fn starts_that_fail_are_bounded(turns in 0_u32..3) {
+            let mut world = World::new(Desired::Stopped, false);
+            world.finish(true);
+            for _ in 0..turns {
+                world.feed(Event::TurnBegan);
+            }
+            world.feed(Event::StartRequested);
+            let mut starts = 0;
+            for _ in 0..100 {
+                if world.under_way == Some(Effect::StartDriver) {
+                    starts += 1;
+                    world.finish(false);
+                } else if let Some(due) = world.machine.wake_at() {
+                    world.now = due;
+                    world.feed(Event::Tick);
+                }
+            }
+            prop_assert_eq!(starts, Rules::default().start_attempts_max);
+            prop_assert_eq!(world.machine.state(), &State::Failed { reason: "because".into() });
+            prop_assert_eq!(world.saved, Desired::Stopped);
+        }
+    }
+
+    #[test]
+    fn a_start_while_stopping_starts_once_stopped() {
+        let mut world = World::running();
+        world.feed(Event::StopRequested);
+        world.feed(Event::StartRequested);
+        assert_eq!(world.machine.status(), MachineStatus::Stopping);
+        world.finish(true);
+        assert_eq!(world.machine.status(), MachineStatus::Starting);
+    }
+
+    #[test]
+    fn a_stop_while_starting_abandons_the_start() {
+        let mut world = World::new(Desired::Stopped, false);
+        world.finish(true);
+        world.feed(Event::StartRequested);
+        world.feed(Event::StopRequested);
+        assert_eq!(world.machine.status(), MachineStatus::Stopping);
+        assert_eq!(world.under_way, Some(Effect::StopDriver));
+        world.feed(Event::DriverStarted);
+        assert_eq!(world.machine.status(), MachineStatus::Stopping, "a late report changes nothing");
+    }
+
+    #[test]
+    fn a_machine_that_dies_is_started_again_for_turns_alone() {
+        let mut world = World::running();
+        world.feed(Event::TurnBegan);
+        world.lose();
+        assert_eq!(world.machine.status(), MachineStatus::Starting);
+        world.settle();
+        assert_eq!(world.machine.status(), MachineStatus::Running);
+        world.feed(Event::TurnEnded);
+        world.lose();
+        world.settle();
+        assert_eq!(world.machine.status(), MachineStatus::Stopped);
+    }
+
+    #[test]
+    fn a_machine_that_dies_over_and_over_is_given_up() {
+        let mut world = World::running();
+        world.feed(Event::TurnBegan);
+        for _ in 0..Rules::default().start_attempts_max {
+            world.lose();
+            world.settle();
+        }
+        assert_eq!(world.machine.state(), &State::Failed { reason: "gone".into() });
+        let mut steady = World::running();
+        steady.feed(Event::TurnBegan);
+        for _ in 0..20 {
+            steady.now = steady.now.plus(Rules::default().stable_after);
+            steady.lose();
+            steady.settle();
+        }
+        assert_eq!(
+            steady.machine.status(),
+            MachineStatus::Running,
+            "a good run between losses forgives them"
+        );
+    }
+
+    #[test]
+    fn its_owner_stops_it_and_turns_wait() {
+        let mut world = World::running();
+        world.feed(Event::TurnBegan);
+        world.feed(Event::StopRequested);
+        world.settle();
+        assert_eq!(world.machine.status(), MachineStatus::Stopped);
+        assert_eq!(world.machine.turns(), 1);
+        world.feed(Event::StartRequested);
+        world.settle();
+        assert_eq!(world.machine.status(), MachineStatus::Running);
+    }
+
+    #[test]
+    fn it_is_stopped_when_idle_and_only_then() {
+        let timeout = Rules::default().idle_timeout.expect("the default has one");
+        let mut world = World::running();
+        world.feed(Event::TurnBegan);
+        world.now = world.now.plus(timeout * 2);
+        world.feed(Event::Tick);
+        assert_eq!(world.machine.status(), MachineStatus::Running);
+        world.feed(Event::TurnEnded);
+        assert_eq!(world.machine.wake_at(), Some(world.now.plus(timeout)));
+        world.now = world.now.plus(timeout);
+        world.feed(Event::Tick);
+        assert_eq!(world.machine.status(), MachineStatus::Stopping);
+        assert_eq!(world.saved, Desired::Stopped);
+    }
+
+    #[test]
+    fn what_an_earlier_service_left_is_taken_over() {
+        let mut world = World::new(Desired::Running, true);
+        world.finish(true);
+        assert_eq!(world.under_way, Some(Effect::Greet), "it is not started anew");
+        let mut unwanted = World::new(Desired::Stopped, true);
+        unwanted.settle();
+        assert_eq!(unwanted.machine.status(), MachineStatus::Stopped);
+        assert!(!unwanted.process);
+    }
+}

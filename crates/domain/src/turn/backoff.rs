@@ -1,0 +1,39 @@
+//! How long to wait before a step is said anew.
+
+use std::time::Duration;
+
+/// The most attempts at one step before the answer is given up.
+pub const ATTEMPTS_MAX: u32 = 6;
+/// The longest wait that a server may ask for.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// The wait after failed attempt `attempt` (from 0), or `None` when no attempt is left. Doubles each time;
+/// `jitter` (any number) spreads it over the upper half, so that many answers do not come back at once.
+#[must_use]
+pub fn pause_after(attempt: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
+    if attempt + 1 >= ATTEMPTS_MAX {
+        return None;
+    }
+    let whole = FIRST.saturating_mul(1 << attempt.min(10)).min(LONGEST);
+    let half = whole / 2;
+    let spread = half.mul_f64((jitter % 1024) as f64 / 1024.0);
+    let own = half + spread;
+    Some(retry_after.map_or(own, |asked| asked.min(RETRY_AFTER_MAX).max(own)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_are_bounded_and_end() {
+        let waits: Vec<_> = (0..10).map_while(|attempt| pause_after(attempt, None, 1023)).collect();
+        assert_eq!(waits.len(), ATTEMPTS_MAX as usize - 1);
+        assert!(waits.is_sorted());
+        assert!(waits.iter().all(|wait| *wait <= LONGEST));
+        assert_eq!(pause_after(0, Some(Duration::from_secs(7)), 0), Some(Duration::from_secs(7)));
+        assert_eq!(pause_after(0, Some(Duration::from_secs(7000)), 0), Some(RETRY_AFTER_MAX));
+    }
+}

@@ -1,0 +1,731 @@
+//! The host's side of a turn: transcript, step log, bill and answer.
+//!
+//! ```text
+//!            Wanted              Reserved              Finished               StepCommitted
+//!   Idle ------------> Reserving ---------> Saying ---------------> Committing ------------> Idle
+//!                                            |  ^                                             |
+//!                                   SayFailed|  |PauseOver                                    | Done, stop, failure
+//!                                            v  |                                             v
+//!                                          Pausing                                          Ending -> Over
+//! ```
+//!
+//! The link to the agent comes and goes beside these phases: a step is said to its end without one. Each new
+//! link begins with `Open`, once nothing is being committed, so that it tells the truth.
+
+mod draft;
+mod transcript;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use transcript::Exchange;
+
+use self::draft::{Draft, Grown};
+use self::transcript::Transcript;
+use super::backoff::pause_after;
+use super::{AgentFrame, CallNote, HostFrame, LinkStamp, Open, Output, estimated_tokens};
+use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
+use crate::citation::NumberedPassage;
+use crate::credits::{Bill, Credits, Price};
+use crate::id::{InstanceId, MessageId};
+use crate::limits::{SOURCES_MAX, STEPS_MAX};
+use crate::step::{Call, CallResult, Item, Outcome, Step, StepError, StepEvent, StopReason, Usage};
+
+/// How often an agent may break the protocol before its machine counts as failed.
+const VIOLATIONS_MAX: u32 = 3;
+
+/// What a turn begins with: what the store knows, and the model's measures.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The answer.
+    pub answer: MessageId,
+    /// The lease's epoch.
+    pub epoch: u64,
+    /// The conversation's earlier exchanges.
+    pub earlier: Vec<Exchange>,
+    /// The present one, with the step log so far.
+    pub present: Exchange,
+    /// What was used and settled so far.
+    pub bill: Bill,
+    /// What the model costs.
+    pub price: Price,
+    /// The tokens that every request has besides the transcript: instructions and tools.
+    pub overhead_tokens: u64,
+    /// The most tokens of transcript that a step may show.
+    pub context_tokens: u64,
+    /// The most tokens that a step may put out.
+    pub output_max_tokens: u32,
+    /// Whether a tool of this name may run again.
+    pub repeatable: fn(&str) -> bool,
+    /// Whether the user has asked for a stop already.
+    pub stop: bool,
+}
+
+/// What happens to a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A link to this life of the agent stands.
+    Linked(InstanceId),
+    /// The link is gone.
+    Unlinked,
+    /// The machine could not be started, for good.
+    MachineFailed(String),
+    /// The agent said something.
+    Agent(AgentFrame),
+    /// The agent said something that is no frame.
+    Violation,
+    /// The greatest cost of the step is held, or is not.
+    Reserved {
+        /// The step.
+        number: u32,
+        /// Whether the balance covered it.
+        granted: bool,
+    },
+    /// The model put something out.
+    Said {
+        /// The step.
+        number: u32,
+        /// The attempt at it, from 0.
+        attempt: u32,
+        /// What it put out.
+        event: StepEvent,
+    },
+    /// The attempt failed.
+    SayFailed {
+        /// The step.
+        number: u32,
+        /// The attempt at it.
+        attempt: u32,
+        /// Why.
+        error: StepError,
+        /// Any number, to spread waits.
+        jitter: u64,
+    },
+    /// The pause before attempt `attempt` is over.
+    PauseOver {
+        /// The step.
+        number: u32,
+        /// The attempt that may begin.
+        attempt: u32,
+    },
+    /// The step is in the log.
+    StepCommitted {
+        /// The step.
+        number: u32,
+    },
+    /// The result is in the log.
+    ResultCommitted {
+        /// The call.
+        call: String,
+    },
+    /// The answer is completed in the store.
+    Completed,
+    /// The user wants it stopped.
+    StopRequested,
+    /// Another holds the lease, or the answer is gone: nothing that this turn writes counts any more.
+    Fenced,
+}
+
+/// What a turn wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Tell the agent.
+    Send(HostFrame),
+    /// Give the link up and make a new one.
+    Relink,
+    /// Hold the greatest cost of the step.
+    Reserve {
+        /// The step.
+        number: u32,
+        /// What it costs at most.
+        greatest: Credits,
+    },
+    /// Let the model say the step.
+    Say {
+        /// The step.
+        number: u32,
+        /// The attempt at it.
+        attempt: u32,
+        /// What the model is shown.
+        transcript: Vec<Item>,
+        /// Whether tools are offered.
+        tools: bool,
+    },
+    /// Stop the model at once.
+    Hush,
+    /// Come back after a while with `PauseOver`.
+    Pause {
+        /// The step.
+        number: u32,
+        /// The attempt that may begin then.
+        attempt: u32,
+        /// How long.
+        wait: Duration,
+    },
+    /// Commit the step, settle its cost, release the rest of what was held.
+    CommitStep {
+        /// What the log gains.
+        entry: LogEntry,
+        /// What the step costs.
+        cost: Credits,
+        /// The bill with it.
+        bill: Bill,
+    },
+    /// Commit the result.
+    CommitResult {
+        /// The step that called.
+        number: u32,
+        /// The result.
+        result: Arc<CallResult>,
+    },
+    /// A change of the answer, for those who read it.
+    Publish(Stamp, Change),
+    /// Complete the answer: the last entry, the cost, the parts and the end in one transaction.
+    Complete(Box<Completion>),
+    /// The turn is over: close everything.
+    Leave,
+}
+
+/// What the last transaction of an answer commits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// What stood of the last step, when it was cut.
+    pub partial: Option<LogEntry>,
+    /// What the partial step costs.
+    pub cost: Credits,
+    /// The bill with it.
+    pub bill: Bill,
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer with its end.
+    pub answer: Answer,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Idle,
+    Reserving { keep: Vec<u32> },
+    Saying { attempt: u32, keep: Vec<u32>, held: Credits, draft: Draft },
+    Pausing { attempt: u32, keep: Vec<u32>, held: Credits, draft: Draft },
+    Committing { entry: LogEntry, bill: Bill },
+    Ending,
+    Over,
+}
+
+/// The host's side of one turn.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    setup: Setup,
+    answer: Answer,
+    transcript: Transcript,
+    log: Vec<LogEntry>,
+    bill: Bill,
+    phase: Phase,
+    link: Option<InstanceId>,
+    /// The last life of the agent that a link led to: steps that are committed belong to it.
+    instance: Option<InstanceId>,
+    opened: bool,
+    links: u32,
+    violations: u32,
+    /// Results that are being committed.
+    committing: Vec<Arc<CallResult>>,
+    next_source: u32,
+    ending: Option<Ending>,
+    revision: u64,
+}
+
+impl Turn {
+    /// The turn as the store tells it.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        let log = setup.present.log.clone();
+        let mut answer = Answer::rebuild(setup.answer, &setup.present.attachments, &log, None);
+        answer.stamp = Stamp { epoch: setup.epoch, revision: 0 };
+        let next_source = answer.sources.iter().map(|source| source.number).max().unwrap_or(0) + 1;
+        Self {
+            transcript: Transcript::new(&setup.earlier, &setup.present),
+            bill: setup.bill,
+            ending: setup.stop.then_some(Ending::Stopped),
+            setup,
+            answer,
+            log,
+            phase: Phase::Idle,
+            link: None,
+            instance: None,
+            opened: false,
+            links: 0,
+            violations: 0,
+            committing: Vec::new(),
+            next_source,
+            revision: 0,
+        }
+    }
+
+    /// The answer as it stands.
+    #[must_use]
+    pub fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// Whether nothing is left to do.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Whether a link to the agent is worth having.
+    #[must_use]
+    pub fn wants_link(&self) -> bool {
+        self.link.is_none() && self.ending.is_none() && !matches!(self.phase, Phase::Ending | Phase::Over)
+    }
+
+    /// What the turn wants before anything has happened: an answer that was stopped already ends.
+    pub fn begin(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.settle(&mut effects);
+        effects
+    }
+
+    /// Takes one event. Events that repeat what is known, or are of another step or attempt, change nothing.
+    pub fn on(&mut self, event: Event) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if self.is_over() {
+            return effects;
+        }
+        match event {
+            Event::Linked(instance) => self.linked(instance, &mut effects),
+            Event::Unlinked => self.unlinked(),
+            Event::MachineFailed(reason) => self.fail(ErrorCode::MachineFailed, &machine_failed(&reason)),
+            Event::Agent(frame) => self.heard(frame, &mut effects),
+            Event::Violation => self.violated(&mut effects),
+            Event::Reserved { number, granted } => self.reserved(number, granted, &mut effects),
+            Event::Said { number, attempt, event } => self.said(number, attempt, event, &mut effects),
+            Event::SayFailed { number, attempt, error, jitter } => {
+                self.say_failed(number, attempt, error, jitter, &mut effects);
+            }
+            Event::PauseOver { number, attempt } => self.pause_over(number, attempt, &mut effects),
+            Event::StepCommitted { number } => self.step_committed(number, &mut effects),
+            Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
+            Event::Completed => {
+                if matches!(self.phase, Phase::Ending) {
+                    self.phase = Phase::Over;
+                    effects.push(Effect::Leave);
+                }
+            }
+            Event::StopRequested => {
+                if self.ending.is_none() {
+                    self.ending = Some(Ending::Stopped);
+                }
+            }
+            Event::Fenced => {
+                self.phase = Phase::Over;
+                effects.extend([Effect::Hush, Effect::Leave]);
+            }
+        }
+        self.settle(&mut effects);
+        effects
+    }
+
+    fn next(&self) -> u32 {
+        let steps = self.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
+        u32::try_from(steps).unwrap_or(u32::MAX)
+    }
+
+    /// The calls of the last step that have no result in the log, with the life that they were given to.
+    fn pending(&self) -> Vec<(InstanceId, Call)> {
+        let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
+        let Some((LogEntry::Step { step, instance, .. }, after)) =
+            last.and_then(|at| self.log[at..].split_first())
+        else {
+            return Vec::new();
+        };
+        let returned = |call: &Call| {
+            after.iter().any(|entry| match entry {
+                LogEntry::Result { result, .. } => result.call == call.id,
+                LogEntry::Step { .. } => false,
+            })
+        };
+        step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
+    }
+
+    fn note(&self, call: Call) -> CallNote {
+        CallNote { repeatable: (self.setup.repeatable)(&call.tool), call }
+    }
+
+    fn publish(&mut self, change: Change, effects: &mut Vec<Effect>) {
+        self.revision += 1;
+        let stamp = Stamp { epoch: self.setup.epoch, revision: self.revision };
+        if self.answer.fold(stamp, change.clone()) {
+            effects.push(Effect::Publish(stamp, change));
+        }
+    }
+
+    fn linked(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
+        self.link = Some(instance);
+        self.instance = Some(instance);
+        self.links += 1;
+        self.opened = false;
+        if matches!(self.phase, Phase::Committing { .. }) {
+            return; // the calls of that step are looked at when it is in the log
+        }
+        self.report_interrupted(instance, effects);
+    }
+
+    /// Effectful calls that were given to another life of the agent and have no result are not run again.
+    fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
+        for (given_to, call) in self.pending() {
+            let under_way = self.committing.iter().any(|result| result.call == call.id);
+            if given_to == instance || under_way || (self.setup.repeatable)(&call.tool) {
+                continue;
+            }
+            let text = "Interrupted by a restart: this call may or may not have run, and was not run again.";
+            let result = CallResult {
+                call: call.id,
+                tool: call.tool,
+                outcome: Outcome::Interrupted,
+                text: text.to_owned(),
+                passages: Vec::new(),
+                written: Vec::new(),
+            };
+            self.commit_result(result, effects);
+        }
+    }
+
+    fn unlinked(&mut self) {
+        self.link = None;
+        self.opened = false;
+    }
+
+    fn violated(&mut self, effects: &mut Vec<Effect>) {
+        self.violations += 1;
+        self.unlinked();
+        if self.violations >= VIOLATIONS_MAX {
+            self.fail(ErrorCode::MachineFailed, &machine_failed("the agent does not keep to the protocol"));
+        } else {
+            effects.push(Effect::Relink);
+        }
+    }
+
+    fn heard(&mut self, frame: AgentFrame, effects: &mut Vec<Effect>) {
+        if !self.opened || self.ending.is_some() {
+            return;
+        }
+        match frame {
+            AgentFrame::Want { number, keep } => {
+                let idle = matches!(self.phase, Phase::Idle);
+                if number != self.next() || !idle || !self.committing.is_empty() {
+                    return;
+                }
+                if !self.pending().is_empty() || !self.transcript.may_show(&keep) {
+                    return self.violated(effects);
+                }
+                if number >= STEPS_MAX {
+                    let message = "The answer was ended: it took more steps than allowed.";
+                    return self.fail(ErrorCode::TooManySteps, message);
+                }
+                effects.push(Effect::Reserve { number, greatest: self.greatest(&keep) });
+                self.phase = Phase::Reserving { keep };
+            }
+            AgentFrame::Returned { call, output } => self.returned(&call, output, effects),
+            AgentFrame::Done { number } => {
+                let last_is_step = matches!(self.log.last(), Some(LogEntry::Step { .. }));
+                if matches!(self.phase, Phase::Idle) && last_is_step && number + 1 == self.next() {
+                    if self.pending().is_empty() {
+                        self.ending = Some(Ending::Done);
+                    } else {
+                        self.violated(effects);
+                    }
+                }
+            }
+        }
+    }
+
+    fn returned(&mut self, call: &str, output: Output, effects: &mut Vec<Effect>) {
+        let under_way = self.committing.iter().any(|result| result.call == call);
+        let pending = self.pending().into_iter().find(|(_, pending)| pending.id == call);
+        let Some((_, call)) = pending.filter(|_| !under_way) else { return };
+        let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
+        let numbered = output.passages.into_iter().take(room).zip(self.next_source..);
+        let passages: Vec<_> = numbered
+            .map(|(passage, number)| NumberedPassage { number, place: passage.place, text: passage.text })
+            .collect();
+        self.next_source += u32::try_from(passages.len()).unwrap_or(0);
+        let result = CallResult {
+            call: call.id,
+            tool: call.tool,
+            outcome: output.outcome,
+            text: output.text,
+            passages,
+            written: output.written,
+        };
+        self.commit_result(result, effects);
+    }
+
+    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<Effect>) {
+        let result = Arc::new(result);
+        self.committing.push(result.clone());
+        effects.push(Effect::CommitResult { number: self.next().saturating_sub(1), result });
+    }
+
+    fn greatest(&self, keep: &[u32]) -> Credits {
+        let most = Usage {
+            input_tokens: self.input_tokens(keep),
+            output_tokens: u64::from(self.setup.output_max_tokens),
+            ..Usage::default()
+        };
+        self.bill.greatest(self.setup.price, most)
+    }
+
+    fn input_tokens(&self, keep: &[u32]) -> u64 {
+        self.setup.overhead_tokens + self.transcript.tokens(keep)
+    }
+
+    fn reserved(&mut self, number: u32, granted: bool, effects: &mut Vec<Effect>) {
+        let Phase::Reserving { keep } = &self.phase else { return };
+        if number != self.next() {
+            return;
+        }
+        let keep = keep.clone();
+        if !granted {
+            self.phase = Phase::Idle;
+            return self.fail(
+                ErrorCode::InsufficientCredits,
+                "The answer was ended: the account has no credits left.",
+            );
+        }
+        let held = self.greatest(&keep);
+        self.say(0, keep, held, effects);
+    }
+
+    fn say(&mut self, attempt: u32, keep: Vec<u32>, held: Credits, effects: &mut Vec<Effect>) {
+        if self.ending.is_some() {
+            self.phase = Phase::Idle;
+            return;
+        }
+        let number = self.next();
+        self.publish(Change::StepBegan { number }, effects);
+        let transcript = self.transcript.items(&keep);
+        effects.push(Effect::Say { number, attempt, transcript, tools: number + 1 < STEPS_MAX });
+        self.phase = Phase::Saying { attempt, keep, held, draft: Draft::default() };
+    }
+
+    fn said(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<Effect>) {
+        let next = self.next();
+        let log = &self.log;
+        let Phase::Saying { attempt: current, draft, .. } = &mut self.phase else { return };
+        if number != next || attempt != *current {
+            return;
+        }
+        match draft.grow(number, event, |id| is_call_of(log, id)) {
+            Grown::Changed(change) => self.publish(change, effects),
+            Grown::Quietly => {}
+            Grown::Finished { stop, usage } => self.finished(stop, usage, effects),
+        }
+    }
+
+    fn finished(&mut self, stop: StopReason, usage: Option<Usage>, effects: &mut Vec<Effect>) {
+        let Phase::Saying { attempt, keep, held, draft } = std::mem::replace(&mut self.phase, Phase::Idle)
+        else {
+            return;
+        };
+        effects.push(Effect::Hush);
+        if draft.is_empty() && stop != StopReason::Refused {
+            let error =
+                StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
+            self.phase = Phase::Saying { attempt, keep, held, draft };
+            return self.say_failed(self.next(), attempt, error, 0, effects);
+        }
+        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&keep)));
+        let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
+        let entry = self.entry(draft.into_step(stop, usage));
+        effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
+        self.phase = Phase::Committing { entry, bill };
+    }
+
+    fn entry(&self, step: Step) -> LogEntry {
+        let instance = self.instance.unwrap_or(InstanceId::from_random(0));
+        LogEntry::Step { number: self.next(), step: Arc::new(step), instance }
+    }
+
+    fn say_failed(
+        &mut self,
+        number: u32,
+        attempt: u32,
+        error: StepError,
+        jitter: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Phase::Saying { attempt: current, keep, held, draft } = &self.phase else { return };
+        if number != self.next() || attempt != *current {
+            return;
+        }
+        match &error {
+            StepError::Unavailable { retry_after, .. } => match pause_after(attempt, *retry_after, jitter) {
+                Some(wait) => {
+                    let attempt = attempt + 1;
+                    let (keep, held, draft) = (keep.clone(), *held, draft.clone());
+                    self.phase = Phase::Pausing { attempt, keep, held, draft };
+                    effects.push(Effect::Pause { number, attempt, wait });
+                }
+                None => {
+                    self.fail(ErrorCode::ModelUnavailable, "The answer was ended: the model did not answer.")
+                }
+            },
+            StepError::TooLong => {
+                let message = "The answer was ended: the conversation is longer than the model can read.";
+                self.fail(ErrorCode::ContextTooLong, message);
+            }
+            StepError::Rejected { .. } => {
+                self.fail(
+                    ErrorCode::ModelRejected,
+                    "The answer was ended: the model's server refused the request.",
+                );
+            }
+        }
+    }
+
+    fn pause_over(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
+        let Phase::Pausing { attempt: waiting, keep, held, .. } = &self.phase else { return };
+        if number == self.next() && attempt == *waiting {
+            let (keep, held) = (keep.clone(), *held);
+            self.say(attempt, keep, held, effects);
+        }
+    }
+
+    fn step_committed(&mut self, number: u32, effects: &mut Vec<Effect>) {
+        if number != self.next() {
+            return;
+        }
+        let Phase::Committing { entry, bill } = std::mem::replace(&mut self.phase, Phase::Idle) else {
+            return;
+        };
+        self.bill = bill;
+        let note = self.transcript.add(&entry);
+        self.log.push(entry);
+        if self.ending.is_some() {
+            return;
+        }
+        if self.opened {
+            let calls = self.pending().into_iter().map(|(_, call)| self.note(call)).collect();
+            effects.push(Effect::Send(HostFrame::Step { number, entry: note, calls }));
+        } else if let Some(instance) = self.link {
+            self.report_interrupted(instance, effects);
+        }
+    }
+
+    fn result_committed(&mut self, call: &str, effects: &mut Vec<Effect>) {
+        let Some(at) = self.committing.iter().position(|result| result.call == call) else { return };
+        let result = self.committing.remove(at);
+        let entry = LogEntry::Result { number: self.next().saturating_sub(1), result: result.clone() };
+        let note = self.transcript.add(&entry);
+        self.log.push(entry);
+        self.publish(Change::Resulted { result }, effects);
+        if self.opened {
+            let call = call.to_owned();
+            effects.push(Effect::Send(HostFrame::Acknowledged { call, entry: note }));
+        }
+    }
+
+    fn fail(&mut self, code: ErrorCode, message: &str) {
+        if self.ending.is_none() {
+            self.ending = Some(Ending::Failed(AnswerError { code, message: message.to_owned() }));
+        }
+    }
+
+    /// Ends the turn when it is to end and nothing is being committed; else opens a fresh link.
+    fn settle(&mut self, effects: &mut Vec<Effect>) {
+        let busy = matches!(
+            self.phase,
+            Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over
+        );
+        if let Some(ending) = self.ending.clone() {
+            if !busy && self.committing.is_empty() {
+                self.end(ending, effects);
+            } else if matches!(self.phase, Phase::Saying { .. }) {
+                effects.push(Effect::Hush);
+            }
+            return;
+        }
+        let committing = matches!(self.phase, Phase::Committing { .. }) || !self.committing.is_empty();
+        if self.link.is_some()
+            && !self.opened
+            && !committing
+            && !matches!(self.phase, Phase::Ending | Phase::Over)
+        {
+            self.opened = true;
+            effects.push(Effect::Send(HostFrame::Open(self.open())));
+        }
+    }
+
+    fn open(&self) -> Open {
+        Open {
+            answer: self.setup.answer,
+            link: LinkStamp { epoch: self.setup.epoch, link: self.links },
+            entries: self.transcript.notes(),
+            pending: self.pending().into_iter().map(|(_, call)| self.note(call)).collect(),
+            next: self.next(),
+            saying: !matches!(self.phase, Phase::Idle),
+            context_tokens: self.setup.context_tokens,
+        }
+    }
+
+    fn end(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
+        let (mut cost, mut bill, mut partial) = (Credits::default(), self.bill, None);
+        match std::mem::replace(&mut self.phase, Phase::Ending) {
+            Phase::Saying { keep, held, draft, .. } => {
+                effects.push(Effect::Hush);
+                let stopped = matches!(ending, Ending::Stopped);
+                let usage = draft.estimated_usage(self.input_tokens(&keep));
+                if stopped && usage.output_tokens > 0 {
+                    (bill, cost) = self.bill.settle(self.setup.price, usage, held);
+                }
+                partial = (usage.output_tokens > 0)
+                    .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
+            }
+            Phase::Pausing { draft, .. } => {
+                let usage = draft.estimated_usage(0);
+                partial = (usage.output_tokens > 0)
+                    .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
+            }
+            Phase::Idle
+            | Phase::Reserving { .. }
+            | Phase::Committing { .. }
+            | Phase::Ending
+            | Phase::Over => {}
+        }
+        if self.opened {
+            effects.push(Effect::Send(HostFrame::Close));
+        }
+        self.publish(Change::Ended(ending.clone()), effects);
+        let answer = self.answer.clone();
+        effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
+    }
+}
+
+/// What must be held before the first step of a new answer may be said.
+#[must_use]
+pub fn first_reservation(setup: &Setup) -> Credits {
+    let turn = Turn::new(setup.clone());
+    let keep: Vec<u32> = turn.transcript.notes().iter().map(|note| note.id).collect();
+    let shown = turn
+        .transcript
+        .tokens(&keep)
+        .min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
+    let most = Usage {
+        input_tokens: setup.overhead_tokens + shown,
+        output_tokens: u64::from(setup.output_max_tokens),
+        ..Usage::default()
+    };
+    setup.bill.greatest(setup.price, most)
+}
+
+fn is_call_of(log: &[LogEntry], id: &str) -> bool {
+    log.iter().any(|entry| match entry {
+        LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),
+        LogEntry::Result { .. } => false,
+    })
+}
+
+fn machine_failed(reason: &str) -> String {
+    format!("The answer was ended: the machine could not go on ({reason}).")
+}

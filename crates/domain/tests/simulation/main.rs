@@ -1,0 +1,88 @@
+//! The heart, simulated: the turn's two state machines, the step log, leases with epochs, the answer's fold
+//! and the credits, through kills, freezes, delays, duplicates and stale leases, on simulated time.
+//!
+//! `CAUSERIE_SEEDS=N` runs N seeds instead of the usual number; `CAUSERIE_SEED=K` runs seed K alone.
+
+mod rng;
+mod store;
+mod world;
+
+use domain::answer::{Answer, Body, RunState};
+use domain::credits::Credits;
+use domain::step::Usage;
+
+use world::World;
+
+const SEEDS: u64 = 10_000;
+
+struct Figures {
+    trace: u64,
+    events: u64,
+    accepted: u64,
+    kills: u64,
+    effects: u64,
+}
+
+/// Runs one seed to its rest and checks what must hold of every answer.
+fn live_through(seed: u64) -> Figures {
+    let (world, trace) = World::new(seed).run();
+    assert_eq!(world.store.rows.len() as u64, world.accepted);
+    let mut settled = 0;
+    for (id, row) in &world.store.rows {
+        let ending = row.ending.as_ref().expect("every accepted answer is completed");
+        let answer = row.answer.as_ref().expect("a completed answer is kept");
+        let rebuilt = Answer::rebuild(*id, &[], &row.log, Some(ending.clone()));
+        assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
+        assert_eq!(answer.parts, rebuilt.parts, "the parts are the fold of the log");
+        for part in &answer.parts {
+            if let Body::Tool { state, .. } = &part.body {
+                assert_ne!(*state, RunState::Pending, "nothing of a completed answer is pending");
+            }
+        }
+        let used = row.charged.iter().fold(Usage::default(), |sum, usage| sum.plus(*usage));
+        let owed = if row.charged.is_empty() { Credits(0) } else { store::PRICE.of(used) };
+        assert_eq!(row.settled, owed, "each answer is paid exactly once");
+        assert_eq!(row.held, Credits(0), "what was held is settled or given back");
+        settled += row.settled.0;
+    }
+    let purse = world.store.purse;
+    assert_eq!(purse.reserved, Credits(0));
+    assert_eq!(purse.balance.0 + settled, world.store.granted, "no credit is made or lost");
+    Figures {
+        trace,
+        events: world.handled,
+        accepted: world.accepted,
+        kills: world.kills,
+        effects: world.effects.len() as u64,
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
+    let seeds = match number("CAUSERIE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("CAUSERIE_SEEDS").unwrap_or(SEEDS),
+    };
+    let (mut events, mut accepted, mut kills, mut effects) = (0, 0, 0, 0);
+    for seed in seeds.clone() {
+        let outcome = std::panic::catch_unwind(|| {
+            let first = live_through(seed);
+            assert_eq!(first.trace, live_through(seed).trace, "a seed runs the same twice");
+            first
+        });
+        let Ok(figures) = outcome else { panic!("seed {seed} fails: CAUSERIE_SEED={seed} runs it alone") };
+        events += figures.events;
+        accepted += figures.accepted;
+        kills += figures.kills;
+        effects += figures.effects;
+    }
+    let count = seeds.end - seeds.start;
+    println!("{count} seeds: {events} events, {accepted} answers, {kills} kills, {effects} effectful calls");
+    if count >= 1000 {
+        assert!(accepted > count && kills > count && effects > count, "the simulation has lost its teeth");
+    }
+}

@@ -1,0 +1,229 @@
+//! The store as the turn sees it: transactions that either happen or are refused, and that survive everything.
+
+use std::collections::BTreeMap;
+
+use domain::answer::{Answer, Ending, LogEntry};
+use domain::credits::{Bill, Credits, PostingKind, Price, Purse};
+use domain::id::MessageId;
+use domain::step::Usage;
+use domain::turn::host::{Completion, Exchange, Setup};
+
+pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
+const OUTPUT_MAX_TOKENS: u32 = 1000;
+
+pub(crate) struct Row {
+    pub(crate) conversation: usize,
+    pub(crate) question: String,
+    pub(crate) log: Vec<LogEntry>,
+    pub(crate) charged: Vec<Usage>,
+    pub(crate) bill: Bill,
+    pub(crate) held: Credits,
+    pub(crate) settled: Credits,
+    pub(crate) epoch: u64,
+    /// Node, its life, and until when.
+    pub(crate) lease: Option<(usize, u64, u64)>,
+    pub(crate) stop: bool,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) answer: Option<Answer>,
+}
+
+/// The transactions of a turn.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Reserve { number: u32, greatest: Credits },
+    CommitStep { entry: LogEntry, cost: Credits, bill: Bill },
+    CommitResult { entry: LogEntry },
+    Complete(Box<Completion>),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Done {
+    Reserved { number: u32, granted: bool },
+    Step { number: u32 },
+    Result { call: String },
+    Completed,
+    Fenced,
+}
+
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) rows: BTreeMap<MessageId, Row>,
+    /// One account owns all conversations: they compete for its credits.
+    pub(crate) purse: Purse,
+    pub(crate) granted: u64,
+}
+
+impl Store {
+    pub(crate) fn grant(&mut self, amount: u64) {
+        self.granted += amount;
+        self.post(PostingKind::Grant, Credits(amount));
+    }
+
+    pub(crate) fn open_in(&self, conversation: usize) -> Option<MessageId> {
+        let mut open =
+            self.rows.iter().filter(|(_, row)| row.conversation == conversation && row.ending.is_none());
+        let first = open.next().map(|(id, _)| *id);
+        assert!(open.next().is_none(), "two open answers in one conversation");
+        first
+    }
+
+    pub(crate) fn any_open(&self) -> bool {
+        self.rows.values().any(|row| row.ending.is_none())
+    }
+
+    /// Accepts a question, or refuses it: busy, or not enough credits.
+    pub(crate) fn ask(&mut self, answer: MessageId, conversation: usize, question: &str) -> bool {
+        if self.open_in(conversation).is_some() {
+            return false;
+        }
+        let row = Row {
+            conversation,
+            question: question.to_owned(),
+            log: Vec::new(),
+            charged: Vec::new(),
+            bill: Bill::default(),
+            held: Credits::default(),
+            settled: Credits::default(),
+            epoch: 0,
+            lease: None,
+            stop: false,
+            ending: None,
+            answer: None,
+        };
+        self.rows.insert(answer, row);
+        let held = domain::turn::host::first_reservation(&self.setup(answer));
+        if let Ok(purse) = self.purse.post(PostingKind::Reserve, held) {
+            self.purse = purse;
+            self.row(answer).held = held;
+            true
+        } else {
+            self.rows.remove(&answer);
+            false
+        }
+    }
+
+    pub(crate) fn setup(&self, answer: MessageId) -> Setup {
+        let row = &self.rows[&answer];
+        let earlier = self.rows.iter().filter(|(id, other)| {
+            **id != answer && other.conversation == row.conversation && other.ending.is_some()
+        });
+        Setup {
+            answer,
+            epoch: row.epoch,
+            earlier: earlier.map(|(_, other)| exchange(other)).collect(),
+            present: exchange(row),
+            bill: row.bill,
+            price: PRICE,
+            overhead_tokens: 500,
+            context_tokens: 4000,
+            output_max_tokens: OUTPUT_MAX_TOKENS,
+            repeatable: |tool| tool == "read",
+            stop: row.stop,
+        }
+    }
+
+    /// Leases every answer that nobody holds to the node.
+    pub(crate) fn claim(&mut self, node: usize, life: u64, now: u64, until: u64) -> Vec<MessageId> {
+        let mut claimed = Vec::new();
+        for (id, row) in &mut self.rows {
+            let free = match row.lease {
+                None => true,
+                Some((holder, holder_life, expires)) => {
+                    expires <= now || (holder == node && holder_life != life)
+                }
+            };
+            if row.ending.is_none() && free {
+                row.epoch += 1;
+                row.lease = Some((node, life, until));
+                claimed.push(*id);
+            }
+        }
+        claimed
+    }
+
+    pub(crate) fn renew(&mut self, node: usize, life: u64, until: u64) {
+        for row in self.rows.values_mut() {
+            if let Some((holder, holder_life, expires)) = &mut row.lease
+                && (*holder, *holder_life) == (node, life)
+            {
+                *expires = until;
+            }
+        }
+    }
+
+    pub(crate) fn run(&mut self, answer: MessageId, epoch: u64, op: Op) -> Done {
+        let row = &self.rows[&answer];
+        if row.epoch != epoch || row.ending.is_some() {
+            return Done::Fenced;
+        }
+        match op {
+            Op::Reserve { number, greatest } => {
+                let held = std::mem::take(&mut self.row(answer).held);
+                self.post(PostingKind::Release, held);
+                let granted = self.purse.post(PostingKind::Reserve, greatest);
+                if let Ok(purse) = granted {
+                    self.purse = purse;
+                    self.row(answer).held = greatest;
+                }
+                Done::Reserved { number, granted: granted.is_ok() }
+            }
+            Op::CommitStep { entry, cost, bill } => {
+                let LogEntry::Step { number, .. } = &entry else { panic!("a step is committed") };
+                let number = *number;
+                self.settle(answer, &entry, cost, bill);
+                self.row(answer).log.push(entry);
+                Done::Step { number }
+            }
+            Op::CommitResult { entry } => {
+                let LogEntry::Result { result, .. } = &entry else { panic!("a result is committed") };
+                let call = result.call.clone();
+                let log = &mut self.row(answer).log;
+                let known = |known: &LogEntry| matches!(known, LogEntry::Result { result, .. } if result.call == call);
+                assert!(!log.iter().any(known), "a result committed twice");
+                log.push(entry);
+                Done::Result { call }
+            }
+            Op::Complete(completion) => {
+                if let Some(entry) = completion.partial {
+                    if completion.cost > Credits(0) {
+                        self.settle(answer, &entry, completion.cost, completion.bill);
+                    }
+                    self.row(answer).log.push(entry);
+                }
+                let held = std::mem::take(&mut self.row(answer).held);
+                self.post(PostingKind::Release, held);
+                let row = self.row(answer);
+                row.ending = Some(completion.ending);
+                row.answer = Some(completion.answer);
+                row.lease = None;
+                Done::Completed
+            }
+        }
+    }
+
+    fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: Bill) {
+        let LogEntry::Step { number, step, .. } = entry else { panic!("steps cost") };
+        let row = self.row(answer);
+        let steps = row.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
+        assert_eq!(*number as usize, steps, "steps are numbered without a gap and committed once");
+        let rest = row.held.0.checked_sub(cost.0).expect("no step costs more than was held");
+        row.held = Credits(0);
+        row.bill = bill;
+        row.settled.0 += cost.0;
+        row.charged.push(step.usage);
+        self.post(PostingKind::Settle, cost);
+        self.post(PostingKind::Release, Credits(rest));
+    }
+
+    fn row(&mut self, answer: MessageId) -> &mut Row {
+        self.rows.get_mut(&answer).expect("a row of this answer")
+    }
+
+    fn post(&mut self, kind: PostingKind, amount: Credits) {
+        self.purse = self.purse.post(kind, amount).expect("the ledger adds up");
+    }
+}
+
+fn exchange(row: &Row) -> Exchange {
+    Exchange { question: row.question.clone(), attachments: Vec::new(), log: row.log.clone() }
+}

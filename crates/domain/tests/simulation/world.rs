@@ -1,0 +1,568 @@
+//! The simulated world: two nodes of the service, one machine with its agent, a model, a store, and users,
+//! on one queue of events in simulated time. Everything that can be late, twice, cut or killed is.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use domain::answer::{Answer, LogEntry};
+use domain::id::{InstanceId, MessageId};
+use domain::step::{Call, Outcome, StepError, StepEvent, StopReason, Usage};
+use domain::turn::agent::{self, Loop};
+use domain::turn::host::{Effect, Event, Turn};
+use domain::turn::{AgentFrame, HostFrame, LinkStamp, Output};
+
+use crate::rng::Rng;
+use crate::store::{Done, Op, Store};
+
+pub(crate) const CONVERSATIONS: usize = 3;
+const NODES: usize = 2;
+const LEASE: u64 = 10_000;
+const TICK: u64 = 2_500;
+/// After this nothing is killed any more, so that every seed can come to rest.
+const PEACE_AFTER: u64 = 60_000;
+const EVENTS_MAX: u64 = 100_000;
+
+#[derive(Debug, Clone)]
+enum What {
+    Ask { conversation: usize },
+    Stop { conversation: usize },
+    Grant { amount: u64 },
+    Tick { node: usize, life: u64 },
+    Link { at: Seat },
+    ToTurn { at: Seat, connection: Option<u64>, event: Event },
+    ToAgent { connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame },
+    Finished { machine_life: u64, answer: MessageId, call: String, output: Output },
+    Transact { at: Seat, op: Op },
+    KillNode { node: usize },
+    StartNode { node: usize },
+    Freeze { node: usize, until: u64 },
+    KillMachine,
+    StartMachine,
+}
+
+/// A turn's place: node, its life, the answer and the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seat {
+    node: usize,
+    life: u64,
+    answer: MessageId,
+    epoch: u64,
+}
+
+struct Node {
+    life: u64,
+    up: bool,
+    frozen_until: u64,
+    turns: BTreeMap<MessageId, Running>,
+}
+
+struct Running {
+    epoch: u64,
+    turn: Turn,
+    connection: Option<u64>,
+    link: LinkStamp,
+    linking: bool,
+    /// The answer as a reader of the published changes folds it.
+    reader: Answer,
+}
+
+struct Connection {
+    at: Seat,
+    machine_life: u64,
+    /// Bytes of a stream arrive in order.
+    last_to_agent: u64,
+    last_to_host: u64,
+}
+
+#[derive(Default)]
+struct Machine {
+    up: bool,
+    starting: bool,
+    life: u64,
+    loops: BTreeMap<MessageId, Loop>,
+    routes: BTreeMap<MessageId, (LinkStamp, u64)>,
+}
+
+pub(crate) struct World {
+    rng: Rng,
+    now: u64,
+    order: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, What>,
+    pub(crate) store: Store,
+    nodes: Vec<Node>,
+    machine: Machine,
+    connections: BTreeMap<u64, Connection>,
+    next_connection: u64,
+    /// How often each effectful call was run.
+    pub(crate) effects: BTreeMap<(MessageId, String), u32>,
+    pub(crate) asked: u64,
+    pub(crate) accepted: u64,
+    asks_left: u64,
+    pub(crate) kills: u64,
+    trace: u64,
+    pub(crate) handled: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let nodes = (0..NODES).map(|_| Node { life: 0, up: true, frozen_until: 0, turns: BTreeMap::new() });
+        let mut world = Self {
+            rng: Rng::new(seed),
+            now: 0,
+            order: 0,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            store: Store::default(),
+            nodes: nodes.collect(),
+            machine: Machine::default(),
+            connections: BTreeMap::new(),
+            next_connection: 0,
+            effects: BTreeMap::new(),
+            asked: 0,
+            accepted: 0,
+            asks_left: 0,
+            kills: 0,
+            trace: 0xcbf2_9ce4_8422_2325,
+            handled: 0,
+        };
+        world.plan();
+        world
+    }
+
+    /// Runs until nothing is left to happen. The trace tells one run from another.
+    pub(crate) fn run(mut self) -> (Self, u64) {
+        while let Some(Reverse((at, order))) = self.queue.pop() {
+            self.handled += 1;
+            assert!(self.handled < EVENTS_MAX, "the world does not come to rest");
+            self.now = at;
+            let what = self.events.remove(&order).expect("a queued event");
+            self.remember(at, &what);
+            self.happen(what);
+        }
+        let trace = self.trace;
+        (self, trace)
+    }
+
+    fn plan(&mut self) {
+        let credits = 30 + self.rng.below(200);
+        self.store.grant(credits);
+        let asks = 2 + self.rng.below(7);
+        self.asks_left = asks;
+        for _ in 0..asks {
+            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.below(40_000);
+            self.at(at, What::Ask { conversation });
+        }
+        for _ in 0..self.rng.below(3) {
+            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.below(PEACE_AFTER);
+            self.at(at, What::Stop { conversation });
+        }
+        if self.rng.chance(50) {
+            let (at, amount) = (self.rng.below(PEACE_AFTER), self.rng.below(100));
+            self.at(at, What::Grant { amount });
+        }
+        for _ in 0..self.rng.below(9) {
+            let at = self.rng.below(PEACE_AFTER);
+            let node = self.rng.below(NODES as u64) as usize;
+            match self.rng.below(5) {
+                0 | 1 => self.at(at, What::KillNode { node }),
+                2 | 3 => self.at(at, What::KillMachine),
+                _ => {
+                    let until = at + self.rng.below(3 * LEASE);
+                    self.at(at, What::Freeze { node, until });
+                }
+            }
+        }
+        for node in 0..NODES {
+            let at = self.rng.below(TICK);
+            self.at(at, What::Tick { node, life: 0 });
+        }
+    }
+
+    fn at(&mut self, at: u64, what: What) {
+        self.order += 1;
+        self.queue.push(Reverse((at.max(self.now), self.order)));
+        self.events.insert(self.order, what);
+    }
+
+    fn after(&mut self, least: u64, spread: u64, what: What) {
+        let at = self.now + least + self.rng.below(spread);
+        self.at(at, what);
+    }
+
+    fn remember(&mut self, at: u64, what: &What) {
+        for byte in format!("{at}{what:?}").bytes() {
+            self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn happen(&mut self, what: What) {
+        let to_node = match &what {
+            What::Tick { node, .. } => Some(*node),
+            What::Link { at } | What::ToTurn { at, .. } => Some(at.node),
+            What::Ask { .. }
+            | What::Stop { .. }
+            | What::Grant { .. }
+            | What::ToAgent { .. }
+            | What::Finished { .. }
+            | What::Transact { .. }
+            | What::KillNode { .. }
+            | What::StartNode { .. }
+            | What::Freeze { .. }
+            | What::KillMachine
+            | What::StartMachine => None,
+        };
+        if let Some(node) = to_node
+            && self.nodes[node].frozen_until > self.now
+        {
+            let thaw = self.nodes[node].frozen_until;
+            return self.at(thaw, what);
+        }
+        match what {
+            What::Ask { conversation } => self.ask(conversation),
+            What::Stop { conversation } => self.stop(conversation),
+            What::Grant { amount } => self.store.grant(amount),
+            What::Tick { node, life } => self.tick(node, life),
+            What::Link { at } => self.link(at),
+            What::ToTurn { at, connection, event } => self.to_turn(at, connection, event),
+            What::ToAgent { connection, answer, link, frame } => {
+                self.to_agent(connection, answer, link, frame)
+            }
+            What::Finished { machine_life, answer, call, output } => {
+                if machine_life == self.machine.life && self.machine.up {
+                    self.agent(answer, agent::Event::Finished { call, output });
+                }
+            }
+            What::Transact { at, op } => self.transact(at, op),
+            What::KillNode { node } => self.kill_node(node),
+            What::StartNode { node } => {
+                self.nodes[node].up = true;
+                let life = self.nodes[node].life;
+                self.after(0, 50, What::Tick { node, life });
+            }
+            What::Freeze { node, until } => {
+                self.kills += 1;
+                self.nodes[node].frozen_until = until;
+            }
+            What::KillMachine => self.kill_machine(),
+            What::StartMachine => {
+                self.machine = Machine { up: true, life: self.machine.life + 1, ..Machine::default() };
+            }
+        }
+    }
+
+    fn ask(&mut self, conversation: usize) {
+        self.asked += 1;
+        self.asks_left -= 1;
+        let answer = MessageId::from_random(self.rng.bits());
+        let length = 5 + self.rng.below(300) as usize;
+        if self.store.ask(answer, conversation, &"q".repeat(length)) {
+            self.accepted += 1;
+        }
+    }
+
+    fn stop(&mut self, conversation: usize) {
+        let Some(answer) = self.store.open_in(conversation) else { return };
+        let row = self.store.rows.get_mut(&answer).expect("an open answer has a row");
+        row.stop = true;
+        if let Some((node, life, _)) = row.lease {
+            let at = Seat { node, life, answer, epoch: row.epoch };
+            self.after(0, 20, What::ToTurn { at, connection: None, event: Event::StopRequested });
+        }
+    }
+
+    fn tick(&mut self, node: usize, life: u64) {
+        if !self.nodes[node].up || self.nodes[node].life != life {
+            return;
+        }
+        let until = self.now + LEASE;
+        self.store.renew(node, life, until);
+        for answer in self.store.claim(node, life, self.now, until) {
+            let setup = self.store.setup(answer);
+            let at = Seat { node, life, answer, epoch: setup.epoch };
+            let mut turn = Turn::new(setup);
+            let reader = turn.answer().clone();
+            let effects = turn.begin();
+            let (epoch, link) = (at.epoch, LinkStamp::default());
+            let running = Running { epoch, turn, connection: None, link, linking: false, reader };
+            self.nodes[node].turns.insert(answer, running);
+            self.carry_out(at, effects);
+        }
+        if self.store.any_open() || self.asks_left > 0 {
+            self.after(TICK, 100, What::Tick { node, life });
+        }
+    }
+
+    fn running(&mut self, at: Seat) -> Option<&mut Running> {
+        let node = &mut self.nodes[at.node];
+        if !node.up || node.life != at.life {
+            return None;
+        }
+        node.turns.get_mut(&at.answer).filter(|running| running.epoch == at.epoch)
+    }
+
+    fn link(&mut self, at: Seat) {
+        if self.running(at).is_none_or(|running| !running.turn.wants_link()) {
+            if let Some(running) = self.running(at) {
+                running.linking = false;
+            }
+            return;
+        }
+        if !self.machine.up {
+            if self.rng.chance(1) {
+                return self.to_turn(at, None, Event::MachineFailed("no room".to_owned()));
+            }
+            if !self.machine.starting {
+                self.machine.starting = true;
+                self.after(50, 500, What::StartMachine);
+            }
+            return self.after(100, 100, What::Link { at });
+        }
+        self.next_connection += 1;
+        let connection = self.next_connection;
+        let machine_life = self.machine.life;
+        let made = Connection { at, machine_life, last_to_agent: self.now, last_to_host: self.now };
+        self.connections.insert(connection, made);
+        let running = self.running(at).expect("looked up above");
+        running.linking = false;
+        running.connection = Some(connection);
+        let instance = InstanceId::from_random(u128::from(machine_life) + 1);
+        self.to_turn(at, Some(connection), Event::Linked(instance));
+    }
+
+    fn to_turn(&mut self, at: Seat, connection: Option<u64>, event: Event) {
+        let Some(running) = self.running(at) else { return };
+        if connection.is_some() && running.connection != connection {
+            return;
+        }
+        if event == Event::Unlinked {
+            running.connection = None;
+        }
+        let effects = running.turn.on(event);
+        self.carry_out(at, effects);
+    }
+
+    fn carry_out(&mut self, at: Seat, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Send(frame) => self.send(at, frame),
+                Effect::Relink => {
+                    if let Some(running) = self.running(at) {
+                        running.connection = None;
+                    }
+                }
+                Effect::Reserve { number, greatest } => {
+                    self.transact_soon(at, Op::Reserve { number, greatest })
+                }
+                Effect::CommitStep { entry, cost, bill } => {
+                    self.transact_soon(at, Op::CommitStep { entry, cost, bill });
+                }
+                Effect::CommitResult { number, result } => {
+                    self.transact_soon(at, Op::CommitResult { entry: LogEntry::Result { number, result } });
+                }
+                Effect::Complete(completion) => self.transact_soon(at, Op::Complete(completion)),
+                Effect::Say { number, attempt, transcript, tools } => {
+                    assert!(!transcript.is_empty(), "a model is shown at least the question");
+                    self.say(at, number, attempt, tools);
+                }
+                Effect::Hush => {}
+                Effect::Pause { number, attempt, wait } => {
+                    let when = self.now + wait.as_millis() as u64;
+                    let event = Event::PauseOver { number, attempt };
+                    self.at(when, What::ToTurn { at, connection: None, event });
+                }
+                Effect::Publish(stamp, change) => {
+                    let twice = self.rng.chance(10);
+                    let running = self.running(at).expect("the turn that published");
+                    assert!(running.reader.fold(stamp, change.clone()), "a change arrives in order");
+                    if twice {
+                        assert!(!running.reader.fold(stamp, change), "a duplicate changes nothing");
+                    }
+                }
+                Effect::Leave => {
+                    self.check_reader(at);
+                    self.nodes[at.node].turns.remove(&at.answer);
+                }
+            }
+        }
+        let Some(running) = self.running(at) else { return };
+        if running.turn.wants_link() && running.connection.is_none() && !running.linking {
+            running.linking = true;
+            self.after(1, 30, What::Link { at });
+        } else if running.connection.is_none() && !running.linking && !running.turn.is_over() {
+            // Told at once: the shell sees its own stream end.
+            let effects = running.turn.on(Event::Unlinked);
+            assert!(
+                effects.iter().all(|effect| !matches!(effect, Effect::Send(_))),
+                "nothing is sent without a link"
+            );
+        }
+    }
+
+    /// What a reader has folded is what the store has kept.
+    fn check_reader(&mut self, at: Seat) {
+        let Some(running) = self.nodes[at.node].turns.get(&at.answer) else { return };
+        let row = &self.store.rows[&at.answer];
+        if row.epoch == at.epoch && row.ending.is_some() {
+            assert_eq!(
+                Some(&running.reader),
+                row.answer.as_ref(),
+                "the reader's fold and the kept answer differ"
+            );
+        }
+    }
+
+    fn transact_soon(&mut self, at: Seat, op: Op) {
+        self.after(1, 40, What::Transact { at, op });
+    }
+
+    fn transact(&mut self, at: Seat, op: Op) {
+        let event = match self.store.run(at.answer, at.epoch, op) {
+            Done::Reserved { number, granted } => Event::Reserved { number, granted },
+            Done::Step { number } => Event::StepCommitted { number },
+            Done::Result { call } => Event::ResultCommitted { call },
+            Done::Completed => Event::Completed,
+            Done::Fenced => Event::Fenced,
+        };
+        self.maybe_twice(What::ToTurn { at, connection: None, event });
+    }
+
+    fn maybe_twice(&mut self, what: What) {
+        if self.rng.chance(5) {
+            self.after(1, 3000, what.clone());
+        }
+        self.after(1, 20, what);
+    }
+
+    fn send(&mut self, at: Seat, frame: HostFrame) {
+        let running = self.running(at).expect("the turn that sends");
+        if let HostFrame::Open(open) = &frame {
+            running.link = open.link;
+        }
+        let (link, connection) = (running.link, running.connection);
+        let Some(connection) = connection else { return };
+        let late = self.now + 1 + self.rng.below(30);
+        let made = self.connections.get_mut(&connection).expect("a connection in use");
+        made.last_to_agent = made.last_to_agent.max(late);
+        let when = made.last_to_agent;
+        let what = What::ToAgent { connection, answer: at.answer, link, frame };
+        if self.rng.chance(5) {
+            self.after(1, 5000, what.clone());
+        }
+        self.at(when, what);
+    }
+
+    fn to_agent(&mut self, connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame) {
+        let Some(made) = self.connections.get(&connection) else { return };
+        if !self.machine.up || made.machine_life != self.machine.life {
+            return;
+        }
+        if matches!(frame, HostFrame::Open(_)) {
+            let known = self.machine.routes.get(&answer).map(|(link, _)| *link);
+            if known.is_none_or(|known| known < link) {
+                self.machine.routes.insert(answer, (link, connection));
+            }
+        }
+        self.agent(answer, agent::Event::Host { link, frame });
+    }
+
+    fn agent(&mut self, answer: MessageId, event: agent::Event) {
+        let effects = self.machine.loops.entry(answer).or_default().on(event);
+        for effect in effects {
+            match effect {
+                agent::Effect::Send(frame) => self.send_to_host(answer, frame),
+                agent::Effect::Run(note) => {
+                    if !note.repeatable {
+                        let runs = self.effects.entry((answer, note.call.id.clone())).or_default();
+                        *runs += 1;
+                        assert_eq!(*runs, 1, "an effectful call ran twice");
+                    }
+                    let output = Output {
+                        outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
+                        text: "r".repeat(self.rng.below(2000) as usize),
+                        passages: Vec::new(),
+                        written: Vec::new(),
+                    };
+                    let (machine_life, call) = (self.machine.life, note.call.id);
+                    self.after(1, 4000, What::Finished { machine_life, answer, call, output });
+                }
+                agent::Effect::KillAll => {}
+            }
+        }
+    }
+
+    fn send_to_host(&mut self, answer: MessageId, frame: AgentFrame) {
+        let Some((_, connection)) = self.machine.routes.get(&answer).copied() else { return };
+        let late = self.now + 1 + self.rng.below(30);
+        let made = self.connections.get_mut(&connection).expect("a routed connection");
+        made.last_to_host = made.last_to_host.max(late);
+        let (at, when) = (made.at, made.last_to_host);
+        let what = What::ToTurn { at, connection: Some(connection), event: Event::Agent(frame) };
+        if self.rng.chance(5) {
+            self.after(1, 5000, what.clone());
+        }
+        self.at(when, what);
+    }
+
+    /// The model says something, or fails in one of its ways.
+    fn say(&mut self, at: Seat, number: u32, attempt: u32, tools: bool) {
+        let mut when = self.now + 5;
+        let said = |event| Event::Said { number, attempt, event };
+        let mut events = Vec::new();
+        for _ in 0..1 + self.rng.below(6) {
+            let piece = format!("w{} ", self.rng.below(100));
+            let reasons = self.rng.chance(20);
+            events.push(said(if reasons { StepEvent::Reasoning(piece) } else { StepEvent::Text(piece) }));
+        }
+        let calls = if tools && number < 6 && self.rng.chance(60) { 1 + self.rng.below(3) } else { 0 };
+        for index in 0..calls {
+            let tool = if self.rng.chance(50) { "read" } else { "write" };
+            // Vendors repeat identifiers between steps.
+            let call = Call { id: format!("c{index}"), tool: tool.to_owned(), arguments: "{}".to_owned() };
+            events.push(said(StepEvent::Call(call)));
+        }
+        let stop = if calls > 0 { StopReason::Calls } else { StopReason::Done };
+        let usage = Usage { input_tokens: 100, output_tokens: 1 + self.rng.below(900), ..Usage::default() };
+        let usage = self.rng.chance(90).then_some(usage);
+        events.push(said(StepEvent::Finished { stop, usage }));
+        if self.rng.chance(15) {
+            events.truncate(self.rng.below(events.len() as u64) as usize);
+            let error = match self.rng.below(20) {
+                0 => StepError::TooLong,
+                1 => StepError::Rejected { reason: "key".to_owned() },
+                _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
+            };
+            events.push(Event::SayFailed { number, attempt, error, jitter: self.rng.next() });
+        }
+        for event in events {
+            when += self.rng.below(200);
+            self.at(when, What::ToTurn { at, connection: None, event });
+        }
+    }
+
+    fn kill_node(&mut self, node: usize) {
+        if !self.nodes[node].up {
+            return;
+        }
+        self.kills += 1;
+        let life = self.nodes[node].life + 1;
+        self.nodes[node] = Node { life, up: false, frozen_until: 0, turns: BTreeMap::new() };
+        self.after(100, 5000, What::StartNode { node });
+    }
+
+    fn kill_machine(&mut self) {
+        if !self.machine.up {
+            return;
+        }
+        self.kills += 1;
+        self.machine.up = false;
+        let life = self.machine.life;
+        let cut: Vec<_> = self.connections.iter().filter(|(_, made)| made.machine_life == life).collect();
+        let cut: Vec<_> = cut.into_iter().map(|(connection, made)| (*connection, made.at)).collect();
+        for (connection, at) in cut {
+            self.after(1, 200, What::ToTurn { at, connection: Some(connection), event: Event::Unlinked });
+        }
+    }
+}
