@@ -1,1 +1,298 @@
-//! The `client` crate.
+//! The client of the public interface. It has its own types of what travels and knows none of the service's
+//! crates, so that it can be used by itself and so that it notices when the service breaks its promise.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), client::Error> {
+//! let client = client::Client::new("http://127.0.0.1:8080", "api-…")?;
+//! let file = client.upload(std::path::Path::new("lease.pdf"), None).await?;
+//! let mut question = client::Question::new("When does the lease end?");
+//! question.file_paths.push(file.path);
+//! let mut states = client.stream(&client.send(&question).await?);
+//! while let Some(answer) = states.next().await? {
+//!     println!("{}", answer.text);
+//! }
+//! # Ok(()) }
+//! ```
+
+mod error;
+mod frames;
+mod path;
+mod stream;
+mod types;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::de::DeserializeOwned;
+
+pub use crate::error::Error;
+pub use crate::stream::States;
+pub use crate::types::{
+    Answer, Chat, ChatDetail, Chats, Citation, CreatedFolder, Entry, Failure, Listing, Machine, Message,
+    Model, Part, PartState, PartType, Question, SettingValue, Source, Status, UploadedFile,
+};
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call without a file may take as a whole.
+const CALL_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a download or stream may bring nothing.
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
+/// The longest body of a call without a file.
+const BODY_MAX_BYTES: usize = frames::FRAME_MAX_BYTES;
+
+/// A caller of the service. Cheap to clone; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Arc<str>,
+}
+
+impl Client {
+    /// A caller with this key of the service at this address, for instance `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// [`Error::Address`] and [`Error::Key`] when either cannot be used, [`Error::Transport`] when the system
+    /// has no trusted certificates for an `https` address.
+    pub fn new(base_url: &str, key: &str) -> Result<Self, Error> {
+        let base = base_url.trim_end_matches('/');
+        let address = reqwest::Url::parse(base).map_err(|_| Error::Address(base_url.to_owned()))?;
+        let secure = match address.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(Error::Address(base_url.to_owned())),
+        };
+        let mut key = HeaderValue::from_str(key.trim()).map_err(|_| Error::Key)?;
+        key.set_sensitive(true);
+        let headers = HeaderMap::from_iter([(reqwest::header::HeaderName::from_static("x-api-key"), key)]);
+        // A second installation is refused, and then one is there already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            // Another host must not be handed the key.
+            .redirect(reqwest::redirect::Policy::none())
+            .default_headers(headers);
+        if !secure {
+            // Without TLS the system's certificates need be neither there nor read.
+            let none = rustls::ClientConfig::builder()
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth();
+            builder = builder.tls_backend_preconfigured(none);
+        }
+        Ok(Self { http: builder.build().map_err(Error::Transport)?, base: Arc::from(base) })
+    }
+
+    /// Asks (section 4.4). The answer is usually still empty: [`Client::stream`] or [`Client::collect`] it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 400 for a question that cannot be read, 409 when the conversation is busy, the
+    /// credits do not suffice or there is no machine.
+    pub async fn send(&self, question: &Question) -> Result<Answer, Error> {
+        self.json(self.request(Method::POST, "/chats").json(question)).await
+    }
+
+    /// The answer as it stands (section 4.4).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is none of these ids.
+    pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
+        let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
+        self.json(self.request(Method::GET, &path)).await
+    }
+
+    /// The states of the answer, each newer than the one before, to the completed one (section 6).
+    #[must_use]
+    pub fn stream(&self, answer: &Answer) -> States {
+        let (chat, message) = (path::in_url(&answer.chat_id), path::in_url(&answer.id));
+        States::new(self.clone(), format!("/chats{chat}/messages{message}/events"), true)
+    }
+
+    /// The states of all answers of a conversation, for as long as it exists (section 6).
+    #[must_use]
+    pub fn watch(&self, chat_id: &str) -> States {
+        States::new(self.clone(), format!("/chats{}/events", path::in_url(chat_id)), false)
+    }
+
+    /// Stops what the conversation is writing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is no such conversation.
+    pub async fn stop(&self, chat_id: &str) -> Result<Chat, Error> {
+        self.json(self.request(Method::POST, &format!("/chats{}/stop", path::in_url(chat_id)))).await
+    }
+
+    /// A page of conversations, pinned first, then most recent first.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and [`Error::Transport`].
+    pub async fn chats(&self, offset: u64, limit: u64) -> Result<Chats, Error> {
+        self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
+    }
+
+    /// A conversation with its history.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is no such conversation.
+    pub async fn chat(&self, chat_id: &str) -> Result<ChatDetail, Error> {
+        self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
+    }
+
+    /// Deletes a conversation with its answers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is no such conversation.
+    pub async fn delete_chat(&self, chat_id: &str) -> Result<(), Error> {
+        self.answer(
+            self.request(Method::DELETE, &format!("/chats{}", path::in_url(chat_id))).timeout(CALL_TIMEOUT),
+        )
+        .await
+        .map(|_| ())
+    }
+
+    /// Uploads a local file (section 4.3), to the upload folder unless a folder is named. The file is read
+    /// as it is sent.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot be read, [`Error::Refused`] when it is empty or finds no room.
+    pub async fn upload(&self, file: &Path, destination: Option<&str>) -> Result<UploadedFile, Error> {
+        let unreadable = |source| Error::File { path: file.to_owned(), source };
+        let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
+        let length = opened.metadata().await.map_err(unreadable)?.len();
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let part = reqwest::multipart::Part::stream_with_length(opened, length).file_name(name);
+        let mut form = reqwest::multipart::Form::new();
+        if let Some(destination) = destination {
+            form = form.text("destination", destination.to_owned());
+        }
+        let response =
+            self.answer(self.request(Method::POST, "/files").multipart(form.part("file", part))).await?;
+        body(response).await
+    }
+
+    /// Downloads a file of the workspace into a writer and tells how many bytes it had.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is none, [`Error::File`] when the writer refuses.
+    pub async fn download(&self, file: &str, into: &mut impl std::io::Write) -> Result<u64, Error> {
+        let mut response =
+            self.answer(self.request(Method::GET, &format!("/files{}", path::in_url(file)))).await?;
+        let mut total = 0;
+        while let Some(chunk) = chunk(&mut response).await? {
+            total += chunk.len() as u64;
+            into.write_all(&chunk).map_err(|source| Error::File { path: file.into(), source })?;
+        }
+        Ok(total)
+    }
+
+    /// One level of a folder; the home folder is `/`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is none.
+    pub async fn list(&self, folder: &str) -> Result<Listing, Error> {
+        self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
+    }
+
+    /// Creates a folder in one that exists.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 409 when it exists, 404 when its parent does not.
+    pub async fn create_folder(&self, folder: &str) -> Result<CreatedFolder, Error> {
+        self.json(self.request(Method::POST, &format!("/directories{}", path::in_url(folder)))).await
+    }
+
+    /// Deletes a file or folder; one that is not empty only if `recursive`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when there is none, 409 when the folder is not empty.
+    pub async fn delete(&self, file: &str, recursive: bool) -> Result<(), Error> {
+        let path = format!("/files{}?recursive={recursive}", path::in_url(file));
+        self.answer(self.request(Method::DELETE, &path).timeout(CALL_TIMEOUT)).await.map(|_| ())
+    }
+
+    /// The machine's state (section 4.1).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 404 when the account has no machine.
+    pub async fn machine(&self) -> Result<Machine, Error> {
+        self.json(self.request(Method::GET, "/vm")).await
+    }
+
+    /// Starts the machine.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 409 when the account has no machine.
+    pub async fn start_machine(&self) -> Result<Machine, Error> {
+        self.json(self.request(Method::POST, "/vm/start")).await
+    }
+
+    /// Stops the machine.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with 409 when the account has no machine.
+    pub async fn stop_machine(&self) -> Result<Machine, Error> {
+        self.json(self.request(Method::POST, "/vm/stop")).await
+    }
+
+    /// The models, labelled in a language: `cs`, `en` or `sk` (section 4.2).
+    ///
+    /// # Errors
+    /// [`Error::Refused`] and [`Error::Transport`].
+    pub async fn models(&self, language: &str) -> Result<Vec<Model>, Error> {
+        self.json(self.request(Method::GET, "/models").header(reqwest::header::ACCEPT_LANGUAGE, language))
+            .await
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}/api/v1{path}", self.base))
+    }
+
+    /// Sends; a refusal becomes an error.
+    pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = request.send().await.map_err(Error::Transport)?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refused(response).await)
+    }
+
+    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
+        body(self.answer(request.timeout(CALL_TIMEOUT)).await?).await
+    }
+}
+
+async fn refused(response: Response) -> Error {
+    let status = response.status();
+    let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let failure: Failure = match status {
+        StatusCode::UNAUTHORIZED => Failure::default(),
+        _ => body(response).await.unwrap_or_default(),
+    };
+    Error::Refused {
+        status: status.as_u16(),
+        code: failure.code,
+        message: failure.message,
+        retry_after: seconds.map(Duration::from_secs),
+    }
+}
+
+async fn body<T: DeserializeOwned>(mut response: Response) -> Result<T, Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = chunk(&mut response).await? {
+        if bytes.len() + chunk.len() > BODY_MAX_BYTES {
+            return Err(Error::TooLong { limit_bytes: BODY_MAX_BYTES });
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    serde_json::from_slice(&bytes).map_err(Error::Form)
+}
+
+/// The next piece of a body; one that stays silent for too long is given up.
+pub(crate) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Error> {
+    match tokio::time::timeout(SILENCE_TIMEOUT, response.chunk()).await {
+        Ok(chunk) => chunk.map_err(Error::Transport),
+        Err(_) => Err(Error::StreamLost { attempts: 1 }),
+    }
+}

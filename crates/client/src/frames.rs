@@ -1,0 +1,134 @@
+//! Server-Sent Events out of bytes that come in any pieces.
+
+use crate::error::Error;
+
+/// The longest line or frame that is held: an answer of several megabytes with all its parts fits.
+pub(crate) const FRAME_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// One event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// Its name; empty when the frame has none.
+    pub(crate) event: String,
+    /// Its data.
+    pub(crate) data: String,
+    /// Its id, when the frame has one.
+    pub(crate) id: Option<String>,
+}
+
+/// Takes bytes, gives frames.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    /// Bytes that are not taken yet.
+    held: Vec<u8>,
+    /// How much of `held` is known to hold no line end, so that nothing is looked at twice.
+    searched: usize,
+    frame: Frame,
+    has_data: bool,
+    retry_millis: Option<u64>,
+}
+
+impl Frames {
+    /// Takes what came.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if self.held.len() + bytes.len() + self.frame.data.len() > FRAME_MAX_BYTES {
+            return Err(Error::TooLong { limit_bytes: FRAME_MAX_BYTES });
+        }
+        self.held.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// The next frame that is whole.
+    pub(crate) fn next(&mut self) -> Option<Frame> {
+        let mut taken = 0;
+        let mut found = None;
+        while found.is_none()
+            && let Some(at) = self.held[self.searched..].iter().position(|byte| *byte == b'\n')
+        {
+            let end = self.searched + at;
+            let line = String::from_utf8_lossy(&self.held[taken..end]).into_owned();
+            taken = end + 1;
+            self.searched = taken;
+            found = self.line(line.trim_end_matches('\r'));
+        }
+        self.held.drain(..taken);
+        self.searched = if found.is_some() { 0 } else { self.held.len() };
+        found
+    }
+
+    /// How long the service asks to wait before a reconnect.
+    pub(crate) fn retry_millis(&self) -> Option<u64> {
+        self.retry_millis
+    }
+
+    fn line(&mut self, line: &str) -> Option<Frame> {
+        if line.is_empty() {
+            let frame = std::mem::take(&mut self.frame);
+            return std::mem::take(&mut self.has_data).then_some(frame);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.frame.event),
+            "data" => {
+                if self.has_data {
+                    self.frame.data.push('\n');
+                }
+                self.frame.data.push_str(value);
+                self.has_data = true;
+            }
+            "id" if !value.contains('\0') => self.frame.id = Some(value.to_owned()),
+            "retry" => self.retry_millis = value.parse().ok().or(self.retry_millis),
+            // Comments (an empty field), and fields that do not exist yet.
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STREAM: &str = "retry: 1000\nevent: message\ndata: {\"text\":\"žluťoučký\"}\nid: m:1.1\n\n: beat\n\n\
+        event: completed\r\ndata: a\r\ndata: b\r\nunknown: x\r\nid: m:1.2\r\n\r\ndata: cut";
+
+    fn read(pieces: &[&[u8]]) -> Vec<Frame> {
+        let mut frames = Frames::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            frames.push(piece).unwrap();
+            while let Some(frame) = frames.next() {
+                out.push(frame);
+            }
+        }
+        assert_eq!(frames.retry_millis(), Some(1000));
+        out
+    }
+
+    #[test]
+    fn frames_are_the_same_however_the_bytes_are_cut() {
+        let frame = |event: &str, data: &str, id: &str| Frame {
+            event: event.to_owned(),
+            data: data.to_owned(),
+            id: Some(id.to_owned()),
+        };
+        let expected =
+            vec![frame("message", "{\"text\":\"žluťoučký\"}", "m:1.1"), frame("completed", "a\nb", "m:1.2")];
+        let bytes = STREAM.as_bytes();
+        assert_eq!(read(&[bytes]), expected);
+        for cut in 1..bytes.len() {
+            assert_eq!(read(&[&bytes[..cut], &bytes[cut..]]), expected, "cut at {cut}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(read(&single), expected);
+    }
+
+    #[test]
+    fn a_frame_without_end_is_not_held_for_ever() {
+        let mut frames = Frames::default();
+        let piece = vec![b'x'; FRAME_MAX_BYTES / 4];
+        let refused = (0..8).any(|_| frames.push(&piece).is_err());
+        assert!(refused);
+    }
+}

@@ -1,0 +1,260 @@
+//! The states of an answer or of a conversation, through reconnects.
+
+use std::time::Duration;
+
+use reqwest::header::ACCEPT;
+use reqwest::{Method, Response, StatusCode};
+
+use crate::frames::{Frame, Frames};
+use crate::{Answer, Client, Error, chunk};
+
+/// How many attempts in a row may bring no event before the stream is given up.
+const ATTEMPTS_MAX: u32 = 8;
+/// The wait before a second attempt, unless the service named one; doubled for each further one.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
+/// The states of an answer, or of a conversation's answers. A state supersedes those before it, and a reader
+/// that is slow gets fewer. A connection that breaks is taken up where it broke.
+#[derive(Debug)]
+pub struct States {
+    client: Client,
+    path: String,
+    /// The stream of one answer ends with its completion; a conversation's goes on.
+    ends_when_completed: bool,
+    connection: Option<(Response, Frames)>,
+    last_event_id: Option<String>,
+    first_wait: Duration,
+    failures: u32,
+    ended: bool,
+}
+
+impl States {
+    pub(crate) fn new(client: Client, path: String, ends_when_completed: bool) -> Self {
+        Self {
+            client,
+            path,
+            ends_when_completed,
+            connection: None,
+            last_event_id: None,
+            first_wait: FIRST_WAIT,
+            failures: 0,
+            ended: false,
+        }
+    }
+
+    /// The next state; `None` after the last one. Cancel safe: an unfinished call loses no state.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the service refuses for good, [`Error::StreamLost`] when it was not found again,
+    /// [`Error::Form`] when an event is not in the form that was promised. After an error the next call
+    /// tries again.
+    pub async fn next(&mut self) -> Result<Option<Answer>, Error> {
+        while !self.ended {
+            match self.step().await {
+                Ok(Some(frame)) => {
+                    if let Some(answer) = self.take(frame)? {
+                        return Ok(Some(answer));
+                    }
+                }
+                // The service closed: at the end of a conversation's stream, or because it is stopping.
+                Ok(None) => self.lost().await?,
+                Err(error) if error.is_passing() => self.lost().await?,
+                Err(error) => {
+                    self.connection = None;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next frame of the connection, which is made when there is none; `None` when it closed.
+    async fn step(&mut self) -> Result<Option<Frame>, Error> {
+        if self.connection.is_none() {
+            let Some(response) = self.connect().await? else {
+                self.ended = true;
+                return Ok(None);
+            };
+            self.connection = Some((response, Frames::default()));
+        }
+        let Some((response, frames)) = &mut self.connection else { return Ok(None) };
+        loop {
+            if let Some(frame) = frames.next() {
+                if let Some(millis) = frames.retry_millis() {
+                    self.first_wait = Duration::from_millis(millis).min(LONGEST_WAIT);
+                }
+                return Ok(Some(frame));
+            }
+            match chunk(response).await? {
+                Some(bytes) => frames.push(&bytes)?,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Option<Response>, Error> {
+        let mut request = self.client.request(Method::GET, &self.path).header(ACCEPT, "text/event-stream");
+        if let Some(id) = &self.last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        let answer = tokio::time::timeout(crate::SILENCE_TIMEOUT, self.client.answer(request)).await;
+        let response = answer.map_err(|_| Error::StreamLost { attempts: 1 })??;
+        Ok((response.status() != StatusCode::NO_CONTENT).then_some(response))
+    }
+
+    fn take(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
+        self.failures = 0;
+        if let Some(id) = frame.id {
+            self.last_event_id = Some(id);
+        }
+        // Events that do not exist yet are none of ours.
+        if !matches!(frame.event.as_str(), "message" | "completed") {
+            return Ok(None);
+        }
+        let answer = serde_json::from_str(&frame.data).map_err(Error::Form)?;
+        if self.ends_when_completed && frame.event == "completed" {
+            self.ended = true;
+            self.connection = None;
+        }
+        Ok(Some(answer))
+    }
+
+    /// Waits before the next attempt, or gives up.
+    async fn lost(&mut self) -> Result<(), Error> {
+        self.connection = None;
+        if self.ended {
+            return Ok(());
+        }
+        self.failures += 1;
+        if self.failures >= ATTEMPTS_MAX {
+            let attempts = std::mem::take(&mut self.failures);
+            return Err(Error::StreamLost { attempts });
+        }
+        tokio::time::sleep(wait(self.first_wait, self.failures)).await;
+        Ok(())
+    }
+}
+
+/// The wait before the attempt after this many failures.
+fn wait(first: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1_u32 << (failures.clamp(1, ATTEMPTS_MAX) - 1)).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    /// A server that gives each connection in turn one answer, closes it, and tells what it was asked.
+    fn server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            answers
+                .into_iter()
+                .map(|answer| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut request = Vec::new();
+                    let mut byte = [0];
+                    while !request.ends_with(b"\r\n\r\n") {
+                        assert_eq!(stream.read(&mut byte).unwrap(), 1, "the request was cut");
+                        request.push(byte[0]);
+                    }
+                    stream.write_all(answer.as_bytes()).unwrap();
+                    String::from_utf8(request).unwrap().to_ascii_lowercase()
+                })
+                .collect()
+        });
+        (address, thread)
+    }
+
+    fn events(frames: &str) -> String {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\nretry: 1\n{frames}"
+        )
+    }
+
+    fn frame(event: &str, text: &str, id: &str) -> String {
+        let status = if event == "completed" { "completed" } else { "in_progress" };
+        format!(
+            "event: {event}\ndata: {{\"id\":\"m\",\"chatId\":\"c\",\"status\":\"{status}\",\"text\":\"{text}\"}}\nid: {id}\n\n"
+        )
+    }
+
+    fn states(address: &str) -> States {
+        let client = Client::new(address, "api-x").unwrap();
+        let mut states = States::new(client, "/chats/c/messages/m/events".to_owned(), true);
+        states.first_wait = Duration::from_millis(1);
+        states
+    }
+
+    #[tokio::test]
+    async fn a_broken_stream_is_taken_up_after_its_last_event() {
+        let (address, server) = server(vec![
+            events(&frame("message", "one", "m:1.1")),
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
+            events("event: message\ndata: {\"cut\n"),
+            events(&(frame("message", "one two", "m:1.2") + &frame("completed", "one two.", "m:1.3"))),
+        ]);
+        let mut states = states(&address);
+        let mut seen = Vec::new();
+        while let Some(answer) = states.next().await.unwrap() {
+            seen.push((answer.text.clone(), answer.is_completed()));
+        }
+        let expected = [("one", false), ("one two", false), ("one two.", true)];
+        assert_eq!(seen, expected.map(|(text, done)| (text.to_owned(), done)));
+        assert!(states.next().await.unwrap().is_none(), "the end stays the end");
+        let requests = server.join().unwrap();
+        assert!(!requests[0].contains("last-event-id"));
+        for request in &requests[1..] {
+            assert!(request.contains("last-event-id: m:1.1\r\n"), "{request}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_was_read_to_its_end_is_not_read_again() {
+        let (address, server) = server(vec![
+            events(&frame("message", "one", "m:1.1")),
+            "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned(),
+        ]);
+        let mut states = states(&address);
+        assert_eq!(states.next().await.unwrap().unwrap().text, "one");
+        assert!(states.next().await.unwrap().is_none());
+        server.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_for_good_is_told_at_once() {
+        let body = "{\"code\":\"NOT_FOUND\",\"message\":\"no such answer\"}";
+        let length = body.len();
+        let (address, server) = server(vec![format!(
+            "HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )]);
+        let error = states(&address).next().await.unwrap_err();
+        assert_eq!((error.status(), error.code()), (Some(404), Some("NOT_FOUND")));
+        assert_eq!(error.to_string(), "no such answer (404 NOT_FOUND)");
+        server.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_gone_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let error = states(&address).next().await.unwrap_err();
+        assert!(matches!(error, Error::StreamLost { attempts: ATTEMPTS_MAX }), "{error:?}");
+    }
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let first = Duration::from_millis(500);
+        assert_eq!(wait(first, 1), first);
+        assert_eq!(wait(first, 3), Duration::from_secs(2));
+        assert_eq!(wait(first, u32::MAX), LONGEST_WAIT);
+    }
+}

@@ -1,0 +1,358 @@
+//! The objects of the interface as they travel. Fields that are added to it later are ignored.
+
+use serde::{Deserialize, Serialize};
+
+/// A question (section 4.4). Only `input` is needed: `Question::new("…")`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Question {
+    /// The question itself.
+    pub input: String,
+    /// The conversation to continue; a new one when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_id: Option<String>,
+    /// An agent by id, name or full name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Skills by id, name or full name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skill_ids: Vec<String>,
+    /// Workspace paths of files to attach.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub file_paths: Vec<String>,
+    /// A model's id; the default model when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Ids of jurisdictions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub jurisdictions: Vec<String>,
+    /// Whether the web may be searched.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub web_search_enabled: bool,
+    /// Settings of the model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingValue>,
+}
+
+impl Question {
+    /// A question with nothing but its text.
+    #[must_use]
+    pub fn new(input: impl Into<String>) -> Self {
+        Self { input: input.into(), ..Self::default() }
+    }
+}
+
+/// A model's setting with the value chosen for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingValue {
+    /// Which setting.
+    pub key: String,
+    /// One of its options.
+    pub value: String,
+}
+
+/// Whether an answer is still being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It is being written or waits to be.
+    InProgress,
+    /// It is whole.
+    Completed,
+}
+
+/// An answer (section 2.8).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The message's id.
+    pub id: String,
+    /// The conversation's id.
+    pub chat_id: String,
+    /// Whether it is whole.
+    pub status: Status,
+    /// When it was created, ISO 8601.
+    #[serde(default)]
+    pub created_at: String,
+    /// The model that the conversation answers with.
+    #[serde(default)]
+    pub model: String,
+    /// What is written so far.
+    #[serde(default)]
+    pub text: String,
+    /// What it consists of.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// Why it could not be finished, when it could not.
+    #[serde(default)]
+    pub error: Option<Failure>,
+}
+
+impl Answer {
+    /// Whether it is whole.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        self.status == Status::Completed
+    }
+}
+
+/// Why an answer could not be finished, or a call was refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Failure {
+    /// For programs.
+    #[serde(default)]
+    pub code: String,
+    /// For people.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// What a part is (section 2.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PartType {
+    /// A piece of the answer.
+    Text,
+    /// Reasoning.
+    Reasoning,
+    /// A tool that was run.
+    Tool,
+    /// A search of the web.
+    WebSearch,
+    /// A skill that was used.
+    Skill,
+    /// Another agent.
+    Agent,
+    /// A file that entered the answer.
+    File,
+    /// Something that this client does not know yet.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The state of a part that runs something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum PartState {
+    /// It runs.
+    Pending,
+    /// It did what was asked.
+    Complete,
+    /// It failed or was cut.
+    Error,
+    /// Something that this client does not know yet.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A part of an answer (section 2.10). Which fields are there depends on the type.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Part {
+    /// Its id, which stays as the answer grows.
+    pub part_id: String,
+    /// What it is.
+    #[serde(rename = "type")]
+    pub kind: PartType,
+    /// HTML of text and reasoning.
+    #[serde(default)]
+    pub content: Option<String>,
+    /// The tool's name.
+    #[serde(default)]
+    pub tool_name: Option<String>,
+    /// The run's identifier.
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
+    /// The run's state.
+    #[serde(default)]
+    pub state: Option<PartState>,
+    /// The query of a search.
+    #[serde(default)]
+    pub query: Option<String>,
+    /// A file's workspace path.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// What the text cites.
+    #[serde(default)]
+    pub citations: Vec<Citation>,
+    /// What a search found.
+    #[serde(default)]
+    pub sources: Vec<Source>,
+}
+
+/// A place in the text that cites a source.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Citation {
+    /// Its identifier within the answer.
+    pub citation_id: String,
+    /// What is cited.
+    pub source: Source,
+}
+
+/// A source: a file of the workspace or an address.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    /// `URL` or `FILE`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The address.
+    #[serde(default)]
+    pub url: Option<String>,
+    /// The workspace path.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The page of the file, from 1, where it has pages.
+    #[serde(default)]
+    pub page: Option<u32>,
+    /// The title of the address, where it is known.
+    #[serde(default)]
+    pub title: Option<String>,
+}
+
+/// A file as the upload left it (section 2.5).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UploadedFile {
+    /// Its name.
+    pub name: String,
+    /// Its workspace path.
+    pub path: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// One level of a folder (section 2.6).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listing {
+    /// The folder's path.
+    pub path: String,
+    /// What it holds.
+    pub entries: Vec<Entry>,
+    /// How many there are.
+    pub total_entries: u64,
+}
+
+/// An entry of a folder (section 2.6).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its workspace path.
+    pub path: String,
+    /// `FILE`, `DIRECTORY`, `SYMLINK` or `OTHER`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was changed, ISO 8601.
+    pub modified_time: String,
+    /// Its media type.
+    pub mime_type: String,
+}
+
+/// A folder that was created (section 2.7).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct CreatedFolder {
+    /// Its name.
+    pub name: String,
+    /// Its workspace path.
+    pub path: String,
+}
+
+/// The machine's state (section 2.1): `RUNNING`, `STOPPED`, `STARTING` or `STOPPING`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Machine {
+    /// The state.
+    pub status: String,
+}
+
+/// A model (section 2.2).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Model {
+    /// The value for `model` of a question.
+    pub id: String,
+    /// Its name for people.
+    pub label: String,
+    /// What it is.
+    #[serde(default)]
+    pub description: String,
+    /// Who provides it.
+    #[serde(default)]
+    pub provider: String,
+    /// `UP`, `DEGRADED`, `DOWN` or `UNKNOWN`.
+    #[serde(default)]
+    pub status: String,
+    /// Whether it answers when a question names none.
+    #[serde(default)]
+    pub default: bool,
+    /// Whether it is not to be chosen for new work.
+    #[serde(default)]
+    pub deprecated: bool,
+}
+
+/// A conversation (section 2.9).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chat {
+    /// Its id.
+    pub chat_id: String,
+    /// Its title.
+    pub title: String,
+    /// Whether it is answering.
+    pub status: Status,
+    /// When it began, ISO 8601.
+    #[serde(default)]
+    pub created_at: String,
+    /// When it last changed, ISO 8601.
+    #[serde(default)]
+    pub modified_at: String,
+    /// The model that it answers with.
+    #[serde(default)]
+    pub model: String,
+    /// Whether it stands first in lists.
+    #[serde(default)]
+    pub pinned: bool,
+}
+
+/// A page of conversations (section 4.4).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chats {
+    /// The page.
+    pub chats: Vec<Chat>,
+    /// How many were skipped.
+    pub offset: u64,
+    /// How many a page may hold.
+    pub limit: u64,
+    /// How many there are.
+    pub total_count: u64,
+}
+
+/// A conversation with its history (section 2.9).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ChatDetail {
+    /// The conversation.
+    pub chat: Chat,
+    /// Its messages, oldest first.
+    pub messages: Vec<Message>,
+}
+
+/// A message of the history.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Message {
+    /// Its id.
+    pub id: String,
+    /// `USER` or `ASSISTANT`.
+    pub role: String,
+    /// Whether it is whole.
+    pub status: Status,
+    /// Its text.
+    #[serde(default)]
+    pub text: String,
+    /// What an answer consists of.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+}
