@@ -1,0 +1,387 @@
+//! `causerie ask`: one question from a terminal, its answer as it is written, and what it rests on.
+//!
+//! Standard output carries the answer and its sources and nothing else, so that it can be piped; what happens
+//! meanwhile is told on standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use client::{Answer, Client, Part, PartState, PartType, Question, Source};
+
+/// What is asked, of whom.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    /// The service: `http://127.0.0.1:8080`.
+    pub(crate) url: String,
+    /// The key of the account that asks.
+    pub(crate) key: String,
+    /// The question.
+    pub(crate) text: String,
+    /// Local files to upload and attach.
+    pub(crate) files: Vec<PathBuf>,
+    /// Workspace paths to attach.
+    pub(crate) attached: Vec<String>,
+    /// The model; the default one when absent.
+    pub(crate) model: Option<String>,
+    /// The conversation to continue.
+    pub(crate) chat: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The service could not be used.
+    #[error("{}", with_sources(.0))]
+    Client(#[from] client::Error),
+    /// The terminal is gone.
+    #[error("cannot write the answer")]
+    Output(#[from] io::Error),
+}
+
+/// How the asking ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The conversation, to be continued with `--chat`.
+    pub(crate) chat_id: String,
+    /// The code of the answer's error, when it could not be finished.
+    pub(crate) error: Option<String>,
+}
+
+/// The exit code of an asking: 0 for an answer, 1 when the service could not be used, 3 when it refused, 4
+/// when the answer could not be finished. (2 is a wrong command line.)
+pub(crate) fn exit_code(outcome: &Result<Asked, Error>) -> u8 {
+    match outcome {
+        Ok(Asked { error: None, .. }) => 0,
+        Ok(Asked { error: Some(_), .. }) => 4,
+        Err(Error::Client(client::Error::Refused { .. })) => 3,
+        Err(Error::Client(_) | Error::Output(_)) => 1,
+    }
+}
+
+/// Uploads the files, asks, and writes the answer to the terminal as it grows.
+///
+/// # Errors
+/// [`Error::Client`] when the service cannot be reached or refuses, [`Error::Output`] when the terminal is gone.
+pub(crate) async fn ask(options: &Options) -> Result<Asked, Error> {
+    let both = io::stdout().is_terminal() && io::stderr().is_terminal();
+    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    ask_on(options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
+}
+
+async fn ask_on<O: Write, E: Write>(options: &Options, terminal: &mut Terminal<O, E>) -> Result<Asked, Error> {
+    let client = Client::new(&options.url, &options.key)?;
+    let mut question = Question::new(options.text.clone());
+    question.chat_id.clone_from(&options.chat);
+    question.model.clone_from(&options.model);
+    question.file_paths.clone_from(&options.attached);
+    for file in &options.files {
+        let uploaded = client.upload(file, None).await?;
+        terminal.note(&format!("uploaded {} ({} bytes)", uploaded.path, uploaded.size))?;
+        question.file_paths.push(uploaded.path);
+    }
+    let mut answer = client.send(&question).await?;
+    terminal.show(&answer)?;
+    let mut states = client.stream(&answer);
+    while let Some(state) = states.next().await? {
+        terminal.show(&state)?;
+        answer = state;
+    }
+    if !answer.is_completed() {
+        // The stream may end for other reasons than completion: what stands now decides.
+        answer = client.collect(&answer.chat_id, &answer.id).await?;
+    }
+    terminal.finish(&answer)?;
+    Ok(Asked { chat_id: answer.chat_id, error: answer.error.map(|error| error.code) })
+}
+
+/// What has been shown of an answer, and where.
+struct Terminal<O, E> {
+    out: O,
+    err: E,
+    /// Output and notes share one screen, so a note must not fall into the middle of a line.
+    shared: bool,
+    colours: bool,
+    /// The text as it was received that is written out.
+    written: String,
+    mid_line: bool,
+    /// Parts that were noted, by id, with whether their failure was noted, too.
+    noted: Vec<(String, bool)>,
+}
+
+impl<O: Write, E: Write> Terminal<O, E> {
+    fn new(out: O, err: E, shared: bool, colours: bool) -> Self {
+        Self { out, err, shared, colours, written: String::new(), mid_line: false, noted: Vec::new() }
+    }
+
+    /// Shows what is new in this state.
+    fn show(&mut self, answer: &Answer) -> io::Result<()> {
+        for part in &answer.parts {
+            self.note_part(part)?;
+        }
+        let text = if answer.is_completed() { answer.text.as_str() } else { settled(&answer.text) };
+        self.grow(text)
+    }
+
+    /// Writes what `text` has more than was written. Where it differs, part of it was said anew: that is told
+    /// on a line of its own, and the text is taken up from the start of the line in which it differs.
+    fn grow(&mut self, text: &str) -> io::Result<()> {
+        let same = common_prefix(&self.written, text);
+        let mut from = same;
+        if same < self.written.len() {
+            if text.len() == same && self.written[same..].trim().is_empty() {
+                return Ok(());
+            }
+            from = text[..same].rfind('\n').map_or(0, |at| at + 1);
+            self.end_line()?;
+            writeln!(self.out, "[an attempt was cut; said anew from here]")?;
+        }
+        text.clone_into(&mut self.written);
+        let fresh = &text[from..];
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        self.mid_line = !fresh.ends_with('\n');
+        self.out.write_all(neutral(fresh).as_bytes())?;
+        self.out.flush()
+    }
+
+    fn note_part(&mut self, part: &Part) -> io::Result<()> {
+        let what = match part.kind {
+            PartType::Tool => part.tool_name.as_deref().unwrap_or("tool").to_owned(),
+            PartType::WebSearch => format!("web search: {}", part.query.as_deref().unwrap_or("")),
+            PartType::Skill => "skill".to_owned(),
+            PartType::Agent => "agent".to_owned(),
+            PartType::File => format!("file {}", part.path.as_deref().unwrap_or("")),
+            PartType::Text | PartType::Reasoning | PartType::Unknown => return Ok(()),
+        };
+        let failed = part.state == Some(PartState::Error);
+        let known = self.noted.iter_mut().find(|(id, _)| *id == part.part_id);
+        let line = match known {
+            None => {
+                self.noted.push((part.part_id.clone(), failed));
+                if failed { format!("{what} failed") } else { what }
+            }
+            Some((_, noted)) if failed && !*noted => {
+                *noted = true;
+                format!("{what} failed")
+            }
+            Some(_) => return Ok(()),
+        };
+        self.note(&line)
+    }
+
+    /// A dim line about what happens.
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.shared {
+            self.end_line()?;
+        }
+        let (dim, plain) = if self.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        writeln!(self.err, "{dim}· {}{plain}", one_line(text))
+    }
+
+    fn finish(&mut self, answer: &Answer) -> io::Result<()> {
+        self.show(answer)?;
+        self.end_line()?;
+        let sources = sources(&answer.parts);
+        if !sources.is_empty() {
+            writeln!(self.out, "\nSources:")?;
+            for (number, source) in sources {
+                writeln!(self.out, "[{}] {}", one_line(&number), one_line(&source))?;
+            }
+        }
+        self.out.flush()?;
+        if let Some(error) = &answer.error {
+            self.note(&format!("the answer could not be finished: {}", error.code))?;
+        }
+        self.note(&format!("conversation {}", answer.chat_id))
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if self.mid_line {
+            writeln!(self.out)?;
+            self.out.flush()?;
+            self.mid_line = false;
+        }
+        Ok(())
+    }
+}
+
+/// The citations of an answer in their order, each number once.
+fn sources(parts: &[Part]) -> Vec<(String, String)> {
+    let mut out: Vec<(String, String)> = Vec::new();
+    for citation in parts.iter().flat_map(|part| &part.citations) {
+        if !out.iter().any(|(id, _)| *id == citation.citation_id) {
+            out.push((citation.citation_id.clone(), place(&citation.source)));
+        }
+    }
+    out
+}
+
+fn place(source: &Source) -> String {
+    let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
+    match (source.page, source.title.as_deref()) {
+        (Some(page), _) => format!("{what}, page {page}"),
+        (None, Some(title)) => format!("{title} <{what}>"),
+        (None, None) => what.to_owned(),
+    }
+}
+
+/// The text without what the next state may take back: white space at the end and a mark that is not closed.
+fn settled(text: &str) -> &str {
+    let mark = text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
+    text[..mark.unwrap_or(text.len())].trim_end()
+}
+
+/// How many bytes both texts begin with, to a character's end.
+fn common_prefix(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
+}
+
+/// Text that cannot command a terminal: control characters but line feed and tab, and those that turn the
+/// direction of writing, become visible.
+fn neutral(text: &str) -> String {
+    text.chars().filter(|c| *c != '\r').map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The same on one line.
+fn one_line(text: &str) -> String {
+    neutral(text).chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).collect()
+}
+
+fn commands(c: char) -> bool {
+    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
+    turns || (c.is_control() && c != '\n' && c != '\t')
+}
+
+/// An error with what caused it, for people.
+pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(text: &str, completed: bool) -> Answer {
+        Answer {
+            id: "m".to_owned(),
+            chat_id: "c".to_owned(),
+            status: if completed { client::Status::Completed } else { client::Status::InProgress },
+            created_at: String::new(),
+            model: String::new(),
+            text: text.to_owned(),
+            parts: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn tool(id: &str, name: &str, state: PartState) -> Part {
+        Part {
+            part_id: id.to_owned(),
+            kind: PartType::Tool,
+            content: None,
+            tool_name: Some(name.to_owned()),
+            tool_call_id: Some("call".to_owned()),
+            state: Some(state),
+            query: None,
+            path: None,
+            citations: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// What both outputs hold after these states.
+    fn shown(states: &[Answer]) -> (String, String) {
+        let mut terminal = Terminal::new(Vec::new(), Vec::new(), true, false);
+        for state in states {
+            terminal.show(state).unwrap();
+        }
+        terminal.finish(states.last().unwrap()).unwrap();
+        (String::from_utf8(terminal.out).unwrap(), String::from_utf8(terminal.err).unwrap())
+    }
+
+    #[test]
+    fn a_growing_text_is_written_once() {
+        let states = ["", "The", "The lease ", "The lease [", "The lease [1", "The lease ends", "The lease ends"];
+        let mut states: Vec<Answer> = states.iter().map(|text| state(text, false)).collect();
+        states.push(state("The lease ends.\n\nIn May.", true));
+        assert_eq!(shown(&states).0, "The lease ends.\n\nIn May.\n");
+    }
+
+    #[test]
+    fn a_text_said_anew_is_told() {
+        let states = [state("First.\n\nThe lease ran", false), state("First.\n\nThe rent is", true)];
+        let expected = "First.\n\nThe lease ran\n[an attempt was cut; said anew from here]\nThe rent is\n";
+        assert_eq!(shown(&states).0, expected);
+        let states = [state("A word", false), state("", false), state("A word", true)];
+        assert_eq!(shown(&states).0, "A word\n[an attempt was cut; said anew from here]\nA word\n");
+    }
+
+    #[test]
+    fn hostile_text_commands_no_terminal() {
+        let hostile = "a\x1b]0;title\x07b\u{9b}31mc\u{202e}d\r\ne\tf\x7f";
+        let mut answer = state(hostile, true);
+        answer.parts.push(tool("p", "sh\x1b[2J\nell", PartState::Complete));
+        let (out, err) = shown(&[answer]);
+        for text in [&out, &err] {
+            assert!(!text.chars().any(|c| commands(c) || c == '\r'), "{text:?}");
+        }
+        assert!(out.contains("e\tf"), "{out:?}");
+        assert_eq!(err.lines().count(), 2, "a tool stays on its line: {err:?}");
+    }
+
+    #[test]
+    fn tools_are_told_once_and_their_failure_too() {
+        let mut first = state("Looking", false);
+        first.parts.push(tool("p", "search", PartState::Pending));
+        let mut second = first.clone();
+        second.parts[0].state = Some(PartState::Error);
+        let mut last = second.clone();
+        last.status = client::Status::Completed;
+        let (_, err) = shown(&[first, second, last]);
+        assert_eq!(err, "· search\n· search failed\n· conversation c\n");
+    }
+
+    #[test]
+    fn sources_are_listed_by_number() {
+        let source = |path: &str, page| Source {
+            kind: "FILE".to_owned(),
+            url: None,
+            path: Some(path.to_owned()),
+            page,
+            title: None,
+        };
+        let citation = |id: &str, source| client::Citation { citation_id: id.to_owned(), source };
+        let mut answer = state("It ends in May.", true);
+        let mut part = tool("t", "", PartState::Complete);
+        part.kind = PartType::Text;
+        let lease = source("/uploads/lease.pdf", Some(3));
+        part.citations =
+            vec![citation("1", lease.clone()), citation("2", source("/uploads/a.txt", None)), citation("1", lease)];
+        answer.parts.push(part);
+        let expected = "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt\n";
+        assert_eq!(shown(&[answer]).0, expected);
+    }
+
+    #[test]
+    fn exit_codes_tell_the_outcomes_apart() {
+        let asked = |error: Option<&str>| Ok(Asked { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
+        assert_eq!(exit_code(&asked(None)), 0);
+        assert_eq!(exit_code(&asked(Some("MODEL_UNAVAILABLE"))), 4);
+        let refused = client::Error::Refused {
+            status: 409,
+            code: "NO_MACHINE".to_owned(),
+            message: "no machine".to_owned(),
+            retry_after: None,
+        };
+        assert_eq!(exit_code(&Err(Error::Client(refused))), 3);
+        assert_eq!(exit_code(&Err(Error::Client(client::Error::Key))), 1);
+    }
+}
