@@ -1,1 +1,327 @@
-//! The frames of a turn.
+//! `POST /turn`: one answer's turn, both sides streaming JSON lines until either ends.
+//!
+//! The host's first line is `open`. Each line is one frame of at most [`FRAME_MAX_BYTES`]; the host takes
+//! whatever the agent sends for hostile and gives the link up at the first line that is no frame.
+
+use domain::citation::{Passage, Place};
+use domain::id::MessageId;
+use domain::step::{Call, Outcome};
+use domain::turn::{self, AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, LinkStamp, Open};
+use serde::{Deserialize, Serialize};
+
+use crate::tool::{PASSAGE_MAX_BYTES, PASSAGES_MAX, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX};
+
+/// The longest line, its line feed included.
+pub const FRAME_MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// A line that is no frame, or says what no frame may say.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAFrame {
+    /// It is no JSON of a known form.
+    #[error("the line is no frame: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A field is out of its bounds.
+    #[error("the frame's {0} is out of bounds")]
+    OutOfBounds(&'static str),
+}
+
+/// A frame of the host on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum HostWire {
+    Open {
+        answer: String,
+        epoch: u64,
+        link: u32,
+        entries: Vec<EntryWire>,
+        pending: Vec<CallWire>,
+        next: u32,
+        saying: bool,
+        context_tokens: u64,
+    },
+    Step {
+        number: u32,
+        entry: EntryWire,
+        calls: Vec<CallWire>,
+    },
+    Acknowledged {
+        call: String,
+        entry: EntryWire,
+    },
+    Close,
+}
+
+/// A frame of the agent on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AgentWire {
+    Want { number: u32, keep: Vec<u32> },
+    Returned { call: String, output: ToolOutput },
+    Done { number: u32 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct EntryWire {
+    id: u32,
+    kind: KindWire,
+    tokens: u64,
+    present: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KindWire {
+    Question,
+    Step,
+    Result,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct CallWire {
+    id: String,
+    tool: String,
+    arguments: String,
+    repeatable: bool,
+}
+
+/// The frame as a line, with its line feed.
+#[must_use]
+pub fn host_line(frame: &HostFrame) -> Vec<u8> {
+    let wire = match frame {
+        HostFrame::Open(open) => HostWire::Open {
+            answer: open.answer.to_string(),
+            epoch: open.link.epoch,
+            link: open.link.link,
+            entries: open.entries.iter().map(entry_out).collect(),
+            pending: open.pending.iter().map(call_out).collect(),
+            next: open.next,
+            saying: open.saying,
+            context_tokens: open.context_tokens,
+        },
+        HostFrame::Step { number, entry, calls } => HostWire::Step {
+            number: *number,
+            entry: entry_out(entry),
+            calls: calls.iter().map(call_out).collect(),
+        },
+        HostFrame::Acknowledged { call, entry } => {
+            HostWire::Acknowledged { call: call.clone(), entry: entry_out(entry) }
+        }
+        HostFrame::Close => HostWire::Close,
+    };
+    line(&wire)
+}
+
+/// Reads a line of the host.
+///
+/// # Errors
+/// [`NotAFrame`].
+pub fn read_host_line(line: &[u8]) -> Result<HostFrame, NotAFrame> {
+    Ok(match serde_json::from_slice(line)? {
+        HostWire::Open { answer, epoch, link, entries, pending, next, saying, context_tokens } => {
+            let answer: MessageId = answer.parse().map_err(|_| NotAFrame::OutOfBounds("answer"))?;
+            HostFrame::Open(Open {
+                answer,
+                link: LinkStamp { epoch, link },
+                entries: entries.into_iter().map(entry_in).collect(),
+                pending: pending.into_iter().map(call_in).collect(),
+                next,
+                saying,
+                context_tokens,
+            })
+        }
+        HostWire::Step { number, entry, calls } => HostFrame::Step {
+            number,
+            entry: entry_in(entry),
+            calls: calls.into_iter().map(call_in).collect(),
+        },
+        HostWire::Acknowledged { call, entry } => HostFrame::Acknowledged { call, entry: entry_in(entry) },
+        HostWire::Close => HostFrame::Close,
+    })
+}
+
+/// The frame as a line, with its line feed.
+#[must_use]
+pub fn agent_line(frame: &AgentFrame) -> Vec<u8> {
+    let wire = match frame {
+        AgentFrame::Want { number, keep } => AgentWire::Want { number: *number, keep: keep.clone() },
+        AgentFrame::Returned { call, output } => {
+            AgentWire::Returned { call: call.clone(), output: output_out(output) }
+        }
+        AgentFrame::Done { number } => AgentWire::Done { number: *number },
+    };
+    line(&wire)
+}
+
+/// Reads a line of the agent, and holds it to the bounds of [`crate::tool`].
+///
+/// # Errors
+/// [`NotAFrame`].
+pub fn read_agent_line(line: &[u8]) -> Result<AgentFrame, NotAFrame> {
+    Ok(match serde_json::from_slice(line)? {
+        AgentWire::Want { number, keep } => AgentFrame::Want { number, keep },
+        AgentWire::Returned { call, output } => AgentFrame::Returned { call, output: output_in(output)? },
+        AgentWire::Done { number } => AgentFrame::Done { number },
+    })
+}
+
+/// A tool's output in the domain's words, as the agent's own loop takes it.
+///
+/// # Errors
+/// [`NotAFrame::OutOfBounds`] when it is longer than [`crate::tool`] allows.
+pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
+    let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(NotAFrame::OutOfBounds(what)) };
+    bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
+    bounded(output.passages.len() <= PASSAGES_MAX, "passages")?;
+    bounded(output.written.len() <= WRITTEN_MAX, "written paths")?;
+    let path_fits = |path: &str| path.starts_with('/') && path.len() <= domain::limits::PATH_MAX_BYTES;
+    bounded(output.written.iter().all(|path| path_fits(path)), "written path")?;
+    let mut passages = Vec::with_capacity(output.passages.len());
+    for passage in output.passages {
+        bounded(passage.text.len() <= PASSAGE_MAX_BYTES, "passage")?;
+        bounded(path_fits(&passage.path), "path of a passage")?;
+        let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };
+        passages.push(Passage { place, text: passage.text });
+    }
+    let outcome = if output.failed { Outcome::Failed } else { Outcome::Done };
+    Ok(turn::Output { outcome, text: output.text, passages, written: output.written })
+}
+
+fn output_out(output: &turn::Output) -> ToolOutput {
+    let passages = output.passages.iter().filter_map(|passage| match &passage.place {
+        Place::File { path, page, lines } => Some(crate::tool::FoundPassage {
+            path: path.clone(),
+            page: *page,
+            lines: *lines,
+            text: passage.text.clone(),
+        }),
+        Place::Web { .. } => None, // tools of the machine have no network
+    });
+    ToolOutput {
+        failed: !matches!(output.outcome, Outcome::Done),
+        text: output.text.clone(),
+        passages: passages.collect(),
+        written: output.written.clone(),
+    }
+}
+
+fn line(wire: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(wire).expect("frames are plain strings and numbers");
+    line.push(b'\n');
+    line
+}
+
+fn entry_out(entry: &EntryNote) -> EntryWire {
+    let kind = match entry.kind {
+        EntryKind::Question => KindWire::Question,
+        EntryKind::Step => KindWire::Step,
+        EntryKind::Result => KindWire::Result,
+    };
+    EntryWire { id: entry.id, kind, tokens: entry.tokens, present: entry.present }
+}
+
+fn entry_in(entry: EntryWire) -> EntryNote {
+    let kind = match entry.kind {
+        KindWire::Question => EntryKind::Question,
+        KindWire::Step => EntryKind::Step,
+        KindWire::Result => EntryKind::Result,
+    };
+    EntryNote { id: entry.id, kind, tokens: entry.tokens, present: entry.present }
+}
+
+fn call_out(note: &CallNote) -> CallWire {
+    let Call { id, tool, arguments } = note.call.clone();
+    CallWire { id, tool, arguments, repeatable: note.repeatable }
+}
+
+fn call_in(call: CallWire) -> CallNote {
+    let CallWire { id, tool, arguments, repeatable } = call;
+    CallNote { call: Call { id, tool, arguments }, repeatable }
+}
+
+/// Cuts a stream of bytes into lines, at most [`FRAME_MAX_BYTES`] long.
+#[derive(Debug, Default)]
+pub struct Lines {
+    buffer: Vec<u8>,
+    searched: usize,
+}
+
+impl Lines {
+    /// Adds what has arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole line without its line feed, if one has arrived.
+    ///
+    /// # Errors
+    /// [`NotAFrame::OutOfBounds`] when the line is longer than a frame may be.
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>, NotAFrame> {
+        let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.buffer.len();
+            let fits = self.buffer.len() < FRAME_MAX_BYTES;
+            return if fits { Ok(None) } else { Err(NotAFrame::OutOfBounds("length")) };
+        };
+        let end = self.searched + at;
+        let rest = self.buffer.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        line.pop();
+        self.searched = 0;
+        Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_the_wire() {
+        let call = CallNote {
+            call: Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into() },
+            repeatable: false,
+        };
+        let entry = EntryNote { id: 3, kind: EntryKind::Step, tokens: 7, present: true };
+        let frames = [
+            HostFrame::Open(Open {
+                answer: MessageId::from_random(1),
+                link: LinkStamp { epoch: 2, link: 3 },
+                entries: vec![entry],
+                pending: vec![call.clone()],
+                next: 1,
+                saying: true,
+                context_tokens: 9,
+            }),
+            HostFrame::Step { number: 1, entry, calls: vec![call] },
+            HostFrame::Acknowledged { call: "c".into(), entry },
+            HostFrame::Close,
+        ];
+        let mut lines = Lines::default();
+        for frame in &frames {
+            for byte in host_line(frame) {
+                lines.push(&[byte]);
+            }
+        }
+        for frame in frames {
+            let line = lines.next().unwrap().unwrap();
+            assert_eq!(read_host_line(&line).unwrap(), frame);
+        }
+        assert!(lines.next().unwrap().is_none());
+    }
+
+    #[test]
+    fn an_agent_cannot_say_more_than_a_frame_may() {
+        let output = |text: String, path: &str| ToolOutput {
+            text,
+            written: vec![path.to_owned()],
+            ..ToolOutput::default()
+        };
+        for bad in [output("x".repeat(TEXT_MAX_BYTES + 1), "/a"), output(String::new(), "a")] {
+            let line = line(&AgentWire::Returned { call: "c".into(), output: bad });
+            assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))));
+        }
+        assert!(matches!(read_agent_line(b"{\"want\":1}"), Err(NotAFrame::Malformed(_))));
+        let mut lines = Lines::default();
+        lines.push(&vec![b' '; FRAME_MAX_BYTES]);
+        assert!(lines.next().is_err());
+    }
+}
