@@ -68,7 +68,10 @@ pub(crate) async fn ask(options: &Options) -> Result<Asked, Error> {
     ask_on(options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
 }
 
-async fn ask_on<O: Write, E: Write>(options: &Options, terminal: &mut Terminal<O, E>) -> Result<Asked, Error> {
+async fn ask_on<O: Write, E: Write>(
+    options: &Options,
+    terminal: &mut Terminal<O, E>,
+) -> Result<Asked, Error> {
     let client = Client::new(&options.url, &options.key)?;
     let mut question = Question::new(options.text.clone());
     question.chat_id.clone_from(&options.chat);
@@ -228,7 +231,8 @@ fn place(source: &Source) -> String {
 
 /// The text without what the next state may take back: white space at the end and a mark that is not closed.
 fn settled(text: &str) -> &str {
-    let mark = text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
+    let mark =
+        text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
     text[..mark.unwrap_or(text.len())].trim_end()
 }
 
@@ -240,7 +244,10 @@ fn common_prefix(one: &str, other: &str) -> usize {
 /// Text that cannot command a terminal: control characters but line feed and tab, and those that turn the
 /// direction of writing, become visible.
 fn neutral(text: &str) -> String {
-    text.chars().filter(|c| *c != '\r').map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars()
+        .filter(|c| *c != '\r')
+        .map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
 }
 
 /// The same on one line.
@@ -309,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_growing_text_is_written_once() {
-        let states = ["", "The", "The lease ", "The lease [", "The lease [1", "The lease ends", "The lease ends"];
+        let states =
+            ["", "The", "The lease ", "The lease [", "The lease [1", "The lease ends", "The lease ends"];
         let mut states: Vec<Answer> = states.iter().map(|text| state(text, false)).collect();
         states.push(state("The lease ends.\n\nIn May.", true));
         assert_eq!(shown(&states).0, "The lease ends.\n\nIn May.\n");
@@ -363,8 +371,11 @@ mod tests {
         let mut part = tool("t", "", PartState::Complete);
         part.kind = PartType::Text;
         let lease = source("/uploads/lease.pdf", Some(3));
-        part.citations =
-            vec![citation("1", lease.clone()), citation("2", source("/uploads/a.txt", None)), citation("1", lease)];
+        part.citations = vec![
+            citation("1", lease.clone()),
+            citation("2", source("/uploads/a.txt", None)),
+            citation("1", lease),
+        ];
         answer.parts.push(part);
         let expected = "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt\n";
         assert_eq!(shown(&[answer]).0, expected);
@@ -372,7 +383,8 @@ mod tests {
 
     #[test]
     fn exit_codes_tell_the_outcomes_apart() {
-        let asked = |error: Option<&str>| Ok(Asked { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
+        let asked =
+            |error: Option<&str>| Ok(Asked { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
         assert_eq!(exit_code(&asked(None)), 0);
         assert_eq!(exit_code(&asked(Some("MODEL_UNAVAILABLE"))), 4);
         let refused = client::Error::Refused {
