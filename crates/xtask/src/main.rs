@@ -1,2 +1,33 @@
-//! The program.
-fn main() {}
+//! `cargo xtask tidy`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use xtask::tidy;
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command for people")]
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some("tidy") || arguments.next().is_some() {
+        eprintln!("usage: cargo xtask tidy");
+        return ExitCode::from(2);
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match tidy::run(&root) {
+        Ok(report) if report.complaints.is_empty() => {
+            println!("tidy: {} files, nothing to say", report.files);
+            ExitCode::SUCCESS
+        }
+        Ok(report) => {
+            for complaint in &report.complaints {
+                println!("{complaint}");
+            }
+            println!("tidy: {} places to mend", report.complaints.len());
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Embeds the agent's static program, compressed.
+//!
+//! The program comes from the variable `CAUSERIE_AGENT`, an absolute path, as `make build` sets it; without
+//! it, from where `make agent` leaves it for this profile. Where there is none, what is embedded is empty:
+//! so the tree can be checked on a fresh clone, and the service built so says that it holds no agent when a
+//! machine is to start. In `OUT_DIR` it leaves `agent.zst` and `agent.sha256` (hexadecimal, of the program
+//! before compression); both are empty without an agent.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use sha2::{Digest, Sha256};
+
+/// Small enough for a release; quick in debug builds, whose agent is larger and lives shorter.
+const LEVEL_RELEASE: i32 = 15;
+const LEVEL_DEBUG: i32 = 3;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=CAUSERIE_AGENT");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let release = env::var("PROFILE")? == "release";
+    let (archive, digest) = match find(&out, release)? {
+        Some(path) => {
+            println!("cargo::rerun-if-changed={}", path.display());
+            let program = fs::read(&path)?;
+            let level = if release { LEVEL_RELEASE } else { LEVEL_DEBUG };
+            let hex: String = Sha256::digest(&program).iter().map(|byte| format!("{byte:02x}")).collect();
+            (zstd::bulk::compress(&program, level)?, hex)
+        }
+        None => (Vec::new(), String::new()),
+    };
+    fs::write(out.join("agent.zst"), archive)?;
+    fs::write(out.join("agent.sha256"), digest)?;
+    Ok(())
+}
+
+/// The agent's program, if there is one. A path that was given and leads nowhere is an error.
+fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
+    if let Some(given) = env::var_os("CAUSERIE_AGENT") {
+        let given = PathBuf::from(given);
+        if given.is_absolute() && given.is_file() {
+            return Ok(Some(given));
+        }
+        return Err(format!("CAUSERIE_AGENT is no absolute path of a file: {}; run `make build`", given.display()));
+    }
+    // OUT_DIR is <target>/<profile>/build/<package>/out.
+    let profile = if release { "release" } else { "debug" };
+    let left = out.ancestors().nth(4).map(|target| target.join("agent").join(profile).join("causerie-agent"));
+    Ok(left.filter(|path| path.is_file()))
+}

@@ -1,0 +1,107 @@
+//! The rules of the tree. Each is a function from the [`Tree`] to complaints, one module per subject.
+//!
+//! A place where a rule makes things worse stands in `exceptions.txt` beside this crate's manifest, with its
+//! reason; an exception that is not needed any more is a complaint itself.
+
+mod documents;
+mod manifests;
+mod sources;
+mod tree;
+
+use std::fmt;
+use std::path::Path;
+
+pub use tree::{File, Tree};
+
+/// A place that breaks a rule.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Complaint {
+    /// The path, from the root of the tree.
+    pub path: String,
+    /// The line, from 1; 0 for the whole file.
+    pub line: usize,
+    /// The rule's name, as `exceptions.txt` names it.
+    pub rule: &'static str,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: [{}] {}", self.path, self.line, self.rule, self.text)
+    }
+}
+
+/// What a run found.
+#[derive(Debug)]
+pub struct Report {
+    /// How many files were read.
+    pub files: usize,
+    /// What is wrong, by path and line.
+    pub complaints: Vec<Complaint>,
+}
+
+/// The file of exceptions: lines of `rule path: reason`; `#` begins a comment.
+const EXCEPTIONS: &str = "crates/xtask/exceptions.txt";
+
+/// Looks at the tree under `root`.
+///
+/// # Errors
+/// When the tree or its manifests cannot be read.
+pub fn run(root: &Path) -> Result<Report, String> {
+    let tree = Tree::read(root)?;
+    let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
+    complaints.extend(sources::check(&tree));
+    complaints.extend(documents::check(&tree));
+    let mut complaints = except(&tree, complaints);
+    complaints.sort();
+    Ok(Report { files: tree.files.len(), complaints })
+}
+
+/// Takes out what the exceptions allow; adds the exceptions that are malformed or allow nothing.
+fn except(tree: &Tree, complaints: Vec<Complaint>) -> Vec<Complaint> {
+    let mut left = complaints;
+    for (index, line) in tree.text(EXCEPTIONS).unwrap_or("").lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let wrong = |text: &str| Complaint {
+            path: EXCEPTIONS.to_owned(),
+            line: index + 1,
+            rule: "exception",
+            text: text.to_owned(),
+        };
+        let Some(((rule, path), reason)) =
+            line.split_once(": ").and_then(|(head, reason)| Some((head.split_once(' ')?, reason)))
+        else {
+            left.push(wrong("it should read `rule path: reason`"));
+            continue;
+        };
+        let before = left.len();
+        left.retain(|complaint| complaint.rule != rule || complaint.path != path);
+        if left.len() == before {
+            left.push(wrong("nothing breaks this rule there any more: take the line out"));
+        } else if reason.trim().is_empty() {
+            left.push(wrong("it lacks a reason"));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(rule: &'static str, path: &str) -> Complaint {
+        Complaint { path: path.into(), line: 1, rule, text: "so".into() }
+    }
+
+    #[test]
+    fn an_exception_takes_its_complaints_out_and_must_be_needed() {
+        let tree =
+            Tree::of(&[(EXCEPTIONS, "# why\nlong-file a.rs: one table\nlong-file b.rs: gone\nnonsense\n")]);
+        let left = except(&tree, vec![complaint("long-file", "a.rs"), complaint("unsafe", "a.rs")]);
+        assert_eq!(left[0], complaint("unsafe", "a.rs"));
+        assert_eq!(left.iter().map(|left| left.line).collect::<Vec<_>>(), [1, 3, 4]);
+    }
+}

@@ -1,0 +1,184 @@
+//! The documents: links that lead somewhere, commands and variables that exist, no paths of one machine.
+
+use std::collections::BTreeSet;
+
+use super::{Complaint, File, Tree};
+
+/// Where the variables of the service are described.
+const OPERATIONS: &str = "docs/operations.md";
+const CHANGELOG: &str = "CHANGELOG.md";
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut out = Vec::new();
+    for file in tree.ending(".md") {
+        links(tree, file, &mut out);
+        commands(tree, file, &mut out);
+    }
+    for file in &tree.files {
+        machine_paths(tree, file, &mut out);
+    }
+    variables(tree, &mut out);
+    changelog(tree, &mut out);
+    out
+}
+
+fn push(out: &mut Vec<Complaint>, path: &str, line: usize, rule: &'static str, text: String) {
+    out.push(Complaint { path: path.to_owned(), line, rule, text });
+}
+
+/// Relative links resolve, their headings included.
+fn links(tree: &Tree, file: &File, out: &mut Vec<Complaint>) {
+    let mut fenced = false;
+    for (index, line) in file.text.lines().enumerate() {
+        fenced ^= line.starts_with("```");
+        for target in line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()) {
+            if fenced || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let full = if path.is_empty() { Some(file.path.clone()) } else { resolve(&file.path, path) };
+            let Some(full) = full.filter(|full| tree.paths.contains(full)) else {
+                push(out, &file.path, index + 1, "link", format!("{target} leads nowhere"));
+                continue;
+            };
+            if !heading.is_empty() && !headings(tree.text(&full).unwrap_or("")).contains(heading) {
+                push(out, &file.path, index + 1, "link", format!("{full} has no heading #{heading}"));
+            }
+        }
+    }
+}
+
+/// The path that `relative` means in the file at `from`; none when it leaves the tree.
+fn resolve(from: &str, relative: &str) -> Option<String> {
+    let mut pieces: Vec<&str> = from.split('/').collect();
+    pieces.pop();
+    for piece in relative.trim_end_matches('/').split('/') {
+        match piece {
+            "" | "." => {}
+            ".." => {
+                pieces.pop()?;
+            }
+            name => pieces.push(name),
+        }
+    }
+    Some(pieces.join("/"))
+}
+
+/// The anchors of a document's headings, as forges make them.
+fn headings(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter(|line| line.starts_with('#'))
+        .map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            words.chars().filter(|letter| letter.is_alphanumeric() || ['-', '_'].contains(letter)).collect()
+        })
+        .collect()
+}
+
+/// Every `make x` in a document is a target of the Makefile.
+fn commands(tree: &Tree, file: &File, out: &mut Vec<Complaint>) {
+    let makefile = tree.text("Makefile").unwrap_or("");
+    for (index, line) in file.text.lines().enumerate() {
+        let marked = line.split("`make ").skip(1).chain(line.strip_prefix("make "));
+        for rest in marked {
+            let word = rest.split(|letter: char| !letter.is_ascii_lowercase() && letter != '-').next();
+            let target = word.unwrap_or("");
+            if !target.is_empty() && !makefile.lines().any(|line| line.starts_with(&format!("{target}:"))) {
+                push(out, &file.path, index + 1, "command", format!("the Makefile has no {target}"));
+            }
+        }
+    }
+}
+
+/// Nothing names a place of the machine that it was written on.
+fn machine_paths(tree: &Tree, file: &File, out: &mut Vec<Complaint>) {
+    let homes = [["/ho", "me/"].concat(), ["/Us", "ers/"].concat()];
+    for (index, line) in file.text.lines().enumerate() {
+        let home = homes.iter().any(|home| line.contains(home.as_str()));
+        if home || line.contains(&tree.root) {
+            push(out, &file.path, index + 1, "machine-path", "a path of one machine".into());
+        }
+    }
+}
+
+/// The variables that the program reads are those that are described.
+fn variables(tree: &Tree, out: &mut Vec<Complaint>) {
+    let sources =
+        tree.ending(".rs").filter(|file| file.path.contains("/src/") && !file.path.contains("xtask"));
+    let read: BTreeSet<String> = sources.flat_map(|file| names(&file.text)).collect();
+    let described = names(tree.text(OPERATIONS).unwrap_or(""));
+    for name in read.difference(&described) {
+        push(out, OPERATIONS, 0, "variable", format!("the program reads {name}, which is not described"));
+    }
+    for name in described.difference(&read) {
+        push(out, OPERATIONS, 0, "variable", format!("no program reads {name}"));
+    }
+}
+
+/// The words that begin with `CAUSERIE_`, apart from what concerns building and tests alone.
+fn names(text: &str) -> BTreeSet<String> {
+    let of_builds = ["CAUSERIE_AGENT", "CAUSERIE_BIN"];
+    text.match_indices("CAUSERIE_")
+        .map(|(at, _)| {
+            let end = text[at..].find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            text[at..end.map_or(text.len(), |end| at + end)].to_owned()
+        })
+        .filter(|name| !of_builds.contains(&name.as_str()) && !name.ends_with('_'))
+        .collect()
+}
+
+/// The changelog has what is not released yet, and newest first.
+fn changelog(tree: &Tree, out: &mut Vec<Complaint>) {
+    let first = tree.text(CHANGELOG).and_then(|text| text.lines().find(|line| line.starts_with("## ")));
+    if first != Some("## Unreleased") {
+        push(out, CHANGELOG, 0, "changelog", "its first section is not `## Unreleased`".into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<(&'static str, String)> {
+        let mut files = files.to_vec();
+        files.push((CHANGELOG, "## Unreleased\n"));
+        check(&Tree::of(&files)).into_iter().map(|complaint| (complaint.rule, complaint.text)).collect()
+    }
+
+    #[test]
+    fn links_and_their_headings_resolve() {
+        let ok = "# The way\n[a](../README.md) [b](#the-way) [c](https://x.y/z) [d](x.md#at-home)\n";
+        let files = [("docs/a.md", ok), ("README.md", ""), ("docs/x.md", "## At home!\n")];
+        assert_eq!(found(&files), []);
+        let wrong = "[a](gone.md) [b](../../up.md) [c](#nowhere)\n";
+        assert_eq!(found(&[("docs/a.md", wrong)]).len(), 3);
+    }
+
+    #[test]
+    fn commands_exist() {
+        let files = [("Makefile", "demo: build\n"), ("README.md", "`make demo` or\nmake test\n")];
+        assert_eq!(found(&files), [("command", "the Makefile has no test".to_owned())]);
+    }
+
+    #[test]
+    fn variables_are_described() {
+        let read = "env(\"CAUSERIE_DATA\"); env(\"CAUSERIE_NEW\")";
+        let files = [("crates/a/src/b.rs", read), (OPERATIONS, "`CAUSERIE_DATA`, CAUSERIE_OLD.")];
+        let told: Vec<String> = found(&files).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(
+            told,
+            ["the program reads CAUSERIE_NEW, which is not described", "no program reads CAUSERIE_OLD"]
+        );
+    }
+
+    #[test]
+    fn no_path_of_one_machine() {
+        assert_eq!(found(&[("a.sh", "cd /nowhere/at/all/x\n")]).len(), 1);
+        assert_eq!(found(&[("a.sh", &["cd /ho", "me/me\n"].concat())]).len(), 1);
+    }
+
+    #[test]
+    fn the_changelog_begins_with_what_is_not_released() {
+        assert_eq!(check(&Tree::of(&[(CHANGELOG, "## 0.1.0\n")])).len(), 1);
+    }
+}

@@ -1,0 +1,225 @@
+//! The manifests: crates, the edges between them, versions and their reasons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Complaint, Tree};
+
+const MAP: &str = "ARCHITECTURE.md";
+const ROOT: &str = "Cargo.toml";
+
+/// What crates use of each other, by crate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Edges {
+    /// For the program itself and its build.
+    normal: BTreeSet<String>,
+    /// For its tests besides.
+    tests: BTreeSet<String>,
+}
+
+pub(super) type Crates = BTreeMap<String, Edges>;
+
+/// The crates and edges as cargo sees them.
+pub(super) fn metadata(root: &Path) -> Result<Crates, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| format!("cargo metadata: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let value: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(edges(&value))
+}
+
+fn edges(metadata: &Value) -> Crates {
+    let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let mut crates = Crates::new();
+    for package in list(metadata, "packages") {
+        let mut found = Edges::default();
+        for dependency in list(&package, "dependencies") {
+            let (Some(name), true) = (dependency["name"].as_str(), dependency["path"].is_string()) else {
+                continue;
+            };
+            if dependency["kind"] == "dev" {
+                found.tests.insert(name.to_owned());
+            } else {
+                found.normal.insert(name.to_owned());
+            }
+        }
+        found.tests = found.tests.difference(&found.normal).cloned().collect();
+        crates.insert(package["name"].as_str().unwrap_or("").to_owned(), found);
+    }
+    crates
+}
+
+/// The crates and edges as the map's table has them: rows of `| crate | what it is | uses |`, where uses are
+/// names, `–` for none, and after `; tests:` those of the tests alone.
+fn mapped(text: &str) -> Vec<(usize, String, Edges)> {
+    let names = |list: &str| -> BTreeSet<String> {
+        list.split(',')
+            .map(|name| name.trim().trim_matches('`'))
+            .filter(|name| !["", "–"].contains(name))
+            .map(Into::into)
+            .collect()
+    };
+    let rows = text.lines().enumerate().skip_while(|(_, line)| !line.starts_with("| crate |")).skip(2);
+    rows.take_while(|(_, line)| line.starts_with('|'))
+        .filter_map(|(index, line)| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, _, uses] = cells[..] else { return None };
+            let (normal, tests) = uses.split_once("tests:").unwrap_or((uses, ""));
+            let edges = Edges { normal: names(normal.trim().trim_end_matches(';')), tests: names(tests) };
+            Some((index + 1, name.trim_matches('`').to_owned(), edges))
+        })
+        .collect()
+}
+
+pub(super) fn check(tree: &Tree, crates: &Crates) -> Vec<Complaint> {
+    let mut out = map(tree, crates);
+    for file in tree.ending("/Cargo.toml") {
+        member(&file.path, &file.text, crates, &mut out);
+    }
+    root(tree, &mut out);
+    out
+}
+
+fn complaint(path: &str, line: usize, rule: &'static str, text: String) -> Complaint {
+    Complaint { path: path.to_owned(), line, rule, text }
+}
+
+fn map(tree: &Tree, crates: &Crates) -> Vec<Complaint> {
+    let rows = mapped(tree.text(MAP).unwrap_or(""));
+    let mut out = Vec::new();
+    let show = |edges: &Edges| format!("{:?}, for tests {:?}", edges.normal, edges.tests);
+    for (line, name, meant) in &rows {
+        match crates.get(name) {
+            None => out.push(complaint(MAP, *line, "map", format!("there is no crate {name}"))),
+            Some(real) if real != meant => {
+                let text = format!("{name} uses {}; the manifest says {}", show(meant), show(real));
+                out.push(complaint(MAP, *line, "map", text));
+            }
+            Some(_) => {}
+        }
+    }
+    for name in crates.keys().filter(|name| rows.iter().all(|(_, mapped, _)| mapped != *name)) {
+        out.push(complaint(MAP, 0, "map", format!("the crate {name} is missing from the table")));
+    }
+    out
+}
+
+fn member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
+    let folder = path.rsplit('/').nth(1).unwrap_or("");
+    if !crates.contains_key(folder) {
+        out.push(complaint(path, 0, "manifest", "the crate is not named as its folder".into()));
+    }
+    if !text.contains("[lints]\nworkspace = true") {
+        out.push(complaint(path, 0, "manifest", "it does not take the lints of the workspace".into()));
+    }
+    let mut section = "";
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with('[') {
+            section = line;
+        } else if section.ends_with("dependencies]")
+            && line.contains('=')
+            && !line.starts_with('#')
+            && !line.contains("workspace = true")
+        {
+            let text = "versions stand in the root's [workspace.dependencies] alone".into();
+            out.push(complaint(path, index + 1, "manifest", text));
+        }
+    }
+}
+
+/// The root's dependencies: each with a reason (a comment on its line or over its group), each used.
+fn root(tree: &Tree, out: &mut Vec<Complaint>) {
+    let text = tree.text(ROOT).unwrap_or("");
+    let mut grouped = false;
+    let lines = text.lines().enumerate().skip_while(|(_, line)| *line != "[workspace.dependencies]").skip(1);
+    for (index, line) in lines.take_while(|(_, line)| !line.starts_with('[')) {
+        if line.starts_with('#') {
+            grouped = true;
+        } else if line.trim().is_empty() {
+            grouped = false;
+        } else if let Some((name, rest)) = line.split_once(" = ") {
+            if !grouped && !rest.contains(" # ") {
+                out.push(complaint(
+                    ROOT,
+                    index + 1,
+                    "reason",
+                    format!("{name} stands there without a reason"),
+                ));
+            }
+            let used = tree.ending("/Cargo.toml").any(|file| {
+                file.text.lines().any(|line| {
+                    line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} = "))
+                })
+            });
+            if !used && !rest.contains("path = ") {
+                out.push(complaint(ROOT, index + 1, "reason", format!("no crate uses {name}")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn crates() -> Crates {
+        edges(&json!({"packages": [
+            {"name": "domain", "dependencies": [{"name": "uuid", "kind": null}]},
+            {"name": "store", "dependencies": [
+                {"name": "domain", "kind": null, "path": "x"},
+                {"name": "standin", "kind": "dev", "path": "x"},
+            ]},
+        ]}))
+    }
+
+    fn rules(complaints: &[Complaint]) -> Vec<(&str, usize)> {
+        complaints.iter().map(|complaint| (complaint.rule, complaint.line)).collect()
+    }
+
+    #[test]
+    fn the_map_equals_the_manifests() {
+        let map =
+            |rows: &str| Tree::of(&[(MAP, &format!("# Map\n| crate | what | uses |\n|--|--|--|\n{rows}"))]);
+        let right = "| `domain` | words | – |\n| `store` | rows | domain; tests: standin |\n";
+        assert_eq!(check(&map(right), &crates()), []);
+        let wrong = "| `domain` | words | – |\n| `store` | rows | – |\n| `other` | – | – |\n";
+        assert_eq!(rules(&check(&map(wrong), &crates())), [("map", 5), ("map", 6)]);
+        assert_eq!(rules(&check(&map(""), &crates())), [("map", 0), ("map", 0)]);
+    }
+
+    #[test]
+    fn a_member_has_no_versions_and_takes_the_lints() {
+        let lints = "[lints]\nworkspace = true\n";
+        let mut out = Vec::new();
+        member(
+            "crates/domain/Cargo.toml",
+            &format!("{lints}[dependencies]\nuuid.workspace = true\n"),
+            &crates(),
+            &mut out,
+        );
+        assert_eq!(out, []);
+        member("crates/odd/Cargo.toml", "[dev-dependencies]\nuuid = \"1\"\n", &crates(), &mut out);
+        assert_eq!(rules(&out), [("manifest", 0), ("manifest", 0), ("manifest", 2)]);
+    }
+
+    #[test]
+    fn a_dependency_has_a_reason_and_a_user() {
+        let toml = "[workspace.dependencies]\n# For all.\na = \"1\"\n\nb = \"1\" # bytes\nc = \"1\"\nd = \"1\" # idle\n";
+        let user = "[dependencies]\na.workspace = true\nb = { workspace = true }\nc.workspace = true\n";
+        let mut out = Vec::new();
+        root(&Tree::of(&[(ROOT, toml), ("crates/x/Cargo.toml", user)]), &mut out);
+        assert_eq!(rules(&out), [("reason", 6), ("reason", 7)]);
+    }
+}

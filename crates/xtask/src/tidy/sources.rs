@@ -1,0 +1,191 @@
+//! The sources: lengths, `unsafe`, left-overs, lints that are silenced, sleeps in tests, module docstrings.
+
+use super::{Complaint, File, Tree};
+
+/// The longest source file, in lines.
+const FILE_MAX_LINES: usize = 600;
+/// The longest function, in lines: one screen, and a half for an exhaustive match.
+const FUNCTION_MAX_LINES: usize = 90;
+/// Crates that may hold `unsafe`: the jail around a machine, and the program in it.
+const UNSAFE_CRATES: [&str; 2] = ["crates/machine/", "crates/agent/"];
+/// How far above an `unsafe` its reason may stand, in lines.
+const SAFETY_LINES: usize = 8;
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut out = Vec::new();
+    for file in tree.ending(".rs") {
+        lengths(file, &mut out);
+        unsafety(file, &mut out);
+        leftovers(file, &mut out);
+        sleeps(file, &mut out);
+        let entry = ["/src/lib.rs", "/src/main.rs", "/build.rs"].iter().any(|end| file.path.ends_with(end));
+        if entry && !file.text.starts_with("//!") {
+            push(&mut out, file, 1, "docstring", "it does not begin with what it is for (`//!`)");
+        }
+    }
+    out
+}
+
+fn push(out: &mut Vec<Complaint>, file: &File, line: usize, rule: &'static str, text: impl Into<String>) {
+    out.push(Complaint { path: file.path.clone(), line, rule, text: text.into() });
+}
+
+/// The line without its comment and its strings, as far as a glance tells.
+fn code(line: &str) -> String {
+    let mut out = String::new();
+    let mut quoted = false;
+    let mut previous = ' ';
+    for (at, letter) in line.char_indices() {
+        if letter == '"' && previous != '\\' && previous != '\'' {
+            quoted = !quoted;
+        } else if !quoted && line[at..].starts_with("//") {
+            break;
+        } else if !quoted {
+            out.push(letter);
+        }
+        previous = letter;
+    }
+    out
+}
+
+fn lengths(file: &File, out: &mut Vec<Complaint>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    if lines.len() > FILE_MAX_LINES {
+        let text = format!("{} lines, more than {FILE_MAX_LINES}: split it by what it is about", lines.len());
+        push(out, file, 0, "long-file", text);
+    }
+    for (index, line) in lines.iter().enumerate() {
+        let indentation = line.len() - line.trim_start().len();
+        let head = code(line);
+        if !head.split_whitespace().take(6).any(|word| word == "fn") || head.trim_end().ends_with(['}', ';'])
+        {
+            continue;
+        }
+        // Formatted code closes a function with a brace that stands as far in as its head.
+        let closing = format!("{}}}", " ".repeat(indentation));
+        let length = lines[index..].iter().position(|line| *line == closing).unwrap_or(0) + 1;
+        if length > FUNCTION_MAX_LINES {
+            let text = format!("a function of {length} lines, more than {FUNCTION_MAX_LINES}");
+            push(out, file, index + 1, "long-function", text);
+        }
+    }
+}
+
+fn unsafety(file: &File, out: &mut Vec<Complaint>) {
+    let allowed = UNSAFE_CRATES.iter().any(|prefix| file.path.starts_with(prefix));
+    let lines: Vec<&str> = file.text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let code = code(line);
+        if !code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| word == "unsafe")
+        {
+            continue;
+        }
+        let above = &lines[index.saturating_sub(SAFETY_LINES)..=index];
+        if !allowed {
+            push(out, file, index + 1, "unsafe", "unsafe code stands in the crates machine and agent alone");
+        } else if !above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
+            push(out, file, index + 1, "unsafe", "no `// SAFETY:` line says why it is sound");
+        }
+    }
+}
+
+/// What must not stay, with what to do instead. Written in two pieces, so that this file does not hold them.
+fn banned() -> [(String, &'static str); 8] {
+    let joined = |left: &str, right: &str| format!("{left}{right}");
+    [
+        (joined("TO", "DO"), "do it, or write an issue"),
+        (joined("FIX", "ME"), "mend it, or write an issue"),
+        (joined("todo", "!("), "write it"),
+        (joined("unimpl", "emented!("), "write it"),
+        (joined("#[all", "ow("), "use #[expect(…, reason = …)], which tells when it is not needed any more"),
+        (
+            joined("#![all", "ow("),
+            "use #![expect(…, reason = …)], which tells when it is not needed any more",
+        ),
+        (joined("#[ign", "ore"), "a test that does not run tells nothing"),
+        (joined("#[should_", "panic"), "assert the error, not that something somewhere fails"),
+    ]
+}
+
+fn leftovers(file: &File, out: &mut Vec<Complaint>) {
+    let banned = banned();
+    for (index, line) in file.text.lines().enumerate() {
+        for (words, instead) in &banned {
+            if line.contains(words.as_str()) {
+                push(out, file, index + 1, "leftover", format!("{words}: {instead}"));
+            }
+        }
+    }
+}
+
+/// Real sleeps in tests. Paused time is no sleep, so files that pause it are free.
+fn sleeps(file: &File, out: &mut Vec<Complaint>) {
+    let paused = ["start_paused", "time::pause"].iter().any(|words| file.text.contains(words));
+    if paused || file.path.starts_with("crates/xtask/") {
+        return;
+    }
+    let mut testing = file.path.contains("/tests/") || file.path.starts_with("crates/conformance/");
+    for (index, line) in file.text.lines().enumerate() {
+        testing |= line.starts_with("#[cfg(test)]");
+        if testing && (line.contains("thread::sleep(") || line.contains("time::sleep(")) {
+            push(out, file, index + 1, "sleep", "a test waits for what it waits for, not for time to pass");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<(&'static str, usize)> {
+        let tree = Tree::of(&[(path, text)]);
+        check(&tree).iter().map(|complaint| (complaint.rule, complaint.line)).collect()
+    }
+
+    #[test]
+    fn lengths_are_bounded() {
+        let body = |lines: usize| {
+            format!("impl X {{\n    fn long() {{\n{}    }}\n}}\n", "        a();\n".repeat(lines))
+        };
+        assert_eq!(found("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 2)), []);
+        assert_eq!(found("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 1)), [("long-function", 2)]);
+        assert_eq!(found("crates/a/src/b.rs", &"a();\n".repeat(FILE_MAX_LINES + 1)), [("long-file", 0)]);
+    }
+
+    #[test]
+    fn unsafe_code_has_its_place_and_its_reason() {
+        assert_eq!(found("crates/store/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"), [("unsafe", 2)]);
+        assert_eq!(found("crates/machine/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"), []);
+        assert_eq!(found("crates/machine/src/b.rs", "let x = unsafe { a() };\n"), [("unsafe", 1)]);
+        let words = "#![expect(unsafe_code, reason = \"x\")]\n// unsafe\nlet a = \"unsafe\";\n";
+        assert_eq!(found("crates/store/src/b.rs", words), []);
+    }
+
+    #[test]
+    fn leftovers_are_told() {
+        for (words, _) in banned() {
+            assert_eq!(found("crates/a/src/b.rs", &format!("x {words} y\n")), [("leftover", 1)], "{words}");
+        }
+    }
+
+    #[test]
+    fn tests_do_not_sleep_but_programs_and_paused_tests_may() {
+        let sleep = "std::thread::sleep(x);\n";
+        assert_eq!(found("crates/a/tests/b.rs", sleep), [("sleep", 1)]);
+        assert_eq!(found("crates/a/src/b.rs", sleep), []);
+        assert_eq!(
+            found("crates/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleep}")),
+            [("sleep", 3)]
+        );
+        assert_eq!(
+            found("crates/a/tests/b.rs", &format!("#[tokio::test(start_paused = true)]\n{sleep}")),
+            []
+        );
+    }
+
+    #[test]
+    fn a_crate_says_what_it_is_for() {
+        assert_eq!(found("crates/a/src/lib.rs", "mod b;\n"), [("docstring", 1)]);
+        assert_eq!(found("crates/a/src/lib.rs", "//! What it is.\n"), []);
+    }
+}

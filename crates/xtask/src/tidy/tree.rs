@@ -1,0 +1,92 @@
+//! The tree as text.
+
+use std::fs;
+use std::path::Path;
+
+/// The largest file that is looked at, in bytes; larger ones are data.
+const FILE_MAX_BYTES: u64 = 1024 * 1024;
+/// How deep folders are followed.
+const DEPTH_MAX: usize = 12;
+/// Hidden folders that belong to the tree.
+const HIDDEN: [&str; 3] = [".ci", ".cargo", ".config"];
+
+/// A text file.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// Its path from the root of the tree, with slashes.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Every text file of the tree but what is built, ignored or foreign.
+#[derive(Debug, Clone, Default)]
+pub struct Tree {
+    /// The files by path.
+    pub files: Vec<File>,
+    /// Every path, folders and data included.
+    pub paths: Vec<String>,
+    /// Where the tree stands on this machine.
+    pub root: String,
+}
+
+impl Tree {
+    /// Reads the tree under `root`.
+    ///
+    /// # Errors
+    /// When a folder or file cannot be read.
+    pub fn read(root: &Path) -> Result<Self, String> {
+        let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
+        let mut tree = Self { root: root.display().to_string(), ..Self::default() };
+        tree.walk(&root, "", 0)?;
+        tree.files.sort_by(|left, right| left.path.cmp(&right.path));
+        Ok(tree)
+    }
+
+    /// A tree of these paths and texts.
+    #[must_use]
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        let files: Vec<File> =
+            files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();
+        let paths = files.iter().map(|file| file.path.clone()).collect();
+        Self { files, paths, root: "/nowhere/at/all".into() }
+    }
+
+    /// The text of the file at `path`.
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
+    }
+
+    /// The files whose names end so.
+    pub fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a File> {
+        self.files.iter().filter(move |file| file.path.ends_with(suffix))
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("{prefix} is deeper than {DEPTH_MAX} folders"));
+        }
+        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(folder).map_err(told)? {
+            let entry = entry.map_err(told)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{prefix}{name}");
+            let kind = entry.file_type().map_err(told)?;
+            let foreign = depth == 0 && ["target", "data"].contains(&name.as_str());
+            if foreign || (name.starts_with('.') && kind.is_dir() && !HIDDEN.contains(&name.as_str())) {
+                continue;
+            }
+            self.paths.push(path.clone());
+            if kind.is_dir() {
+                self.walk(&entry.path(), &format!("{path}/"), depth + 1)?;
+            } else if kind.is_file() && entry.metadata().map_err(told)?.len() <= FILE_MAX_BYTES {
+                let bytes = fs::read(entry.path()).map_err(|error| format!("{path}: {error}"))?;
+                if let Ok(text) = String::from_utf8(bytes) {
+                    self.files.push(File { path, text });
+                }
+            }
+        }
+        Ok(())
+    }
+}

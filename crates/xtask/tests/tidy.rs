@@ -1,0 +1,11 @@
+//! The tree keeps its own rules.
+
+use std::path::Path;
+
+#[test]
+fn the_tree_is_tidy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let report = xtask::tidy::run(&root).expect("the tree can be read");
+    let told: Vec<String> = report.complaints.iter().map(ToString::to_string).collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}

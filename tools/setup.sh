@@ -1,0 +1,54 @@
+#!/bin/sh
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, deny, typos.
+set -eu
+
+# gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
+PACKAGES="gcc libc6-dev uidmap"
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null 2>&1; then
+        sudo "$@"
+    else
+        echo "please install as root: apt-get install $missing" >&2
+        exit 1
+    fi
+}
+
+packages() {
+    if ! command -v dpkg-query >/dev/null 2>&1; then
+        echo "no Debian here: please see to a C compiler and newuidmap/newgidmap yourself" >&2
+        return
+    fi
+    missing=""
+    for package in $PACKAGES; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    missing="${missing# }"
+    echo "installing: $missing"
+    as_root apt-get update -q
+    # shellcheck disable=SC2086 # a list of words
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+}
+
+# tool PROGRAM CRATE
+tool() {
+    command -v "$1" >/dev/null 2>&1 && return
+    echo "$1 is missing: building it, which takes some minutes"
+    "${CARGO:-cargo}" install --locked "$2"
+}
+
+for what in "$@"; do
+    case "$what" in
+        packages) packages ;;
+        nextest) tool cargo-nextest cargo-nextest ;;
+        deny) tool cargo-deny cargo-deny ;;
+        typos) tool typos typos-cli ;;
+        *)
+            echo "setup: unknown: $what" >&2
+            exit 2
+            ;;
+    esac
+done
