@@ -1,0 +1,144 @@
+//! What a file is, by its content first and by its name where the content leaves it open.
+
+use std::path::Path;
+
+use super::archive::Archive;
+use super::{ExtractError, Format};
+
+/// What a file turned out to be.
+pub(super) enum Content<'a> {
+    Pdf,
+    Docx(Archive<'a>),
+    Odt(Archive<'a>),
+    Workbook(Workbook),
+    Rtf,
+    Html,
+    Plain(Format),
+}
+
+/// The kinds of workbook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workbook {
+    Xlsx,
+    Xlsb,
+    Xls,
+    Ods,
+}
+
+/// Where in a file the mark of a PDF may stand.
+const PDF_MARK_WITHIN_BYTES: usize = 1024;
+/// The first bytes of files that are no documents, with what they are.
+const MAGIC: &[(&[u8], &str)] = &[
+    (b"\x89PNG\r\n\x1a\n", "PNG image"),
+    (b"\xff\xd8\xff", "JPEG image"),
+    (b"GIF8", "GIF image"),
+    (b"BM", "BMP image"),
+    (b"II*\0", "TIFF image"),
+    (b"MM\0*", "TIFF image"),
+    (b"RIFF", "WebP image, sound or video"),
+    (b"\x1f\x8b", "gzip archive"),
+    (b"BZh", "bzip2 archive"),
+    (b"\xfd7zXZ\0", "xz archive"),
+    (b"\x28\xb5\x2f\xfd", "zstd archive"),
+    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    (b"Rar!", "RAR archive"),
+    (b"\x7fELF", "ELF program"),
+    (b"MZ", "Windows program"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"ID3", "MP3 sound"),
+    (b"OggS", "Ogg sound or video"),
+    (b"\x1a\x45\xdf\xa3", "Matroska video"),
+    (b"wOF2", "font"),
+    (b"\0asm", "WebAssembly program"),
+];
+
+pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
+    let extension = path.extension().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
+    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name(&extension) {
+        return Ok(Content::Pdf);
+    }
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+        return zipped(bytes);
+    }
+    if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
+        return compound(&extension);
+    }
+    if bytes.starts_with(b"{\\rtf") {
+        return Ok(Content::Rtf);
+    }
+    if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        // Short marks are also how a text may begin.
+        if super::text::encoding(bytes).is_none() || !start.is_ascii() {
+            return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
+        }
+    }
+    if matches!(extension.as_str(), "html" | "htm" | "xhtml") || looks_like_html(start) {
+        return Ok(Content::Html);
+    }
+    Ok(Content::Plain(match extension.as_str() {
+        "md" | "markdown" => Format::Markdown,
+        "csv" | "tsv" => Format::Table,
+        _ => Format::Text,
+    }))
+}
+
+/// Names whose content is text, whatever it speaks of.
+fn is_text_name(extension: &str) -> bool {
+    matches!(
+        extension,
+        "txt" | "md" | "markdown" | "csv" | "tsv" | "html" | "htm" | "rs" | "py" | "json" | "xml"
+    )
+}
+
+fn looks_like_html(start: &[u8]) -> bool {
+    let text = super::text::decode(start);
+    let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
+    text.starts_with("<!doctype html")
+        || text.starts_with("<html")
+        || (text.starts_with("<?xml") && text.contains("<html"))
+}
+
+fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
+    let mut archive = Archive::open(bytes)?;
+    if archive.contains("word/document.xml") {
+        return Ok(Content::Docx(archive));
+    }
+    if archive.contains("xl/workbook.xml") {
+        archive.check_total()?;
+        return Ok(Content::Workbook(Workbook::Xlsx));
+    }
+    if archive.contains("xl/workbook.bin") {
+        archive.check_total()?;
+        return Ok(Content::Workbook(Workbook::Xlsb));
+    }
+    if archive.contains("mimetype") && archive.contains("content.xml") {
+        let kind = archive.text("mimetype", 200)?;
+        if kind.contains("opendocument.text") {
+            return Ok(Content::Odt(archive));
+        }
+        if kind.contains("opendocument.spreadsheet") {
+            archive.check_total()?;
+            return Ok(Content::Workbook(Workbook::Ods));
+        }
+    }
+    if archive.contains("ppt/presentation.xml") {
+        return Err(ExtractError::Unsupported {
+            kind: "a presentation (.pptx)",
+            remedy: "convert it to PDF first",
+        });
+    }
+    Err(ExtractError::Binary { kind: "ZIP archive", size: bytes.len() as u64 })
+}
+
+/// The container of Microsoft's formats before 2007.
+fn compound(extension: &str) -> Result<Content<'static>, ExtractError> {
+    match extension {
+        "xls" | "xlt" | "xla" => Ok(Content::Workbook(Workbook::Xls)),
+        "xlsx" | "docx" | "pptx" => Err(ExtractError::Encrypted("Office")),
+        _ => Err(ExtractError::Unsupported {
+            kind: "a file of Microsoft Office before 2007",
+            remedy: "convert it to DOCX, XLSX or PDF first",
+        }),
+    }
+}

@@ -1,0 +1,271 @@
+//! HTML as readable text: paragraphs, headings, list items and table rows as lines.
+//!
+//! Only the tokenizer of html5ever is used: no tree is built, so depth costs nothing.
+
+use std::cell::RefCell;
+
+use encoding_rs::Encoding;
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::{Rawtext, Rcdata, ScriptData};
+use html5ever::tokenizer::{
+    BufferQueue, CharacterTokens, EndTag, StartTag, Tag, TagToken, Token, TokenSink, TokenSinkResult,
+    Tokenizer,
+};
+
+use super::output::Writer;
+use super::{Extracted, Format};
+
+/// Where a page says its encoding, in bytes from its start.
+const CHARSET_WITHIN_BYTES: usize = 1024;
+
+pub(super) fn extract(bytes: &[u8]) -> Extracted {
+    let text = decode(bytes);
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from_slice(&text));
+    let tokenizer = Tokenizer::new(Sink(RefCell::new(Page::new())), Default::default());
+    // The tokenizer stops at each `</script>` to let a browser run it.
+    while !input.is_empty() {
+        let _ = tokenizer.feed(&input);
+    }
+    tokenizer.end();
+    let mut page = tokenizer.sink.0.into_inner();
+    page.end_line();
+    page.writer.finish(Format::Html)
+}
+
+/// The encoding is what the byte order mark, else the page, else the letters say.
+fn decode(bytes: &[u8]) -> String {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(CHARSET_WITHIN_BYTES)]).to_ascii_lowercase();
+    let named = head.split_once("charset=").and_then(|(_, rest)| {
+        let label = rest.trim_start_matches(['"', '\'', ' ']);
+        let end = label.find(['"', '\'', ' ', ';', '>', '/'])?;
+        Encoding::for_label(&label.as_bytes()[..end])
+    });
+    match named {
+        // A page in UTF-8 that calls itself otherwise is common enough to look first.
+        Some(encoding) if Encoding::for_bom(bytes).is_none() && std::str::from_utf8(bytes).is_err() => {
+            encoding.decode(bytes).0.into_owned()
+        }
+        _ => super::text::decode(bytes),
+    }
+}
+
+struct Sink(RefCell<Page>);
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut page = self.0.borrow_mut();
+        match token {
+            CharacterTokens(text) => page.text(&text),
+            TagToken(tag) if tag.kind == StartTag => return page.start(&tag),
+            TagToken(tag) if tag.kind == EndTag => page.end(&tag.name),
+            _ => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+struct Page {
+    writer: Writer,
+    line: String,
+    /// Depth of elements whose text is not shown.
+    hidden: u32,
+    /// Depth of tables; within one, cells are parted by tabs and a row is a line.
+    tables: u32,
+    in_heading: bool,
+    in_preformatted: bool,
+}
+
+impl Page {
+    fn new() -> Self {
+        Self {
+            writer: Writer::new(),
+            line: String::new(),
+            hidden: 0,
+            tables: 0,
+            in_heading: false,
+            in_preformatted: false,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.hidden > 0 || self.writer.is_full() {
+            return;
+        }
+        if !self.in_preformatted {
+            // Line breaks and tabs of the source are blanks.
+            self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+            return;
+        }
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                self.end_line();
+            }
+            self.line.push_str(line);
+        }
+    }
+
+    fn start(&mut self, tag: &Tag) -> TokenSinkResult<()> {
+        match &*tag.name {
+            "script" => {
+                self.hidden += 1;
+                return TokenSinkResult::RawData(ScriptData);
+            }
+            "style" | "noframes" | "iframe" | "xmp" | "noembed" => {
+                self.hidden += 1;
+                return TokenSinkResult::RawData(Rawtext);
+            }
+            "textarea" => {
+                self.hidden += 1;
+                return TokenSinkResult::RawData(Rcdata);
+            }
+            "title" => {
+                self.end_line();
+                return TokenSinkResult::RawData(Rcdata);
+            }
+            "template" | "svg" | "select" if !tag.self_closing => self.hidden += 1,
+            "br" | "hr" => self.break_line(),
+            "li" => {
+                self.break_line();
+                self.line.push_str("- ");
+            }
+            "td" | "th" if !self.line.trim().is_empty() => self.line.push('\t'),
+            "tr" => self.end_line(),
+            "table" => {
+                self.end_line();
+                self.tables += 1;
+            }
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                self.end_line();
+                self.in_heading = true;
+            }
+            "pre" => {
+                self.end_line();
+                self.in_preformatted = true;
+            }
+            name if is_block(name) => self.break_line(),
+            _ => {}
+        }
+        TokenSinkResult::Continue
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "script" | "style" | "noframes" | "iframe" | "xmp" | "noembed" | "textarea" | "template"
+            | "svg" | "select" => self.hidden = self.hidden.saturating_sub(1),
+            "tr" | "title" => self.end_line(),
+            "li" if self.tables == 0 => self.end_line(),
+            "table" => {
+                self.end_line();
+                self.tables = self.tables.saturating_sub(1);
+            }
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                let line = std::mem::take(&mut self.line);
+                self.writer.heading(&line);
+                self.in_heading = false;
+            }
+            "pre" => {
+                self.end_line();
+                self.in_preformatted = false;
+            }
+            name if is_block(name) => self.break_line(),
+            _ => {}
+        }
+    }
+
+    /// A line ends, unless it is within a row of a table or a heading.
+    fn break_line(&mut self) {
+        if self.line.trim() == "-" {
+            // The paragraph of a list item stands beside its mark.
+        } else if self.tables > 0 || self.in_heading {
+            self.line.push(' ');
+        } else {
+            self.end_line();
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        // A mark of a list alone is no text.
+        if line.trim() != "-" {
+            self.writer.line(&line);
+        }
+    }
+}
+
+fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "p" | "div"
+            | "section"
+            | "article"
+            | "header"
+            | "footer"
+            | "main"
+            | "aside"
+            | "nav"
+            | "ul"
+            | "ol"
+            | "li"
+            | "dl"
+            | "dt"
+            | "dd"
+            | "blockquote"
+            | "figure"
+            | "figcaption"
+            | "address"
+            | "form"
+            | "fieldset"
+            | "body"
+            | "head"
+            | "caption"
+            | "thead"
+            | "tbody"
+            | "tfoot"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(html: &str) -> String {
+        let extracted = extract(html.as_bytes());
+        extracted.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_a_reader_sees_is_kept() {
+        let page = "<html><head><title>Ceník &amp; sazby</title><style>p{}</style>\
+            <script>var x = '<p>no</p>';</script></head><body><h1>Nájem</h1><p>Výše\n nájmu<br>činí 5&nbsp;000 Kč.</p>\
+            <ul><li>voda</li><li><p>teplo</p></li></ul><table><tr><th>Byt</th><th>Cena</th></tr>\
+            <tr><td><p>A</p></td><td>1</td></tr></table></body>";
+        assert_eq!(
+            text(page),
+            "Ceník & sazby\nNájem\nVýše nájmu\nčiní 5 000 Kč.\n- voda\n- teplo\nByt\tCena\nA\t1"
+        );
+    }
+
+    #[test]
+    fn headings_are_context() {
+        let extracted = extract(b"<h2>One</h2><p>first<h2>Two</h2><p>second");
+        let headings: Vec<_> = extracted.segments.iter().map(|segment| segment.heading.as_deref()).collect();
+        assert_eq!(headings, [Some("One"), Some("Two")]);
+        assert_eq!(extracted.segments[1].lines, Some((3, 4)));
+    }
+
+    #[test]
+    fn depth_and_unclosed_elements_do_no_harm() {
+        assert_eq!(text(&format!("{}x", "<div>".repeat(200_000))), "x");
+        assert_eq!(text("<p>a<script>b"), "a");
+    }
+
+    #[test]
+    fn the_pages_own_encoding_counts() {
+        let mut page = b"<meta charset=\"iso-8859-2\"><p>".to_vec();
+        page.extend_from_slice(b"\xb9kola");
+        assert_eq!(extract(&page).segments[0].text, "škola");
+    }
+}

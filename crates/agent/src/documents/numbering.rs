@@ -1,0 +1,181 @@
+//! The numbers that Word shows before paragraphs of lists. They stand nowhere in the text, yet contracts
+//! are cited by them.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use quick_xml::events::Event;
+
+use super::ExtractError;
+use super::word::{attribute, events};
+
+/// The levels of a list.
+const LEVELS: usize = 9;
+/// The most lists of a document.
+const LISTS_MAX: usize = 10_000;
+
+#[derive(Debug, Clone, Default)]
+struct Level {
+    format: String,
+    text: String,
+    start: u32,
+}
+
+/// The lists of a document and how far they are counted.
+#[derive(Debug, Default)]
+pub(super) struct Numbering {
+    abstracts: HashMap<String, Vec<Level>>,
+    /// List id to abstract list.
+    lists: HashMap<String, String>,
+    /// Paragraph style to abstract list and level.
+    styles: HashMap<String, (String, usize)>,
+    counters: HashMap<String, [u32; LEVELS]>,
+}
+
+impl Numbering {
+    pub(super) fn parse(part: impl Read) -> Result<Self, ExtractError> {
+        let mut found = Self::default();
+        let mut current = String::new();
+        let mut list = String::new();
+        let mut level = 0;
+        events(part, |event| {
+            let (Event::Start(element) | Event::Empty(element)) = event else { return true };
+            let value = |name| attribute(element, name).unwrap_or_default();
+            match element.local_name().as_ref() {
+                "abstractNum" => {
+                    current = value("abstractNumId");
+                    found
+                        .abstracts
+                        .insert(current.clone(), vec![Level { start: 1, ..Level::default() }; LEVELS]);
+                }
+                "lvl" => level = value("ilvl").parse().unwrap_or(0).min(LEVELS - 1),
+                "num" => list = value("numId"),
+                "abstractNumId" => {
+                    found.lists.insert(list.clone(), value("val"));
+                }
+                "pStyle" => {
+                    found.styles.insert(value("val"), (current.clone(), level));
+                }
+                name @ ("numFmt" | "lvlText" | "start") => {
+                    if let Some(entry) = found.abstracts.get_mut(&current).and_then(|all| all.get_mut(level))
+                    {
+                        match name {
+                            "numFmt" => entry.format = value("val"),
+                            "lvlText" => entry.text = value("val").chars().take(40).collect(),
+                            _ => entry.start = value("val").parse().unwrap_or(1),
+                        }
+                    }
+                }
+                _ => {}
+            }
+            found.abstracts.len() + found.lists.len() + found.styles.len() < LISTS_MAX
+        })?;
+        Ok(found)
+    }
+
+    /// The list and level that a paragraph style brings with it.
+    pub(super) fn of_style(&self, style: &str) -> Option<(String, usize)> {
+        let (name, level) = self.styles.get(style)?;
+        let list = self.lists.iter().filter(|(_, of)| *of == name).map(|(list, _)| list).min()?;
+        Some((list.clone(), *level))
+    }
+
+    /// What stands before the next paragraph of this list and level, with a blank after it.
+    pub(super) fn next(&mut self, list: &str, level: usize) -> String {
+        let level = level.min(LEVELS - 1);
+        let bullet = || "- ".to_owned();
+        let Some(name) = self.lists.get(list) else { return bullet() };
+        let Some(levels) = self.abstracts.get(name) else { return bullet() };
+        let counters = self.counters.entry(name.clone()).or_insert([0; LEVELS]);
+        counters[level] =
+            if counters[level] == 0 { levels[level].start } else { counters[level].saturating_add(1) };
+        counters[level + 1..].fill(0);
+        for (above, counter) in counters[..level].iter_mut().enumerate() {
+            if *counter == 0 {
+                *counter = levels[above].start;
+            }
+        }
+        match levels[level].format.as_str() {
+            "bullet" | "" => bullet(),
+            "none" => String::new(),
+            _ => {
+                let mut text = levels[level].text.clone();
+                for (index, counter) in counters.iter().enumerate() {
+                    text = text.replace(&format!("%{}", index + 1), &number(&levels[index].format, *counter));
+                }
+                if text.is_empty() { text } else { text + " " }
+            }
+        }
+    }
+}
+
+fn number(format: &str, value: u32) -> String {
+    match format {
+        "lowerLetter" => letter(value),
+        "upperLetter" => letter(value).to_uppercase(),
+        "lowerRoman" => roman(value).to_lowercase(),
+        "upperRoman" => roman(value),
+        "decimalZero" => format!("{value:02}"),
+        _ => value.to_string(),
+    }
+}
+
+/// a to z, then aa, bb, as Word counts.
+fn letter(value: u32) -> String {
+    let Some(index) = value.checked_sub(1) else { return String::new() };
+    let c = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));
+    c.to_string().repeat((index / 26 + 1).min(8) as usize)
+}
+
+fn roman(value: u32) -> String {
+    const DIGITS: [(u32, &str); 13] = [
+        (1000, "M"),
+        (900, "CM"),
+        (500, "D"),
+        (400, "CD"),
+        (100, "C"),
+        (90, "XC"),
+        (50, "L"),
+        (40, "XL"),
+        (10, "X"),
+        (9, "IX"),
+        (5, "V"),
+        (4, "IV"),
+        (1, "I"),
+    ];
+    let mut left = value.min(3999);
+    let mut out = String::new();
+    for (worth, digit) in DIGITS {
+        while left >= worth {
+            out.push_str(digit);
+            left -= worth;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTS: &str = r#"<w:numbering><w:abstractNum w:abstractNumId="0">
+        <w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="upperRoman"/><w:lvlText w:val="Čl. %1"/></w:lvl>
+        <w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:lvlText w:val="%1.%2."/></w:lvl>
+        <w:lvl w:ilvl="2"><w:start w:val="1"/><w:numFmt w:val="lowerLetter"/><w:lvlText w:val="%3)"/></w:lvl>
+        </w:abstractNum><w:num w:numId="7"><w:abstractNumId w:val="0"/></w:num></w:numbering>"#;
+
+    #[test]
+    fn numbers_are_counted_as_word_shows_them() {
+        let mut numbering = Numbering::parse(LISTS.as_bytes()).unwrap();
+        let shown: Vec<String> =
+            [0, 1, 1, 2, 2, 0, 1].into_iter().map(|level| numbering.next("7", level)).collect();
+        assert_eq!(shown, ["Čl. I ", "I.1. ", "I.2. ", "a) ", "b) ", "Čl. II ", "II.1. "]);
+        assert_eq!(numbering.next("unknown", 40), "- ");
+    }
+
+    #[test]
+    fn letters_and_romans() {
+        assert_eq!([letter(1), letter(26), letter(27)], ["a", "z", "aa"]);
+        assert_eq!([roman(4), roman(1999), roman(0)], ["IV", "MCMXCIX", ""]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Texts of LibreOffice and its kin (OpenDocument).
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::archive::Archive;
+use super::output::Writer;
+use super::word::{attribute, event_text, events};
+use super::{ExtractError, Extracted, Format};
+
+/// The most blanks that one element may stand for.
+const BLANKS_MAX: usize = 64;
+
+pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+    let mut body = Body::new();
+    if let Some(part) = archive.part("content.xml")? {
+        events(part, |event| {
+            match event {
+                Event::Start(element) => body.start(element, true),
+                Event::Empty(element) => body.start(element, false),
+                Event::End(element) => body.end(element.local_name().as_ref()),
+                _ => {
+                    if let Some(text) = event_text(event) {
+                        body.text(&text);
+                    }
+                }
+            }
+            !body.writer.is_full()
+        })?;
+    }
+    Ok(body.writer.finish(Format::Odt))
+}
+
+struct Body {
+    writer: Writer,
+    line: String,
+    row: String,
+    /// Depth of paragraphs and headings; outside there is no text.
+    paragraphs: u32,
+    tables: u32,
+    items: u32,
+    /// Depth of elements whose text is left out: what was deleted, and remarks.
+    hidden: u32,
+}
+
+impl Body {
+    fn new() -> Self {
+        Self {
+            writer: Writer::new(),
+            line: String::new(),
+            row: String::new(),
+            paragraphs: 0,
+            tables: 0,
+            items: 0,
+            hidden: 0,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.paragraphs > 0 && self.hidden == 0 {
+            // Line breaks of the file are blanks; tabs are elements.
+            self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+        }
+    }
+
+    fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
+        match element.local_name().as_ref() {
+            "p" | "h" if opens => {
+                if self.items > 0 && self.paragraphs == 0 && self.line.is_empty() {
+                    self.line.push_str("- ");
+                }
+                self.paragraphs += 1;
+            }
+            "tab" => self.line.push('\t'),
+            "line-break" => self.line.push(' '),
+            "s" => {
+                let count = attribute(element, "c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
+                self.line.extend(std::iter::repeat_n(' ', count.min(BLANKS_MAX)));
+            }
+            "note-body" if opens => self.line.push_str(" ("),
+            "note-citation" | "tracked-changes" | "annotation" if opens => self.hidden += 1,
+            "list-item" if opens => self.items += 1,
+            "table" if opens => self.tables += 1,
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "p" | "h" => {
+                self.paragraphs = self.paragraphs.saturating_sub(1);
+                if self.paragraphs > 0 {
+                    self.line.push(' ');
+                    return;
+                }
+                let line = std::mem::take(&mut self.line);
+                if self.tables > 0 {
+                    self.row.push_str(line.trim_start_matches("- ").replace('\t', " ").trim());
+                    self.row.push(' ');
+                } else if name == "h" {
+                    self.writer.heading(line.trim_start_matches("- "));
+                } else if line != "- " {
+                    self.writer.line(&line);
+                }
+            }
+            "note-body" => {
+                self.line.truncate(self.line.trim_end().len());
+                self.line.push(')');
+            }
+            "note-citation" | "tracked-changes" | "annotation" => self.hidden = self.hidden.saturating_sub(1),
+            "list-item" => self.items = self.items.saturating_sub(1),
+            "table-cell" if self.tables == 1 => self.row.push('\t'),
+            "table-row" if self.tables == 1 => {
+                let row = std::mem::take(&mut self.row);
+                self.writer.line(&row);
+            }
+            "table" => self.tables = self.tables.saturating_sub(1),
+            _ => {}
+        }
+    }
+}

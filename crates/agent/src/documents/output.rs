@@ -1,0 +1,158 @@
+//! Collects the text of a document within its bound.
+
+use super::{Extracted, Format, OUTPUT_MAX_BYTES, Segment};
+
+/// The longest heading that is kept, in bytes.
+const HEADING_MAX_BYTES: usize = 200;
+
+/// Writes a document that consists of paragraphs: each is one line, lines are counted through the document.
+/// Once a page is begun, the page is the place instead.
+#[derive(Debug)]
+pub(super) struct Writer {
+    segments: Vec<Segment>,
+    text: String,
+    heading: Option<String>,
+    page: Option<u32>,
+    first_line: u32,
+    next_line: u32,
+    bytes: usize,
+    truncated: bool,
+}
+
+impl Writer {
+    pub(super) fn new() -> Self {
+        Self {
+            segments: Vec::new(),
+            text: String::new(),
+            heading: None,
+            page: None,
+            first_line: 1,
+            next_line: 1,
+            bytes: 0,
+            truncated: false,
+        }
+    }
+
+    /// Whether the bound is reached, so that reading on is of no use.
+    pub(super) const fn is_full(&self) -> bool {
+        self.truncated
+    }
+
+    /// One paragraph or row. White space at its ends goes, empty ones leave no trace.
+    pub(super) fn line(&mut self, line: &str) {
+        let line = clean_line(line);
+        if line.is_empty() || self.truncated {
+            return;
+        }
+        let room = OUTPUT_MAX_BYTES - self.bytes;
+        let fitting = &line[..line.floor_char_boundary(line.len().min(room))];
+        self.truncated = fitting.len() < line.len();
+        if self.next_line > self.first_line {
+            self.text.push('\n');
+        }
+        self.text.push_str(fitting);
+        self.bytes += fitting.len() + 1;
+        self.truncated |= self.bytes >= OUTPUT_MAX_BYTES;
+        self.next_line += 1;
+    }
+
+    /// A heading: a line that begins a segment of its own.
+    pub(super) fn heading(&mut self, line: &str) {
+        let clean = clean_line(line);
+        if clean.is_empty() {
+            return;
+        }
+        self.close_segment();
+        let end = clean.floor_char_boundary(clean.len().min(HEADING_MAX_BYTES));
+        self.heading = Some(clean[..end].to_owned());
+        self.line(line);
+    }
+
+    /// The text from here on stands on this page.
+    pub(super) fn page(&mut self, page: u32) {
+        self.close_segment();
+        self.page = Some(page);
+    }
+
+    fn close_segment(&mut self) {
+        if self.next_line > self.first_line {
+            let lines = self.page.is_none().then_some((self.first_line, self.next_line - 1));
+            self.segments.push(Segment {
+                page: self.page,
+                lines,
+                heading: self.heading.clone(),
+                text: std::mem::take(&mut self.text),
+            });
+        }
+        self.first_line = self.next_line;
+    }
+
+    pub(super) fn finish(mut self, format: Format) -> Extracted {
+        self.close_segment();
+        let lines = self.page.is_none().then_some(self.next_line - 1);
+        Extracted {
+            format,
+            segments: self.segments,
+            pages: self.page,
+            lines,
+            truncated: self.truncated,
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// The paragraph without control characters, its runs of blanks made one, tabs kept.
+fn clean_line(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            '\t' => {
+                out.truncate(out.trim_end_matches(' ').len());
+                out.push('\t');
+            }
+            '\u{ad}' | '\u{feff}' | '\u{200b}' => {}
+            _ if c.is_whitespace() || c.is_control() => {
+                if !out.ends_with([' ', '\t']) {
+                    out.push(' ');
+                }
+            }
+            _ => out.push(c),
+        }
+    }
+    out.trim_matches([' ', '\t']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headings_begin_segments_and_lines_go_on() {
+        let mut writer = Writer::new();
+        writer.line("  first \u{1b}[31m line ");
+        writer.heading("Title");
+        writer.line("");
+        writer.line("body");
+        let extracted = writer.finish(Format::Html);
+        assert_eq!(extracted.lines, Some(3));
+        assert_eq!(extracted.segments[0].text, "first [31m line");
+        assert_eq!(extracted.segments[1].lines, Some((2, 3)));
+        assert_eq!(extracted.segments[1].heading.as_deref(), Some("Title"));
+        assert_eq!(extracted.segments[1].text, "Title\nbody");
+    }
+
+    #[test]
+    fn text_beyond_the_bound_is_left_out() {
+        let mut writer = Writer::new();
+        let line = "č".repeat(1024 * 1024);
+        for _ in 0..8 {
+            writer.line(&line);
+        }
+        assert!(writer.is_full());
+        let extracted = writer.finish(Format::Html);
+        assert!(extracted.truncated);
+        assert!(
+            extracted.segments.iter().map(|segment| segment.text.len()).sum::<usize>() <= OUTPUT_MAX_BYTES
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! PDF: glyphs in their places become lines, lines paragraphs, a page a segment.
+//!
+//! The library walks a page's drawing and tells each character with its place; it panics on files that
+//! break the format in ways it does not know, so each page is fenced.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pdf_extract::{Document, MediaBox, OutputDev, OutputError, Transform, output_doc, output_doc_page};
+use unicode_normalization::UnicodeNormalization;
+
+use super::clause;
+use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
+
+/// The most lines of one page; a page that draws more is cut.
+const LINES_MAX: usize = 20_000;
+/// The most notes on pages that could not be read.
+const NOTES_MAX: usize = 20;
+/// A gap of this many font sizes parts words.
+const WORD_GAP: f64 = 0.15;
+/// A gap of this many font sizes parts the cells of a row.
+const CELL_GAP: f64 = 1.8;
+/// A step down of this many usual steps parts paragraphs.
+const PARAGRAPH_STEP: f64 = 1.3;
+
+pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let document = load(bytes)?;
+    let pages = u32::try_from(document.get_pages().len()).unwrap_or(u32::MAX);
+    if pages == 0 {
+        return Err(ExtractError::broken("PDF", "it has no pages"));
+    }
+    let mut device = Device::default();
+    let mut notes = Vec::new();
+    // All pages in one go; after a page that fails the rest one by one.
+    if !fenced(|| output_doc(&document, &mut device)) && !device.is_full() {
+        let failed = device.page.max(1);
+        note(&mut notes, failed);
+        for page in failed + 1..=pages.min(PAGES_MAX) {
+            device.end();
+            if !fenced(|| output_doc_page(&document, &mut device, page)) {
+                note(&mut notes, page);
+            }
+            if device.is_full() {
+                break;
+            }
+        }
+    }
+    device.end();
+    if device.segments.is_empty() {
+        return Err(match notes.is_empty() {
+            true => ExtractError::NoText { pages },
+            false => ExtractError::broken("PDF", "none of its pages can be read"),
+        });
+    }
+    Ok(Extracted {
+        format: Format::Pdf,
+        segments: device.segments,
+        pages: Some(pages),
+        lines: None,
+        truncated: device.truncated,
+        notes,
+    })
+}
+
+fn load(bytes: &[u8]) -> Result<Document, ExtractError> {
+    let loaded = catch_unwind(|| Document::load_mem(bytes));
+    let mut document = loaded
+        .map_err(|_| ExtractError::broken("PDF", "its structure cannot be read"))?
+        .map_err(|error| ExtractError::broken("PDF", error))?;
+    if document.is_encrypted() {
+        let opened = catch_unwind(AssertUnwindSafe(|| document.decrypt("").is_ok())).unwrap_or(false);
+        if !opened {
+            return Err(ExtractError::Encrypted("PDF"));
+        }
+    }
+    Ok(document)
+}
+
+/// Whether the drawing went through without an error or a panic.
+fn fenced(draw: impl FnOnce() -> Result<(), OutputError>) -> bool {
+    matches!(catch_unwind(AssertUnwindSafe(draw)), Ok(Ok(())))
+}
+
+fn note(notes: &mut Vec<String>, page: u32) {
+    if notes.len() < NOTES_MAX {
+        notes.push(format!("page {page} could not be read whole"));
+    }
+}
+
+/// A line of text as it is drawn.
+#[derive(Debug, Clone, PartialEq)]
+struct Line {
+    left: f64,
+    right: f64,
+    /// Downwards from the page's upper edge.
+    y: f64,
+    size: f64,
+    text: String,
+}
+
+#[derive(Default)]
+struct Device {
+    segments: Vec<Segment>,
+    lines: Vec<Line>,
+    page: u32,
+    height: f64,
+    word_begins: bool,
+    bytes: usize,
+    truncated: bool,
+}
+
+impl Device {
+    const fn is_full(&self) -> bool {
+        self.truncated
+    }
+
+    /// Makes what was drawn since the last page began a segment.
+    fn end(&mut self) {
+        let text = paragraphs(&std::mem::take(&mut self.lines));
+        if text.is_empty() || self.truncated {
+            return;
+        }
+        self.bytes += text.len();
+        if self.bytes > OUTPUT_MAX_BYTES {
+            self.truncated = true;
+            return;
+        }
+        self.segments.push(Segment { page: Some(self.page), lines: None, heading: None, text });
+    }
+}
+
+impl OutputDev for Device {
+    fn begin_page(
+        &mut self,
+        page: u32,
+        media: &MediaBox,
+        _art: Option<(f64, f64, f64, f64)>,
+    ) -> Result<(), OutputError> {
+        self.end();
+        self.truncated |= page > PAGES_MAX;
+        if self.truncated {
+            // Any error ends the walk.
+            return Err(OutputError::FormatError(std::fmt::Error));
+        }
+        self.page = page;
+        self.height = media.ury - media.lly;
+        Ok(())
+    }
+
+    fn end_page(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn output_character(
+        &mut self,
+        place: &Transform,
+        width: f64,
+        _spacing: f64,
+        font_size: f64,
+        text: &str,
+    ) -> Result<(), OutputError> {
+        // The scale of the text, whichever way it is turned.
+        let scale = (place.m11 * place.m22 - place.m12 * place.m21).abs().sqrt();
+        let size = (font_size * scale).abs();
+        let (x, y) = (place.m31, self.height - place.m32);
+        if !(x.is_finite() && y.is_finite() && size.is_finite()) || self.lines.len() > LINES_MAX {
+            return Ok(());
+        }
+        let right = x + width * size;
+        let word_begins = std::mem::take(&mut self.word_begins);
+        match self.lines.last_mut() {
+            Some(line)
+                if (y - line.y).abs() < 0.5 * size.max(line.size) && x > line.right - 2.0 * size.max(1.0) =>
+            {
+                let gap = x - line.right;
+                if gap > CELL_GAP * size {
+                    line.text.push('\t');
+                } else if word_begins && gap > WORD_GAP * size && !line.text.ends_with([' ', '\t']) {
+                    line.text.push(' ');
+                }
+                push_glyph(&mut line.text, text);
+                line.right = line.right.max(right);
+                line.size = line.size.max(size);
+            }
+            _ => {
+                let mut line = Line { left: x, right, y, size, text: String::new() };
+                push_glyph(&mut line.text, text);
+                self.lines.push(line);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_word(&mut self) -> Result<(), OutputError> {
+        self.word_begins = true;
+        Ok(())
+    }
+
+    fn end_word(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+}
+
+/// Ligatures come apart; what is no character goes.
+fn push_glyph(line: &mut String, glyph: &str) {
+    for c in glyph.chars() {
+        match c {
+            '\u{fb00}' => line.push_str("ff"),
+            '\u{fb01}' => line.push_str("fi"),
+            '\u{fb02}' => line.push_str("fl"),
+            '\u{fb03}' => line.push_str("ffi"),
+            '\u{fb04}' => line.push_str("ffl"),
+            '\u{ad}' => line.push('-'),
+            '\t' | '\n' | '\u{a0}' | '\u{2002}'..='\u{200a}' => line.push(' '),
+            _ if c.is_control() || c == '\u{feff}' || c == '\u{200b}' => {}
+            _ => line.push(c),
+        }
+    }
+}
+
+/// What lies between two lines that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Joint {
+    /// The line was full: the sentence goes on.
+    Wrap,
+    /// Rows of one table.
+    Row,
+    /// Another paragraph.
+    Paragraph,
+}
+
+/// The page's text: a paragraph or a row a line, paragraphs parted by blank lines.
+fn paragraphs(lines: &[Line]) -> String {
+    let lines: Vec<Line> = lines
+        .iter()
+        .map(|line| Line { text: tidy(&line.text), ..line.clone() })
+        .filter(|line| !line.text.is_empty())
+        .collect();
+    let layout = Layout::of(&lines);
+    let mut out = String::new();
+    let mut before: Option<&Line> = None;
+    for line in &lines {
+        match before.map(|before| layout.joint(before, line)) {
+            None => {}
+            Some(Joint::Paragraph) => out.push_str("\n\n"),
+            Some(Joint::Row) => out.push('\n'),
+            Some(Joint::Wrap) => {
+                let split = out.ends_with('-')
+                    && out.trim_end_matches('-').ends_with(char::is_alphabetic)
+                    && line.text.starts_with(char::is_lowercase);
+                if split {
+                    out.pop();
+                } else {
+                    out.push(' ');
+                }
+            }
+        }
+        out.push_str(&line.text);
+        before = Some(line);
+    }
+    out
+}
+
+/// Composed letters, single blanks, no blanks about tabs or at the ends.
+fn tidy(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.trim().nfc() {
+        match c {
+            ' ' if out.ends_with([' ', '\t']) => {}
+            '\t' => {
+                out.truncate(out.trim_end_matches([' ', '\t']).len());
+                out.push('\t');
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// The measures of a page by which its paragraphs part.
+struct Layout {
+    left: f64,
+    width: f64,
+    /// The usual step from line to line, in font sizes.
+    step: f64,
+}
+
+impl Layout {
+    fn of(lines: &[Line]) -> Self {
+        let left = lines.iter().map(|line| line.left).fold(f64::INFINITY, f64::min);
+        let right = lines.iter().map(|line| line.right).fold(f64::NEG_INFINITY, f64::max);
+        let mut steps: Vec<f64> = lines
+            .windows(2)
+            .map(|pair| (pair[1].y - pair[0].y) / pair[1].size.max(1.0))
+            .filter(|step| (0.5..2.5).contains(step))
+            .collect();
+        steps.sort_by(f64::total_cmp);
+        // Below the middle: pages of many short paragraphs have more wide steps than narrow ones.
+        let step = steps.get(steps.len() / 3).copied().unwrap_or(1.2);
+        Self { left, width: (right - left).max(1.0), step }
+    }
+
+    fn joint(&self, before: &Line, line: &Line) -> Joint {
+        let step = (line.y - before.y) / line.size.max(1.0);
+        if before.text.contains('\t') || line.text.contains('\t') {
+            let same_table =
+                before.text.contains('\t') && line.text.contains('\t') && step > 0.0 && step < 3.0;
+            return if same_table { Joint::Row } else { Joint::Paragraph };
+        }
+        let ends = before.text.ends_with(['.', ':', ';', '!', '?']);
+        let lower = line.text.starts_with(char::is_lowercase);
+        if step < 0.0 {
+            // Up again: another column, in which a sentence may go on.
+            return if lower && !ends { Joint::Wrap } else { Joint::Paragraph };
+        }
+        if step > self.step * PARAGRAPH_STEP || (line.size / before.size - 1.0).abs() > 0.12 {
+            return Joint::Paragraph;
+        }
+        if lower && !ends {
+            return Joint::Wrap;
+        }
+        let short = before.right < self.left + 0.85 * self.width;
+        let very_short = before.right < self.left + 0.6 * self.width;
+        let indented = line.left > before.left + 0.8 * line.size;
+        let starts = clause::start(&line.text).is_some() && (ends || short);
+        if starts || (ends && (short || indented)) || very_short {
+            return Joint::Paragraph;
+        }
+        if matches!(clause::start(&before.text), Some(clause::Start::Section(heading)) if heading == before.text)
+        {
+            return Joint::Paragraph;
+        }
+        Joint::Wrap
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(left: f64, right: f64, y: f64, text: &str) -> Line {
+        Line { left, right, y, size: 10.0, text: text.to_owned() }
+    }
+
+    #[test]
+    fn lines_become_paragraphs() {
+        let page = [
+            line(50.0, 200.0, 20.0, "Čl. 3 Nájemné"),
+            line(50.0, 500.0, 32.0, "Nájemné činí 15 000 Kč a je splatné do pátého dne kalen-"),
+            line(50.0, 480.0, 44.0, "dářního měsíce. Podle dohody smluvních stran podle"),
+            line(50.0, 300.0, 56.0, "§ 12 se platí předem."),
+            line(50.0, 490.0, 68.0, "Kauce činí trojnásobek nájemného a skládá se při podpisu této"),
+            line(50.0, 120.0, 80.0, "smlouvy."),
+            line(50.0, 300.0, 110.0, "Byt\tCena"),
+            line(50.0, 300.0, 122.0, "A\t1 000"),
+        ];
+        assert_eq!(
+            paragraphs(&page),
+            "Čl. 3 Nájemné\n\nNájemné činí 15 000 Kč a je splatné do pátého dne kalendářního měsíce. Podle dohody \
+             smluvních stran podle § 12 se platí předem.\n\nKauce činí trojnásobek nájemného a skládá se při podpisu \
+             této smlouvy.\n\nByt\tCena\nA\t1 000"
+        );
+    }
+
+    #[test]
+    fn marks_that_come_apart_are_composed() {
+        assert_eq!(tidy("  vy\u{301}pove\u{30c}d\u{30c}   z \t  x "), "výpověď z\tx");
+    }
+}

@@ -1,0 +1,242 @@
+//! Rich text: the words without their dress.
+
+use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1252};
+
+use super::output::Writer;
+use super::{Extracted, Format};
+
+/// How deep groups may nest; what is deeper is read as if it stood at this depth.
+const DEPTH_MAX: usize = 256;
+/// Groups that hold no text of the document.
+const HIDDEN: &[&[u8]] = &[
+    b"fonttbl",
+    b"colortbl",
+    b"stylesheet",
+    b"info",
+    b"pict",
+    b"object",
+    b"header",
+    b"footer",
+    b"headerl",
+    b"headerr",
+    b"footerl",
+    b"footerr",
+    b"listtable",
+    b"listoverridetable",
+    b"rsidtbl",
+    b"themedata",
+    b"fldinst",
+    b"generator",
+];
+
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    hidden: bool,
+    /// How many characters stand after `\u` for readers without Unicode.
+    fallback: usize,
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    groups: Vec<Group>,
+    encoding: &'static Encoding,
+    writer: Writer,
+    line: String,
+    /// Bytes of `\'xx` that await decoding.
+    pending: Vec<u8>,
+    skip: usize,
+    high: Option<u16>,
+}
+
+pub(super) fn extract(bytes: &[u8]) -> Extracted {
+    let mut reader = Reader {
+        bytes,
+        at: 0,
+        groups: vec![Group { hidden: false, fallback: 1 }],
+        encoding: WINDOWS_1250,
+        writer: Writer::new(),
+        line: String::new(),
+        pending: Vec::new(),
+        skip: 0,
+        high: None,
+    };
+    while let Some(byte) = reader.next() {
+        reader.step(byte);
+        if reader.writer.is_full() {
+            break;
+        }
+    }
+    reader.end_line();
+    reader.writer.finish(Format::Rtf)
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.at).copied();
+        self.at += 1;
+        byte
+    }
+
+    fn group(&self) -> Group {
+        self.groups.last().copied().unwrap_or(Group { hidden: false, fallback: 1 })
+    }
+
+    fn step(&mut self, byte: u8) {
+        match byte {
+            b'{' => {
+                if self.groups.len() < DEPTH_MAX {
+                    self.groups.push(self.group());
+                }
+            }
+            b'}' => {
+                self.flush();
+                if self.groups.len() > 1 {
+                    self.groups.pop();
+                }
+            }
+            b'\\' => self.control(),
+            b'\r' | b'\n' => {}
+            _ => self.byte(byte),
+        }
+    }
+
+    /// A byte of text, in the document's code page.
+    fn byte(&mut self, byte: u8) {
+        if self.skip > 0 {
+            self.skip -= 1;
+        } else if !self.group().hidden {
+            self.pending.push(byte);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            let decoded = self.encoding.decode_without_bom_handling(&self.pending).0.into_owned();
+            self.line.push_str(&decoded);
+            self.pending.clear();
+        }
+    }
+
+    fn push(&mut self, text: &str) {
+        self.flush();
+        if !self.group().hidden {
+            self.line.push_str(text);
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.flush();
+        let line = std::mem::take(&mut self.line);
+        self.writer.line(&line);
+    }
+
+    fn control(&mut self) {
+        let Some(first) = self.next() else { return };
+        if !first.is_ascii_alphabetic() {
+            match first {
+                b'\'' => {
+                    let digits =
+                        self.bytes.get(self.at..self.at + 2).and_then(|hex| std::str::from_utf8(hex).ok());
+                    if let Some(byte) = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                        self.at += 2;
+                        self.byte(byte);
+                    }
+                }
+                b'~' => self.push(" "),
+                b'_' => self.push("-"),
+                b'*' => self.hide(),
+                b'\\' | b'{' | b'}' => self.byte(first),
+                _ => {}
+            }
+            return;
+        }
+        let start = self.at - 1;
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_alphabetic) {
+            self.at += 1;
+        }
+        let word = &self.bytes[start..self.at];
+        let digits = self.at;
+        if self.bytes.get(self.at) == Some(&b'-') {
+            self.at += 1;
+        }
+        while self.bytes.get(self.at).is_some_and(u8::is_ascii_digit) {
+            self.at += 1;
+        }
+        let number =
+            std::str::from_utf8(&self.bytes[digits..self.at]).ok().and_then(|text| text.parse::<i32>().ok());
+        if self.bytes.get(self.at) == Some(&b' ') {
+            self.at += 1;
+        }
+        self.word(word, number);
+    }
+
+    fn hide(&mut self) {
+        self.flush();
+        if let Some(group) = self.groups.last_mut() {
+            group.hidden = true;
+        }
+    }
+
+    fn word(&mut self, word: &[u8], number: Option<i32>) {
+        match word {
+            b"par" | b"row" | b"page" | b"sect" if !self.group().hidden => self.end_line(),
+            b"line" => self.push(" "),
+            b"tab" | b"cell" => self.push("\t"),
+            b"endash" => self.push("–"),
+            b"emdash" => self.push("—"),
+            b"bullet" => self.push("•"),
+            b"lquote" | b"rquote" => self.push("'"),
+            b"ldblquote" | b"rdblquote" => self.push("\""),
+            b"ansicpg" => {
+                self.flush();
+                let label = format!("windows-{}", number.unwrap_or(1252));
+                self.encoding = Encoding::for_label(label.as_bytes()).unwrap_or(WINDOWS_1252);
+            }
+            b"uc" => {
+                if let (Some(group), Some(count)) = (self.groups.last_mut(), number) {
+                    group.fallback = usize::try_from(count).unwrap_or(1).min(8);
+                }
+            }
+            b"u" => self.unicode(number.unwrap_or(0)),
+            b"bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or(0)).unwrap_or(0)),
+            _ if HIDDEN.contains(&word) => self.hide(),
+            _ => {}
+        }
+    }
+
+    /// A UTF-16 unit, negative above 32767; what follows for old readers is skipped.
+    fn unicode(&mut self, number: i32) {
+        let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or(0xfffd);
+        self.skip = self.group().fallback;
+        let units = match self.high.take() {
+            Some(high) => vec![high, unit],
+            None if (0xd800..0xdc00).contains(&unit) => {
+                self.high = Some(unit);
+                return;
+            }
+            None => vec![unit],
+        };
+        let text = String::from_utf16_lossy(&units);
+        self.push(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_come_through_and_dress_goes() {
+        let rtf = br"{\rtf1\ansi\ansicpg1250{\fonttbl{\f0 Arial;}}{\*\generator X;}\f0 \b N\'e1jemn\'e9\b0  \u269?in\'ed 5\~000 K\'e8\par \{second\}\par}";
+        let extracted = extract(rtf);
+        assert_eq!(extracted.segments[0].text, "Nájemné činí 5 000 Kč\n{second}");
+    }
+
+    #[test]
+    fn broken_files_end() {
+        for rtf in [&b"{\\rtf1 a\\'"[..], b"{\\rtf1 \\u", b"{\\rtf1 \\bin999999999 x", b"{\\rtf1 }}}}} a\\"] {
+            let _ = extract(rtf);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Plain text: its encoding is told, its lines are kept as they are.
+
+use encoding_rs::{Encoding, ISO_8859_2, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250, WINDOWS_1252};
+
+use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
+
+/// How much of a file is looked at to tell text from binary and one encoding from another, in bytes.
+const SAMPLE_MAX_BYTES: usize = 256 * 1024;
+
+pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, ExtractError> {
+    let Some(encoding) = encoding(bytes) else {
+        return Err(ExtractError::Binary { kind: "of no known type", size: bytes.len() as u64 });
+    };
+    let (decoded, _, _) = encoding.decode(bytes);
+    let (text, truncated) = clean(&decoded);
+    let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
+    let empty = text.trim().is_empty();
+    let heading = (format == Format::Table).then(|| first_line(&text)).flatten();
+    let segment = Segment { page: None, lines: Some((1, lines)), heading, text };
+    Ok(Extracted {
+        format,
+        segments: if empty { Vec::new() } else { vec![segment] },
+        pages: None,
+        lines: Some(if empty { 0 } else { lines }),
+        truncated,
+        notes: Vec::new(),
+    })
+}
+
+/// A table's first line, which names its columns.
+fn first_line(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| !line.trim().is_empty())?;
+    Some(line[..line.floor_char_boundary(line.len().min(200))].to_owned())
+}
+
+/// The content as text in whatever encoding it seems to have.
+pub(super) fn decode(bytes: &[u8]) -> String {
+    encoding(bytes).unwrap_or(WINDOWS_1250).decode(bytes).0.into_owned()
+}
+
+/// The encoding of a text, `None` when the content is no text.
+pub(super) fn encoding(bytes: &[u8]) -> Option<&'static Encoding> {
+    if let Some((encoding, _)) = Encoding::for_bom(bytes) {
+        return Some(encoding);
+    }
+    let sample = &bytes[..bytes.len().min(SAMPLE_MAX_BYTES)];
+    if sample.contains(&0) {
+        return wide(sample);
+    }
+    let controls = sample.iter().filter(|byte| is_odd_control(**byte)).count();
+    if controls * 50 > sample.len() {
+        return None;
+    }
+    // A sample may end within a character; the whole decides.
+    if std::str::from_utf8(bytes).is_ok() {
+        return Some(UTF_8);
+    }
+    Some(single_byte(sample))
+}
+
+/// UTF-16 without a byte order mark shows by the zeros of its ASCII letters.
+fn wide(sample: &[u8]) -> Option<&'static Encoding> {
+    let pairs = sample.len() / 2;
+    if pairs == 0 {
+        return None;
+    }
+    let (mut even, mut odd) = (0, 0);
+    for pair in sample.chunks_exact(2) {
+        even += usize::from(pair[0] == 0);
+        odd += usize::from(pair[1] == 0);
+    }
+    if odd * 2 > pairs && even * 50 < pairs {
+        Some(UTF_16LE)
+    } else if even * 2 > pairs && odd * 50 < pairs {
+        Some(UTF_16BE)
+    } else {
+        None
+    }
+}
+
+const fn is_odd_control(byte: u8) -> bool {
+    matches!(byte, 0..=8 | 14..=26 | 28..=31 | 127)
+}
+
+/// Czech and Slovak texts of one byte a character are Windows-1250, some ISO 8859-2; western ones show by
+/// letters that stand where a Czech text has none.
+fn single_byte(sample: &[u8]) -> &'static Encoding {
+    let (mut windows, mut iso, mut central, mut western) = (0_usize, 0_usize, 0_usize, 0_usize);
+    for window in sample.windows(2) {
+        let (before, byte) = (window[0], window[1]);
+        match byte {
+            // Š Ť Ž š ť ž of Windows-1250.
+            0x8a | 0x8d | 0x8e | 0x9a | 0x9d | 0x9e => windows += 1,
+            // The same of ISO 8859-2; elsewhere signs, which do not follow letters.
+            0xa9 | 0xab | 0xae | 0xb9 | 0xbb | 0xbe if before.is_ascii_alphabetic() => iso += 1,
+            // ě ř ů ň ď and capitals.
+            0xec | 0xf8 | 0xf9 | 0xf2 | 0xef | 0xcc | 0xd8 | 0xd9 => central += 1,
+            // à â ê ñ å æ û ì-less French and Nordic letters.
+            0xe0 | 0xe2 | 0xea | 0xf1 | 0xe5 | 0xe6 | 0xfb | 0xee | 0xe7 => western += 1,
+            _ => {}
+        }
+    }
+    if iso > windows {
+        ISO_8859_2
+    } else if western > central + windows {
+        WINDOWS_1252
+    } else {
+        WINDOWS_1250
+    }
+}
+
+/// Line ends become `\n`, control characters go, and so does what is beyond the bound.
+fn clean(text: &str) -> (String, bool) {
+    let end = text.floor_char_boundary(text.len().min(OUTPUT_MAX_BYTES));
+    let mut out = String::with_capacity(end);
+    let mut chars = text[..end].chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' => {
+                if chars.peek() != Some(&'\n') {
+                    out.push('\n');
+                }
+            }
+            '\n' | '\t' => out.push(c),
+            '\u{feff}' => {}
+            _ if c.is_control() => {}
+            _ => out.push(c),
+        }
+    }
+    out.truncate(out.trim_end_matches('\n').len());
+    (out, end < text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> String {
+        extract(bytes, Format::Text).unwrap().segments.remove(0).text
+    }
+
+    #[test]
+    fn encodings_are_told() {
+        assert_eq!(read("Žluťoučký kůň".as_bytes()), "Žluťoučký kůň");
+        assert_eq!(read(b"\xef\xbb\xbfabc"), "abc");
+        assert_eq!(read(b"\xff\xfe\x7d\x01l\0u\0"), "Žlu");
+        assert_eq!(read(b"n\0a\0j\0e\0m\0"), "najem");
+        assert_eq!(read(b"\x8elu\x9dou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\x9a"), "Žluťoučký kůň příliš");
+        assert_eq!(
+            read(b"\xaelu\xbbou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\xb9 \xbelut\xfd u\xbe u\xb9"),
+            "Žluťoučký kůň příliš žlutý už uš"
+        );
+        assert_eq!(
+            read(b"le d\xe9lai co\xfbte \xe0 l'\xe9t\xe9, fen\xeatre, gar\xe7on"),
+            "le délai coûte à l'été, fenêtre, garçon"
+        );
+    }
+
+    #[test]
+    fn lines_are_kept_and_counted() {
+        let extracted = extract(b"a\r\n\r\n  b\rc\x1b[0m\n\n", Format::Text).unwrap();
+        assert_eq!(extracted.segments[0].text, "a\n\n  b\nc[0m");
+        assert_eq!(extracted.segments[0].lines, Some((1, 4)));
+        assert_eq!(extracted.lines, Some(4));
+    }
+
+    #[test]
+    fn binary_is_refused_and_empty_is_empty() {
+        assert!(matches!(extract(b"\x01\x02\x03\x04abc", Format::Text), Err(ExtractError::Binary { .. })));
+        assert!(matches!(extract(b"ab\0\0\0cd", Format::Text), Err(ExtractError::Binary { .. })));
+        assert!(extract(b" \n", Format::Text).unwrap().segments.is_empty());
+    }
+}
