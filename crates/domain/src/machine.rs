@@ -11,7 +11,7 @@
 //!      │     stopped                              │    ▲    stop, idle, lost       │
 //!      └──────────────────────────────────────────┘    └───────────────────────────┘
 //!
-//!   Failed is Stopped with a reason: the start was given up. Attaching is where a service that begins
+//!   Failed is Stopped with a reason: the start (or the stop) was given up. Attaching is where a service that begins
 //!   looks whether the machine of an earlier one still runs.
 //! ```
 //!
@@ -146,7 +146,7 @@ pub enum Then {
     Start,
     /// It was lost or did not come up, and is started again.
     Retry {
-        /// Which start in a row the next one is.
+        /// Which start in a row the next one is; the first is due at once.
         attempt: u32,
     },
     /// It is given up.
@@ -314,7 +314,9 @@ impl Machine {
     fn start(&mut self) -> Vec<Effect> {
         let mut effects = self.want(Desired::Running);
         match &mut self.state {
-            State::Stopped | State::Failed { .. } => effects.extend(self.launch(1)),
+            State::Stopped => effects.extend(self.launch(1)),
+            // What could not be stopped may be there still, so that it is stopped first.
+            State::Failed { .. } => effects.extend(self.halt(Then::Retry { attempt: 1 })),
             State::Stopping { then: then @ (Then::Stay | Then::GiveUp { .. }), .. } => *then = Then::Start,
             State::Stopping { then: Then::Start | Then::Retry { .. }, .. }
             | State::Attaching
