@@ -231,6 +231,8 @@ pub struct Turn {
     committing: Vec<Arc<CallResult>>,
     next_source: u32,
     ending: Option<Ending>,
+    /// The end as it is published once it is durable.
+    last_words: Vec<Effect>,
     revision: u64,
 }
 
@@ -257,6 +259,7 @@ impl Turn {
             violations: 0,
             committing: Vec::new(),
             next_source,
+            last_words: Vec::new(),
             revision: 0,
         }
     }
@@ -309,6 +312,7 @@ impl Turn {
             Event::Completed => {
                 if matches!(self.phase, Phase::Ending) {
                     self.phase = Phase::Over;
+                    effects.append(&mut self.last_words);
                     effects.push(Effect::Leave);
                 }
             }
@@ -696,7 +700,9 @@ impl Turn {
         if self.opened {
             effects.push(Effect::Send(HostFrame::Close));
         }
-        self.publish(Change::Ended(ending.clone()), effects);
+        let mut last_words = Vec::new();
+        self.publish(Change::Ended(ending.clone()), &mut last_words);
+        self.last_words = last_words;
         let answer = self.answer.clone();
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
     }

@@ -1,0 +1,261 @@
+//! Answers being written, and those who read them.
+//!
+//! One task owns an answer and folds its changes in; each fold raises the stamp that readers wait on. What a
+//! reader gets is a [`Snapshot`]: made at most once for each revision, from segments that all readers share,
+//! so that a reader costs the same however long and fast the answer is. States supersede each other: a
+//! reader that is slow gets fewer of them.
+
+mod rope;
+mod shot;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use domain::answer::{Answer, Change, Ending, Stamp};
+use domain::id::{AccountId, ConversationId, MessageId};
+use domain::time::Timestamp;
+use tokio::sync::watch;
+
+pub use self::rope::{Rope, Segment};
+use self::shot::Pieces;
+pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
+
+/// What is known of an answer from its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The answer.
+    pub answer: MessageId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its conversation.
+    pub conversation: ConversationId,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// The model that the conversation answers with.
+    pub model: String,
+}
+
+/// How far an answer has come, for those who wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// The last change.
+    pub stamp: Stamp,
+    /// Whether it is done.
+    pub ended: bool,
+    /// Whether its conversation was deleted.
+    pub deleted: bool,
+    /// Whether another answer of the conversation has begun.
+    pub followed: bool,
+}
+
+/// An answer that is being written, or was when somebody began to read it.
+pub struct LiveAnswer {
+    meta: Arc<Meta>,
+    state: Mutex<State>,
+    progress: watch::Sender<Progress>,
+    next: OnceLock<Arc<LiveAnswer>>,
+}
+
+struct State {
+    answer: Answer,
+    pieces: Pieces,
+    shot: Option<Arc<Snapshot>>,
+}
+
+impl LiveAnswer {
+    /// An answer as it stands now.
+    #[must_use]
+    pub fn new(meta: Meta, answer: Answer) -> Self {
+        let progress = Progress { stamp: answer.stamp, ended: answer.ending.is_some(), ..Progress::default() };
+        let state = State { answer, pieces: Pieces::default(), shot: None };
+        Self {
+            meta: Arc::new(meta),
+            state: Mutex::new(state),
+            progress: watch::Sender::new(progress),
+            next: OnceLock::new(),
+        }
+    }
+
+    /// What is known of it from its beginning.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Tells when it has changed.
+    #[must_use]
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    /// The answer of the conversation that began after this one, once it has.
+    #[must_use]
+    pub fn next(&self) -> Option<Arc<LiveAnswer>> {
+        self.next.get().cloned()
+    }
+
+    /// The answer as it stands.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        let mut state = self.lock();
+        if let Some(shot) = &state.shot {
+            return shot.clone();
+        }
+        let State { answer, pieces, .. } = &mut *state;
+        let shot = Arc::new(pieces.snapshot(&self.meta, answer));
+        state.shot = Some(shot.clone());
+        shot
+    }
+
+    /// Folds a change in. A change that is not newer changes nothing.
+    pub fn fold(&self, stamp: Stamp, change: Change) {
+        let mut state = self.lock();
+        if !state.answer.fold(stamp, change) {
+            return;
+        }
+        state.shot = None;
+        self.tell(&state.answer);
+    }
+
+    /// Begins again from what the store knows, under a newer epoch.
+    pub fn restart(&self, answer: Answer) {
+        let mut state = self.lock();
+        if state.answer.ending.is_some() || answer.stamp <= state.answer.stamp {
+            return;
+        }
+        *state = State { answer, pieces: Pieces::default(), shot: None };
+        self.tell(&state.answer);
+    }
+
+    /// The conversation was deleted: what was being written ends here.
+    fn delete(&self) {
+        let mut state = self.lock();
+        let Stamp { epoch, revision } = state.answer.stamp;
+        state.answer.fold(Stamp { epoch, revision: revision + 1 }, Change::Ended(Ending::Stopped));
+        state.shot = None;
+        let (stamp, followed) = (state.answer.stamp, self.next.get().is_some());
+        self.progress.send_replace(Progress { stamp, ended: true, deleted: true, followed });
+    }
+
+    fn tell(&self, answer: &Answer) {
+        self.progress.send_modify(|progress| {
+            progress.stamp = answer.stamp;
+            progress.ended = answer.ending.is_some();
+        });
+    }
+
+    fn follow(&self, next: Arc<LiveAnswer>) {
+        // Answers of a conversation begin one after another, so that the place is free.
+        if self.next.set(next).is_ok() {
+            self.progress.send_modify(|progress| progress.followed = true);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Every answer that is being written here, and the conversations that are watched.
+#[derive(Default)]
+pub struct Live {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    answers: HashMap<MessageId, Arc<LiveAnswer>>,
+    watched: HashMap<ConversationId, Watched>,
+}
+
+struct Watched {
+    watchers: usize,
+    latest: Option<Arc<LiveAnswer>>,
+}
+
+impl Live {
+    /// The answer, if it is being written here.
+    #[must_use]
+    pub fn get(&self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
+        self.lock().answers.get(&answer).cloned()
+    }
+
+    /// The answer from now on; the one that is known already when there is one.
+    pub fn begin(&self, meta: Meta, answer: Answer) -> Arc<LiveAnswer> {
+        let mut known = self.lock();
+        if let Some(live) = known.answers.get(&meta.answer) {
+            return live.clone();
+        }
+        let conversation = meta.conversation;
+        let live = Arc::new(LiveAnswer::new(meta, answer));
+        known.answers.insert(live.meta.answer, live.clone());
+        if let Some(watched) = known.watched.get_mut(&conversation) {
+            let before = watched.latest.replace(live.clone());
+            if let Some(before) = before.filter(|before| before.meta.answer != live.meta.answer) {
+                before.follow(live.clone());
+            }
+        }
+        live
+    }
+
+    /// The answer is done, or no longer written here; those who read it keep it.
+    pub fn finish(&self, answer: MessageId) {
+        self.lock().answers.remove(&answer);
+    }
+
+    /// The conversation is gone: its answer's readers and its watchers are told.
+    pub fn delete(&self, conversation: ConversationId) {
+        let mut known = self.lock();
+        let mut gone: Vec<_> =
+            known.answers.values().filter(|live| live.meta.conversation == conversation).cloned().collect();
+        gone.extend(known.watched.get(&conversation).and_then(|watched| watched.latest.clone()));
+        for live in gone {
+            known.answers.remove(&live.meta.answer);
+            live.delete();
+        }
+    }
+
+    /// Watches a conversation: every answer that begins from now on follows the one that is its latest.
+    #[must_use]
+    pub fn watch(self: &Arc<Self>, conversation: ConversationId) -> Watch {
+        let mut known = self.lock();
+        let open = known.answers.values().find(|live| live.meta.conversation == conversation).cloned();
+        let watched = known.watched.entry(conversation).or_insert(Watched { watchers: 0, latest: None });
+        watched.watchers += 1;
+        watched.latest = watched.latest.take().or(open);
+        Watch { live: self.clone(), conversation }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watcher's place in a conversation.
+pub struct Watch {
+    live: Arc<Live>,
+    conversation: ConversationId,
+}
+
+impl Watch {
+    /// The conversation's latest answer; `stored` is what the store says is, when none has been seen here.
+    #[must_use]
+    pub fn latest(&self, stored: LiveAnswer) -> Arc<LiveAnswer> {
+        let mut known = self.live.lock();
+        let open = known.answers.get(&stored.meta.answer).cloned();
+        let Some(watched) = known.watched.get_mut(&self.conversation) else { return Arc::new(stored) };
+        watched.latest.get_or_insert_with(|| open.unwrap_or_else(|| Arc::new(stored))).clone()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut known = self.live.lock();
+        if let Some(watched) = known.watched.get_mut(&self.conversation) {
+            watched.watchers -= 1;
+            if watched.watchers == 0 {
+                known.watched.remove(&self.conversation);
+            }
+        }
+    }
+}

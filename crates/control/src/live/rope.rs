@@ -1,0 +1,125 @@
+//! Text that grows at its end and is shared by all who read it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+/// From this size on a tail is frozen, and never copied or encoded again.
+const SEGMENT_BYTES: usize = 4 * 1024;
+
+/// A piece of text that never changes, with its encoded form once somebody has made it.
+#[derive(Debug, Default)]
+pub struct Segment {
+    text: String,
+    encoded: OnceLock<Bytes>,
+}
+
+impl Segment {
+    /// A segment of this text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        Self { text, encoded: OnceLock::new() }
+    }
+
+    /// The text itself.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text as `encode` writes it: done once, for whoever asks first, and shared by all readers.
+    pub fn encoded(&self, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
+        self.encoded.get_or_init(|| encode(&self.text)).clone()
+    }
+}
+
+/// Text at one moment: segments in order. Cloning shares them.
+#[derive(Debug, Clone, Default)]
+pub struct Rope(Vec<Arc<Segment>>);
+
+impl Rope {
+    /// A rope of one text.
+    #[must_use]
+    pub fn of(text: String) -> Self {
+        if text.is_empty() { Self::default() } else { Self(vec![Arc::new(Segment::new(text))]) }
+    }
+
+    /// The segments, in order.
+    #[must_use]
+    pub fn segments(&self) -> &[Arc<Segment>] {
+        &self.0
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|segment| segment.text.len()).sum()
+    }
+
+    /// Whether there is no text.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds a segment at the end.
+    pub fn push(&mut self, segment: Arc<Segment>) {
+        self.0.push(segment);
+    }
+
+    /// Adds another rope's segments at the end.
+    pub fn append(&mut self, other: &Self) {
+        self.0.extend(other.0.iter().cloned());
+    }
+}
+
+impl std::fmt::Display for Rope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|segment| f.write_str(&segment.text))
+    }
+}
+
+/// Makes ropes of a text that only grows.
+#[derive(Debug, Default)]
+pub struct Growing {
+    frozen: Rope,
+    tail: String,
+}
+
+impl Growing {
+    /// Adds text at the end.
+    pub fn push(&mut self, text: &str) {
+        self.tail.push_str(text);
+        if self.tail.len() >= SEGMENT_BYTES {
+            self.frozen.push(Arc::new(Segment::new(std::mem::take(&mut self.tail))));
+        }
+    }
+
+    /// The text as it stands: the frozen segments are shared, the tail is copied.
+    #[must_use]
+    pub fn rope(&self) -> Rope {
+        let mut rope = self.frozen.clone();
+        if !self.tail.is_empty() {
+            rope.push(Arc::new(Segment::new(self.tail.clone())));
+        }
+        rope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_frozen_is_shared_and_encoded_once() {
+        let mut growing = Growing::default();
+        for _ in 0..2000 {
+            growing.push("word ");
+        }
+        let (first, second) = (growing.rope(), growing.rope());
+        assert_eq!(first.to_string(), "word ".repeat(2000));
+        assert!(Arc::ptr_eq(&first.segments()[0], &second.segments()[0]));
+        let encoded = first.segments()[0].encoded(|text| Bytes::from(text.to_uppercase()));
+        assert_eq!(second.segments()[0].encoded(|_| unreachable!("it is encoded already")), encoded);
+    }
+}
