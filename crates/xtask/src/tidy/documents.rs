@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{Complaint, File, Tree};
 
-/// Where the variables of the service are described.
+/// Where the variables of the service are described; those between the service and a machine stand in
+/// another document of this folder.
 const OPERATIONS: &str = "docs/operations.md";
+const DOCUMENTS: &str = "docs/";
 const CHANGELOG: &str = "CHANGELOG.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
@@ -106,7 +108,8 @@ fn variables(tree: &Tree, out: &mut Vec<Complaint>) {
     let sources =
         tree.ending(".rs").filter(|file| file.path.contains("/src/") && !file.path.contains("xtask"));
     let read: BTreeSet<String> = sources.flat_map(|file| names(&file.text)).collect();
-    let described = names(tree.text(OPERATIONS).unwrap_or(""));
+    let documents = tree.files.iter().filter(|file| file.path.starts_with(DOCUMENTS));
+    let described: BTreeSet<String> = documents.flat_map(|file| names(&file.text)).collect();
     for name in read.difference(&described) {
         push(out, OPERATIONS, 0, "variable", format!("the program reads {name}, which is not described"));
     }
