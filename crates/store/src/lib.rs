@@ -1,1 +1,37 @@
-//! The `store` crate.
+//! Everything that must outlive the process, but the files of the workspaces.
+//!
+//! Each operation is a synchronous function over [`Sql`], written once for every engine, and runs inside
+//! [`Store::write`] or [`Store::read`]:
+//!
+//! ```ignore
+//! let accepted = store.write(move |tx| questions::ask(tx, &question)).await?;
+//! ```
+//!
+//! # What must hold
+//! - An operation that wants several locks takes them in one order: account, conversation, answer.
+//! - What two callers may race for is one conditional statement (`UPDATE … WHERE … RETURNING`, `ON CONFLICT …
+//!   RETURNING`), never a look followed by a write. A broken constraint is never caught in order to go on.
+//! - Time and identifiers are arguments: work may run again, and then must do the same.
+//! - Every operation that a user can reach takes the account, and finds nothing of another's.
+//! - The ledger is only ever added to, and the purse in the account's row is its sum.
+
+pub mod accounts;
+pub mod audit;
+pub mod conversations;
+pub mod credits;
+mod error;
+mod form;
+mod job;
+pub mod keys;
+pub mod machines;
+mod migrations;
+pub mod questions;
+mod queue;
+mod sql;
+mod sqlite;
+mod store;
+pub mod turns;
+
+pub use error::StoreError;
+pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
+pub use store::{Options, Store};

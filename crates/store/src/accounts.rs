@@ -1,0 +1,181 @@
+//! Accounts and the people in them.
+
+use domain::account::{Licence, Role};
+use domain::credits::{Credits, PostingKind};
+use domain::id::{AccountId, PostingId, UserId};
+use domain::time::Timestamp;
+
+use crate::credits::{Posting, post};
+use crate::error::StoreError;
+use crate::machines;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+macro_rules! account_select {
+    () => {
+        "SELECT a.id, u.id, u.role, u.email, a.licence_until, a.created_at, a.conversations,
+            (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id)
+         FROM accounts a JOIN users u ON u.account_id = a.id"
+    };
+}
+
+/// An account to be made, with the person who owns it.
+#[derive(Debug, Clone)]
+pub struct NewAccount {
+    /// The account.
+    pub account: AccountId,
+    /// Its first user.
+    pub user: UserId,
+    /// What that user may do.
+    pub role: Role,
+    /// The user's email, at most 320 bytes; no other user has it in whatever case.
+    pub email: String,
+    /// Until when the licence holds; `None` for none.
+    pub licence_until: Option<Timestamp>,
+    /// The first grant, made unless it is zero.
+    pub grant: Credits,
+    /// The posting of the grant.
+    pub posting: PostingId,
+    /// Whether the account gets a machine.
+    pub machine: bool,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// An account as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The account.
+    pub id: AccountId,
+    /// Its first user.
+    pub user: UserId,
+    /// What that user may do.
+    pub role: Role,
+    /// That user's email as it was written.
+    pub email: String,
+    /// Its licence.
+    pub licence: Licence,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// How many conversations it has.
+    pub conversations: u64,
+    /// Whether it has a machine.
+    pub has_machine: bool,
+}
+
+/// Why nothing was done to an account.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// There is no such account.
+    #[error("no such account")]
+    NotFound,
+    /// Another user has the email.
+    #[error("the email is taken")]
+    EmailTaken,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Makes an account, its owner, its first grant and, if wanted, its machine.
+///
+/// # Errors
+/// [`AccountError::EmailTaken`].
+pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountError> {
+    tx.execute(
+        "INSERT INTO accounts (id, created_at, licence_until, balance, reserved, conversations)
+         VALUES ($1, $2, $3, 0, 0, 0)",
+        params![new.account, new.now, new.licence_until],
+    )?;
+    let taken = tx
+        .one(
+            "INSERT INTO users (id, account_id, role, email, email_key, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (email_key) DO NOTHING RETURNING id",
+            params![
+                new.user,
+                new.account,
+                role_text(new.role),
+                &new.email,
+                &email_key(&new.email),
+                new.now
+            ],
+            |_| Ok(()),
+        )?
+        .is_none();
+    if taken {
+        return Err(AccountError::EmailTaken);
+    }
+    if new.grant > Credits(0) {
+        let posting = Posting::new(new.posting, new.account, PostingKind::Grant, new.grant, new.now);
+        post(tx, &posting)?.ok_or(AccountError::NotFound)?;
+    }
+    if new.machine {
+        machines::create(tx, new.account, new.now)?;
+    }
+    get(tx, new.account)?.ok_or(AccountError::NotFound)
+}
+
+/// The account, if there is one.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Account>> {
+    tx.one(
+        concat!(account_select!(), " WHERE a.id = $1 ORDER BY u.created_at, u.id LIMIT 1"),
+        params![account],
+        read_account,
+    )
+}
+
+/// The account of the user with this email, in whatever case, and that user.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
+    if email.contains('\0') {
+        return Ok(None);
+    }
+    tx.one(concat!(account_select!(), " WHERE u.email_key = $1"), params![&email_key(email)], read_account)
+}
+
+/// Says until when the licence holds; `None` ends it.
+///
+/// # Errors
+/// [`AccountError::NotFound`].
+pub fn set_licence(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    until: Option<Timestamp>,
+) -> Result<(), AccountError> {
+    let changed =
+        tx.execute("UPDATE accounts SET licence_until = $2 WHERE id = $1", params![account, until])?;
+    if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
+}
+
+fn read_account(row: &dyn Row) -> Result<Account> {
+    let role = row.text(2)?;
+    Ok(Account {
+        id: row.id(0)?,
+        user: row.id(1)?,
+        role: role_of(role).ok_or_else(|| StoreError::damaged("role", role, "is unknown"))?,
+        email: row.text(3)?.to_owned(),
+        licence: Licence { until: row.opt_time(4)? },
+        created_at: row.time(5)?,
+        conversations: row.count(6)?,
+        has_machine: row.opt_int(7)?.is_some(),
+    })
+}
+
+fn email_key(email: &str) -> String {
+    email.trim().to_lowercase()
+}
+
+const fn role_text(role: Role) -> &'static str {
+    match role {
+        Role::Owner => "owner",
+        Role::Operator => "operator",
+    }
+}
+
+fn role_of(text: &str) -> Option<Role> {
+    [Role::Owner, Role::Operator].into_iter().find(|role| role_text(*role) == text)
+}

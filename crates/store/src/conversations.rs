@@ -1,0 +1,187 @@
+//! Conversations and what was said in them (sections 2.8, 2.9 and 4.4 of the interface).
+
+mod delete;
+mod read;
+
+use domain::id::{AccountId, ConversationId, MessageId};
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::form;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+
+pub use delete::{Deleted, delete, sweep_deleted};
+pub(crate) use read::read_ending;
+pub use read::{Answered, Detail, Message, Question, answer, detail, latest_answer, messages};
+
+/// The most conversations that one call lists.
+pub const CONVERSATIONS_PAGE_MAX: u32 = 200;
+
+/// The columns of a [`Summary`] but the open answer, of the table `conversations`.
+macro_rules! summary_columns {
+    () => {
+        "id, title, model, settings, jurisdictions, web_search, pinned, created_at, modified_at"
+    };
+}
+/// A [`Summary`] by the conversation and the account.
+macro_rules! summary_select {
+    () => {
+        concat!(
+            "SELECT ",
+            summary_columns!(),
+            ", (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
+             FROM conversations c"
+        )
+    };
+}
+pub(crate) use summary_columns;
+
+/// A conversation in a list (section 2.9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The conversation.
+    pub id: ConversationId,
+    /// Its title.
+    pub title: String,
+    /// The model that answers in it.
+    pub model: String,
+    /// The settings of the model: keys and values.
+    pub settings: Vec<(String, String)>,
+    /// Identifiers of jurisdictions.
+    pub jurisdictions: Vec<String>,
+    /// Whether answers may search the web.
+    pub web_search: bool,
+    /// Whether it is listed first.
+    pub pinned: bool,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it was last asked, or an answer in it ended.
+    pub modified_at: Timestamp,
+    /// The answer that is in progress, if one is.
+    pub open_answer: Option<MessageId>,
+}
+
+/// A page of an account's conversations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The conversations: pinned ones first, then the latest modified.
+    pub conversations: Vec<Summary>,
+    /// How many the account has in all.
+    pub total: u64,
+}
+
+/// Why nothing was done to a conversation.
+#[derive(Debug, thiserror::Error)]
+pub enum ConversationError {
+    /// There is no such conversation, or message in it, or it is another account's.
+    #[error("no such conversation or message")]
+    NotFound,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What [`patch`] changes; `None` leaves as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Patch {
+    /// The title, at most 120 characters.
+    pub title: Option<String>,
+    /// Whether it is listed first.
+    pub pinned: Option<bool>,
+}
+
+/// The account's conversations: `limit` (at most [`CONVERSATIONS_PAGE_MAX`]) from `offset` on.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Page> {
+    // The page is found in an index that holds all it needs; only then are its rows looked at.
+    let conversations = tx.all(
+        concat!(
+            summary_select!(),
+            " JOIN (SELECT id AS listed FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
+                 ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2 OFFSET $3) page ON page.listed = c.id
+              ORDER BY c.pinned DESC, c.modified_at DESC, c.id DESC"
+        ),
+        params![account, limit.min(CONVERSATIONS_PAGE_MAX), int(offset)?],
+        read_summary,
+    )?;
+    let total = tx
+        .one("SELECT conversations FROM accounts WHERE id = $1", params![account], |row| row.count(0))?
+        .unwrap_or(0);
+    Ok(Page { conversations, total })
+}
+
+/// The conversation in short.
+///
+/// # Errors
+/// [`ConversationError::NotFound`].
+pub fn summary(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Summary, ConversationError> {
+    tx.one(
+        concat!(summary_select!(), " WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL"),
+        params![conversation, account],
+        read_summary,
+    )?
+    .ok_or(ConversationError::NotFound)
+}
+
+/// Changes what the user may change at any time. It does not count as a modification.
+///
+/// # Errors
+/// [`ConversationError::NotFound`].
+pub fn patch(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    patch: &Patch,
+) -> Result<Summary, ConversationError> {
+    tx.execute(
+        "UPDATE conversations SET title = COALESCE($3, title), pinned = COALESCE($4, pinned)
+         WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
+        params![conversation, account, patch.title.as_ref(), patch.pinned],
+    )?;
+    summary(tx, account, conversation)
+}
+
+/// Asks that the answer in progress be stopped. The summary tells which one that is; when there is none,
+/// nothing is done.
+///
+/// # Errors
+/// [`ConversationError::NotFound`].
+pub fn request_stop(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Summary, ConversationError> {
+    let summary = summary(tx, account, conversation)?;
+    if let Some(answer) = summary.open_answer {
+        tx.execute("UPDATE dispatch SET stop_requested = 1 WHERE answer_id = $1", params![answer])?;
+    }
+    Ok(summary)
+}
+
+/// Reads [`summary_columns`] and the open answer.
+pub(crate) fn read_summary(row: &dyn Row) -> Result<Summary> {
+    Ok(Summary { open_answer: row.opt_id(9)?, ..read_summary_columns(row)? })
+}
+
+/// Reads [`summary_columns`].
+pub(crate) fn read_summary_columns(row: &dyn Row) -> Result<Summary> {
+    let id = row.text(0)?;
+    Ok(Summary {
+        id: row.id(0)?,
+        title: row.text(1)?.to_owned(),
+        model: row.text(2)?.to_owned(),
+        settings: form::read(row.text(3)?, "conversation", id)?,
+        jurisdictions: form::read(row.text(4)?, "conversation", id)?,
+        web_search: row.flag(5)?,
+        pinned: row.flag(6)?,
+        created_at: row.time(7)?,
+        modified_at: row.time(8)?,
+        open_answer: None,
+    })
+}

@@ -1,0 +1,243 @@
+//! Reading what was said.
+
+use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
+use domain::id::{AccountId, ConversationId, MessageId};
+use domain::time::Timestamp;
+
+use super::{ConversationError, Summary, summary};
+use crate::error::StoreError;
+use crate::form;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::turns::log_of;
+
+/// How many exchanges [`detail`] reads at a time, and [`messages`] at most.
+const EXCHANGES_PAGE_MAX: u32 = 100;
+
+/// A conversation with all that was said in it (section 2.9).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Detail {
+    /// The conversation.
+    pub summary: Summary,
+    /// Questions and answers in the order in which they were made.
+    pub messages: Vec<Message>,
+}
+
+/// Something that was said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// By the user.
+    Question(Question),
+    /// By the agent.
+    Answer(Box<Answered>),
+}
+
+/// A question as it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The message.
+    pub id: MessageId,
+    /// Its place among the conversation's exchanges, from 0.
+    pub ordinal: u32,
+    /// When it was asked.
+    pub created_at: Timestamp,
+    /// Its text.
+    pub text: String,
+    /// Workspace paths that were attached.
+    pub attachments: Vec<String>,
+}
+
+/// An answer as it is stored: whole when completed, and as far as its log tells while in progress.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The message.
+    pub id: MessageId,
+    /// Its conversation.
+    pub conversation: ConversationId,
+    /// Its place among the conversation's exchanges, from 0. The next question's answer has the next.
+    pub ordinal: u32,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it was completed; `None` while in progress.
+    pub completed_at: Option<Timestamp>,
+    /// The model that the conversation answers with.
+    pub model: String,
+    /// Its text.
+    pub text: String,
+    /// Its parts, sources and ending. While in progress its stamp is that of the newest epoch, revision 0.
+    pub answer: Answer,
+}
+
+macro_rules! answer_select {
+    () => {
+        "SELECT a.id, a.conversation_id, a.ordinal, a.created_at, a.completed_at, c.model, a.text, a.body,
+            a.ending, a.error_code, a.error_message, a.epoch, q.attachments
+         FROM answers a JOIN conversations c ON c.id = a.conversation_id
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL"
+    };
+}
+
+/// The conversation and all its messages.
+///
+/// # Errors
+/// [`ConversationError::NotFound`].
+pub fn detail(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Detail, ConversationError> {
+    let summary = summary(tx, account, conversation)?;
+    let mut all = Vec::new();
+    let mut next = 0;
+    loop {
+        let page = messages(tx, account, conversation, next, EXCHANGES_PAGE_MAX)?;
+        if page.is_empty() {
+            return Ok(Detail { summary, messages: all });
+        }
+        all.extend(page);
+        next += EXCHANGES_PAGE_MAX;
+    }
+}
+
+/// The messages of up to `limit` exchanges (at most 100), from the ordinal `from` on; none when there are no
+/// more. So a long conversation can be read without holding it whole.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn messages(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    from: u32,
+    limit: u32,
+) -> Result<Vec<Message>> {
+    let until = from.saturating_add(limit.min(EXCHANGES_PAGE_MAX));
+    let questions = tx.all(
+        "SELECT q.id, q.ordinal, q.created_at, q.text, q.attachments
+         FROM questions q JOIN conversations c ON c.id = q.conversation_id
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND q.ordinal >= $3 AND q.ordinal < $4
+         ORDER BY q.ordinal",
+        params![account, conversation, from, until],
+        |row| {
+            Ok(Question {
+                id: row.id(0)?,
+                ordinal: row.small(1)?,
+                created_at: row.time(2)?,
+                text: row.text(3)?.to_owned(),
+                attachments: form::read(row.text(4)?, "question", row.text(0)?)?,
+            })
+        },
+    )?;
+    let answers = tx.all(
+        concat!(answer_select!(), " AND a.ordinal >= $3 AND a.ordinal < $4 ORDER BY a.ordinal"),
+        params![account, conversation, from, until],
+        read_stored,
+    )?;
+    let mut messages = Vec::with_capacity(questions.len() * 2);
+    for (question, answer) in questions.into_iter().zip(answers) {
+        messages.push(Message::Question(question));
+        messages.push(Message::Answer(Box::new(answer.whole(tx)?)));
+    }
+    Ok(messages)
+}
+
+/// One answer.
+///
+/// # Errors
+/// [`ConversationError::NotFound`], also when the message is a question.
+pub fn answer(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    message: MessageId,
+) -> Result<Answered, ConversationError> {
+    let stored = tx.one(
+        concat!(answer_select!(), " AND a.id = $3"),
+        params![account, conversation, message],
+        read_stored,
+    )?;
+    Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+}
+
+/// The conversation's latest answer. A conversation always has one.
+///
+/// # Errors
+/// [`ConversationError::NotFound`].
+pub fn latest_answer(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Answered, ConversationError> {
+    let stored = tx.one(
+        concat!(answer_select!(), " ORDER BY a.ordinal DESC LIMIT 1"),
+        params![account, conversation],
+        read_stored,
+    )?;
+    Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+}
+
+/// An answer whose log, if it needs one, was not read yet.
+enum Stored {
+    Whole(Box<Answered>),
+    InProgress { answered: Box<Answered>, attachments: Vec<String> },
+}
+
+impl Stored {
+    fn whole(self, tx: &mut dyn Sql) -> Result<Answered> {
+        match self {
+            Self::Whole(answered) => Ok(*answered),
+            Self::InProgress { mut answered, attachments } => {
+                let log: Vec<LogEntry> = log_of(tx, answered.id)?;
+                let stamp = answered.answer.stamp;
+                answered.answer = Answer::rebuild(answered.id, &attachments, &log, None);
+                answered.answer.stamp = stamp;
+                answered.text = answered.answer.text();
+                Ok(*answered)
+            }
+        }
+    }
+}
+
+fn read_stored(row: &dyn Row) -> Result<Stored> {
+    let id: MessageId = row.id(0)?;
+    let ending = read_ending(row, 8)?;
+    let mut answered = Box::new(Answered {
+        id,
+        conversation: row.id(1)?,
+        ordinal: row.small(2)?,
+        created_at: row.time(3)?,
+        completed_at: row.opt_time(4)?,
+        model: row.text(5)?.to_owned(),
+        text: String::new(),
+        answer: Answer::new(id, &[]),
+    });
+    match ending {
+        Some(ending) => {
+            row.text(6)?.clone_into(&mut answered.text);
+            answered.answer = form::read_answer(row.text(7)?, id, ending)?;
+            Ok(Stored::Whole(answered))
+        }
+        None => {
+            answered.answer.stamp = Stamp { epoch: row.count(11)?, revision: 0 };
+            let attachments = form::read(row.text(12)?, "question", row.text(0)?)?;
+            Ok(Stored::InProgress { answered, attachments })
+        }
+    }
+}
+
+/// The ending in the columns from `column` on: its kind, the error's code and the error's message.
+pub(crate) fn read_ending(row: &dyn Row, column: usize) -> Result<Option<Ending>> {
+    let Some(kind) = row.opt_text(column)? else { return Ok(None) };
+    let ending = match kind {
+        "done" => Ending::Done,
+        "stopped" => Ending::Stopped,
+        "failed" => {
+            let code = row.text(column + 1)?;
+            let code = ErrorCode::parse(code)
+                .ok_or_else(|| StoreError::damaged("error code", code, "is unknown"))?;
+            Ending::Failed(AnswerError { code, message: row.text(column + 2)?.to_owned() })
+        }
+        _ => return Err(StoreError::damaged("ending", kind, "is unknown")),
+    };
+    Ok(Some(ending))
+}

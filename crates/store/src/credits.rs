@@ -1,0 +1,252 @@
+//! The purse and the ledger whose sum it is.
+
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
+use domain::step::Usage;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+
+/// The most postings that one call lists.
+pub const LEDGER_PAGE_MAX: u32 = 1000;
+
+/// Why credits were not granted.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// There is no such account.
+    #[error("no such account")]
+    NotFound,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Gives credits to an account.
+///
+/// # Errors
+/// [`GrantError`].
+pub fn grant(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    posting: PostingId,
+    amount: Credits,
+    now: Timestamp,
+) -> Result<Purse, GrantError> {
+    let posting = Posting::new(posting, account, PostingKind::Grant, amount, now);
+    post(tx, &posting)?.ok_or(GrantError::NotFound)
+}
+
+/// What the account can spend and what is held; `None` when there is no such account.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn purse(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Purse>> {
+    tx.one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_purse)
+}
+
+/// A posting as it stands in the ledger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Posted {
+    /// Its identifier.
+    pub id: PostingId,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Its kind.
+    pub kind: PostingKind,
+    /// How many credits it moved.
+    pub amount: Credits,
+    /// The purse after it.
+    pub purse: Purse,
+    /// The conversation that it was for, which may be gone.
+    pub conversation: Option<ConversationId>,
+    /// The answer that it was for, which may be gone.
+    pub answer: Option<MessageId>,
+    /// The key through which the question came.
+    pub key: Option<KeyId>,
+    /// The model that was used or is to be.
+    pub model: Option<String>,
+    /// The number of the step.
+    pub step: Option<u32>,
+    /// What the step used, when it settles one.
+    pub usage: Option<Usage>,
+}
+
+/// The account's postings, newest first: `limit` of them (at most [`LEDGER_PAGE_MAX`]) from `offset` on.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Vec<Posted>> {
+    tx.all(
+        "SELECT id, created_at, kind, amount, balance, reserved, conversation_id, answer_id, key_id, model, step,
+            input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated
+         FROM postings WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3",
+        params![account, limit.min(LEDGER_PAGE_MAX), int(offset)?],
+        read_posted,
+    )
+}
+
+/// The purse that the account's postings add up to. It is what [`purse`] says, or something is broken.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn audited_purse(tx: &mut dyn Sql, account: AccountId) -> Result<Purse> {
+    let sums = tx.one(
+        "SELECT
+            CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN -amount WHEN 'settle' THEN 0 ELSE amount END), 0) AS BIGINT),
+            CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN amount WHEN 'grant' THEN 0 ELSE -amount END), 0) AS BIGINT)
+         FROM postings WHERE account_id = $1",
+        params![account],
+        read_purse,
+    )?;
+    Ok(sums.unwrap_or_default())
+}
+
+/// A posting to be made.
+pub(crate) struct Posting<'a> {
+    pub(crate) id: PostingId,
+    pub(crate) account: AccountId,
+    pub(crate) kind: PostingKind,
+    pub(crate) amount: Credits,
+    pub(crate) now: Timestamp,
+    pub(crate) conversation: Option<ConversationId>,
+    pub(crate) answer: Option<MessageId>,
+    pub(crate) key: Option<KeyId>,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) step: Option<u32>,
+    pub(crate) usage: Option<Usage>,
+}
+
+impl Posting<'_> {
+    pub(crate) fn new(
+        id: PostingId,
+        account: AccountId,
+        kind: PostingKind,
+        amount: Credits,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            account,
+            kind,
+            amount,
+            now,
+            conversation: None,
+            answer: None,
+            key: None,
+            model: None,
+            step: None,
+            usage: None,
+        }
+    }
+}
+
+/// Moves the credits in the account's row and writes the posting. `None` when the purse does not cover it or
+/// there is no such account; then nothing was done.
+pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>> {
+    let Some(purse) = move_credits(tx, posting)? else { return Ok(None) };
+    record(tx, posting, purse)?;
+    Ok(Some(purse))
+}
+
+fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>> {
+    let sql = match posting.kind {
+        PostingKind::Grant => {
+            "UPDATE accounts SET balance = balance + $2 WHERE id = $1 RETURNING balance, reserved"
+        }
+        PostingKind::Reserve => {
+            "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2
+             WHERE id = $1 AND balance >= $2 RETURNING balance, reserved"
+        }
+        PostingKind::Settle => {
+            "UPDATE accounts SET reserved = reserved - $2
+             WHERE id = $1 AND reserved >= $2 RETURNING balance, reserved"
+        }
+        PostingKind::Release => {
+            "UPDATE accounts SET balance = balance + $2, reserved = reserved - $2
+             WHERE id = $1 AND reserved >= $2 RETURNING balance, reserved"
+        }
+    };
+    tx.one(sql, params![posting.account, int(posting.amount.0)?], read_purse)
+}
+
+/// Writes the posting after which the purse stands so.
+pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> Result<()> {
+    let tokens = |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)));
+    tx.execute(
+        "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
+            answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+        params![
+            posting.id,
+            posting.account,
+            posting.now,
+            kind_text(posting.kind),
+            int(posting.amount.0)?,
+            int(after.balance.0)?,
+            int(after.reserved.0)?,
+            posting.conversation,
+            posting.answer,
+            posting.key,
+            posting.model,
+            posting.step,
+            tokens(|usage| usage.input_tokens),
+            tokens(|usage| usage.cached_tokens),
+            tokens(|usage| usage.output_tokens),
+            tokens(|usage| usage.reasoning_tokens),
+            posting.usage.map(|usage| usage.estimated),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Counts of tokens come from vendors; an absurd one is not worth failing for.
+pub(crate) fn saturating(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn read_purse(row: &dyn Row) -> Result<Purse> {
+    Ok(Purse { balance: row.credits(0)?, reserved: row.credits(1)? })
+}
+
+fn read_posted(row: &dyn Row) -> Result<Posted> {
+    let kind = row.text(2)?;
+    let usage = match row.opt_int(11)? {
+        None => None,
+        Some(_) => Some(Usage {
+            input_tokens: row.count(11)?,
+            cached_tokens: row.count(12)?,
+            output_tokens: row.count(13)?,
+            reasoning_tokens: row.count(14)?,
+            estimated: row.flag(15)?,
+        }),
+    };
+    Ok(Posted {
+        id: row.id(0)?,
+        at: row.time(1)?,
+        kind: kind_of(kind).ok_or_else(|| StoreError::damaged("posting kind", kind, "is unknown"))?,
+        amount: row.credits(3)?,
+        purse: Purse { balance: row.credits(4)?, reserved: row.credits(5)? },
+        conversation: row.opt_id(6)?,
+        answer: row.opt_id(7)?,
+        key: row.opt_id(8)?,
+        model: row.opt_text(9)?.map(str::to_owned),
+        step: row.opt_int(10)?.map(|_| row.small(10)).transpose()?,
+        usage,
+    })
+}
+
+const fn kind_text(kind: PostingKind) -> &'static str {
+    match kind {
+        PostingKind::Grant => "grant",
+        PostingKind::Reserve => "reserve",
+        PostingKind::Settle => "settle",
+        PostingKind::Release => "release",
+    }
+}
+
+fn kind_of(text: &str) -> Option<PostingKind> {
+    [PostingKind::Grant, PostingKind::Reserve, PostingKind::Settle, PostingKind::Release]
+        .into_iter()
+        .find(|kind| kind_text(*kind) == text)
+}

@@ -1,0 +1,131 @@
+//! A completed answer: its parts and its sources.
+
+use std::borrow::Cow;
+
+use domain::answer::{Answer, Body, Ending, Part, RunState, Source, Stamp};
+use domain::id::MessageId;
+use serde::{Deserialize, Serialize};
+
+use super::log::PlaceForm;
+use super::{VERSION, known, write};
+use crate::error::StoreError;
+use crate::sql::Result;
+
+#[derive(Serialize, Deserialize)]
+struct AnswerForm<'a> {
+    v: u32,
+    epoch: u64,
+    revision: u64,
+    parts: Vec<PartForm<'a>>,
+    sources: Vec<SourceForm<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PartForm<'a> {
+    id: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<u32>,
+    body: BodyForm<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BodyForm<'a> {
+    Text(Cow<'a, str>),
+    Reasoning(Cow<'a, str>),
+    Tool { tool: Cow<'a, str>, call: Cow<'a, str>, state: StateForm, sources: Vec<PlaceForm<'a>> },
+    File(Cow<'a, str>),
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum StateForm {
+    Pending,
+    Complete,
+    Error,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SourceForm<'a> {
+    n: u32,
+    place: PlaceForm<'a>,
+}
+
+/// The parts and sources of an answer as they are stored, in at most `max_bytes`: of an absurdly long answer
+/// the parts that no longer fit are left out, because an answer must be able to end.
+pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> {
+    let mut kept = answer.parts.len();
+    loop {
+        let json = write(&AnswerForm {
+            v: VERSION,
+            epoch: answer.stamp.epoch,
+            revision: answer.stamp.revision,
+            parts: answer.parts.iter().take(kept).map(part_form).collect(),
+            sources: answer
+                .sources
+                .iter()
+                .map(|source| SourceForm { n: source.number, place: (&source.place).into() })
+                .collect(),
+        })?;
+        if json.len() <= max_bytes || kept == 0 {
+            return Ok(json);
+        }
+        kept /= 2;
+    }
+}
+
+/// The answer that [`write_answer`] wrote.
+pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<Answer> {
+    let form: AnswerForm<'_> =
+        serde_json::from_str(json).map_err(|error| StoreError::damaged("answer", id, error))?;
+    known(form.v).map_err(|reason| StoreError::damaged("answer", id, reason))?;
+    let mut answer = Answer::new(id, &[]);
+    answer.stamp = Stamp { epoch: form.epoch, revision: form.revision };
+    answer.parts = form.parts.into_iter().map(|part| part_of(part, id)).collect::<Result<_>>()?;
+    answer.sources = form
+        .sources
+        .into_iter()
+        .map(|source| Source { number: source.n, place: source.place.into() })
+        .collect();
+    answer.ending = Some(ending);
+    Ok(answer)
+}
+
+fn part_form(part: &Part) -> PartForm<'_> {
+    let body = match &part.body {
+        Body::Text(markdown) => BodyForm::Text(markdown.into()),
+        Body::Reasoning(markdown) => BodyForm::Reasoning(markdown.into()),
+        Body::Tool { tool, call, state, sources } => BodyForm::Tool {
+            tool: tool.into(),
+            call: call.into(),
+            state: match state {
+                RunState::Pending => StateForm::Pending,
+                RunState::Complete => StateForm::Complete,
+                RunState::Error => StateForm::Error,
+            },
+            sources: sources.iter().map(Into::into).collect(),
+        },
+        Body::File { path } => BodyForm::File(path.into()),
+    };
+    PartForm { id: part.id.to_string().into(), step: part.step, body }
+}
+
+fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<Part> {
+    let id = form.id.parse().map_err(|error| StoreError::damaged("answer", answer, error))?;
+    let body = match form.body {
+        BodyForm::Text(markdown) => Body::Text(markdown.into_owned()),
+        BodyForm::Reasoning(markdown) => Body::Reasoning(markdown.into_owned()),
+        BodyForm::Tool { tool, call, state, sources } => Body::Tool {
+            tool: tool.into_owned(),
+            call: call.into_owned(),
+            state: match state {
+                StateForm::Pending => RunState::Pending,
+                StateForm::Complete => RunState::Complete,
+                StateForm::Error => RunState::Error,
+            },
+            sources: sources.into_iter().map(Into::into).collect(),
+        },
+        BodyForm::File(path) => Body::File { path: path.into_owned() },
+    };
+    Ok(Part { id, step: form.step, body })
+}

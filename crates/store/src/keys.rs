@@ -1,0 +1,204 @@
+//! Keys of the interface (section 5). Only their fingerprints are stored.
+
+use domain::account::Licence;
+use domain::id::{AccountId, KeyId, UserId};
+use domain::key::KeyFingerprint;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+/// The most keys that an account has at once.
+pub const KEYS_MAX: u32 = 1000;
+
+/// A key to be made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// The key.
+    pub id: KeyId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Who makes it, if it is a person.
+    pub user: Option<UserId>,
+    /// By which its owner recognises it, 1 to 1024 bytes.
+    pub name: String,
+    /// Its fingerprint.
+    pub fingerprint: KeyFingerprint,
+    /// When it ends before the licence does.
+    pub expires_at: Option<Timestamp>,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// A key as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// The key.
+    pub id: KeyId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends: with the licence, or earlier when it has an end of its own; `None` without a licence.
+    pub expires_at: Option<Timestamp>,
+    /// The minute in which it was last used.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// What a fingerprint stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The key.
+    pub key: KeyId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Who made it, in whose name it asks.
+    pub user: Option<UserId>,
+    /// Until when the account's licence holds.
+    pub licence_until: Option<Timestamp>,
+    /// Whether it was revoked.
+    pub revoked: bool,
+    /// When it ends before the licence does.
+    pub expires_at: Option<Timestamp>,
+    /// What it may do; everything when `None`.
+    pub scope: Option<String>,
+    /// Whether the account has a machine.
+    pub has_machine: bool,
+}
+
+impl Resolved {
+    /// Whether the key works at `now`: neither revoked nor ended, under a licence that holds.
+    #[must_use]
+    pub fn valid(&self, now: Timestamp) -> bool {
+        let open = |until: Option<Timestamp>| until.is_some_and(|until| now < until);
+        !self.revoked && open(self.licence_until) && (self.expires_at.is_none() || open(self.expires_at))
+    }
+}
+
+/// Why nothing was done to a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// There is no such key or account.
+    #[error("no such key or account")]
+    NotFound,
+    /// The account has no licence that holds.
+    #[error("the account has no active licence")]
+    NoLicence,
+    /// The account has [`KEYS_MAX`] keys.
+    #[error("the account has too many keys")]
+    TooMany,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Makes a key.
+///
+/// # Errors
+/// [`KeyError::NoLicence`], [`KeyError::TooMany`], and [`KeyError::NotFound`] when there is no such account.
+pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
+    let (licence_until, keys) = tx
+        .one(
+            "SELECT a.licence_until,
+                (SELECT count(*) FROM keys k WHERE k.account_id = a.id AND k.revoked_at IS NULL)
+             FROM accounts a WHERE a.id = $1",
+            params![new.account],
+            |row| Ok((row.opt_time(0)?, row.int(1)?)),
+        )?
+        .ok_or(KeyError::NotFound)?;
+    if !(Licence { until: licence_until }).active(new.now) {
+        return Err(KeyError::NoLicence);
+    }
+    if keys >= i64::from(KEYS_MAX) {
+        return Err(KeyError::TooMany);
+    }
+    tx.execute(
+        "INSERT INTO keys (id, account_id, user_id, name, fingerprint, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        params![new.id, new.account, new.user, &new.name, &new.fingerprint.0, new.now, new.expires_at],
+    )?;
+    Ok(())
+}
+
+/// The account's keys that were not revoked, oldest first.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
+    tx.all(
+        "SELECT k.id, k.name, k.created_at,
+            CASE WHEN k.expires_at < a.licence_until THEN k.expires_at ELSE a.licence_until END,
+            k.last_used_at
+         FROM keys k JOIN accounts a ON a.id = k.account_id
+         WHERE k.account_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT $2",
+        params![account, KEYS_MAX],
+        |row| {
+            Ok(Key {
+                id: row.id(0)?,
+                name: row.text(1)?.to_owned(),
+                created_at: row.time(2)?,
+                expires_at: row.opt_time(3)?,
+                last_used_at: row.opt_time(4)?,
+            })
+        },
+    )
+}
+
+/// Revokes a key for ever and tells whose it was. With `account`, only if it is that account's: only an
+/// operator goes without.
+///
+/// # Errors
+/// [`KeyError::NotFound`], also when it was revoked before.
+pub fn revoke(
+    tx: &mut dyn Sql,
+    account: Option<AccountId>,
+    key: KeyId,
+    now: Timestamp,
+) -> Result<AccountId, KeyError> {
+    tx.one(
+        "UPDATE keys SET revoked_at = $2
+         WHERE id = $1 AND revoked_at IS NULL AND account_id = COALESCE($3, account_id) RETURNING account_id",
+        params![key, now, account],
+        |row| row.id(0),
+    )?
+    .ok_or(KeyError::NotFound)
+}
+
+/// What the fingerprint stands for; `None` when for nothing.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<Resolved>> {
+    tx.one(
+        "SELECT k.id, k.account_id, k.user_id, a.licence_until, k.revoked_at, k.expires_at, k.scope,
+            (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id)
+         FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.fingerprint = $1",
+        params![&fingerprint.0],
+        read_resolved,
+    )
+}
+
+/// Remembers that a key was used in the minute `minute`. An earlier one than is known changes nothing.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn touch(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
+    tx.execute(
+        "UPDATE keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
+        params![key, minute],
+    )?;
+    Ok(())
+}
+
+fn read_resolved(row: &dyn Row) -> Result<Resolved> {
+    Ok(Resolved {
+        key: row.id(0)?,
+        account: row.id(1)?,
+        user: row.opt_id(2)?,
+        licence_until: row.opt_time(3)?,
+        revoked: row.opt_int(4)?.is_some(),
+        expires_at: row.opt_time(5)?,
+        scope: row.opt_text(6)?.map(str::to_owned),
+        has_machine: row.opt_int(7)?.is_some(),
+    })
+}

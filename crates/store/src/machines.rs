@@ -1,0 +1,160 @@
+//! Machines: which account has one, its place among the host's users, and what it should be doing.
+
+use domain::id::AccountId;
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+/// The most machines that one call lists.
+pub const MACHINES_PAGE_MAX: u32 = 1000;
+
+/// What a machine should be doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Desired {
+    /// It should run.
+    Running,
+    /// It should not.
+    Stopped,
+}
+
+/// A machine as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its number, from 0 without gaps: users of the host are counted by it.
+    pub ordinal: u32,
+    /// The driver that it was last run by.
+    pub driver: Option<String>,
+    /// What it should be doing.
+    pub desired: Desired,
+}
+
+/// How many machines there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// That should run.
+    pub running: u64,
+    /// That should not.
+    pub stopped: u64,
+}
+
+/// Why nothing was done to a machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The account has no machine.
+    #[error("the account has no machine")]
+    NotFound,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Gives the account a machine, which is to be stopped, unless it has one.
+///
+/// # Errors
+/// [`StoreError`], also when there is no such account.
+pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()> {
+    if get(tx, account)?.is_some() {
+        return Ok(());
+    }
+    let ordinal = tx
+        .one(
+            "UPDATE counters SET next = next + 1 WHERE name = 'machine' RETURNING next - 1",
+            params![],
+            |row| row.int(0),
+        )?
+        .ok_or_else(|| StoreError::damaged("counter", "machine", "is missing"))?;
+    tx.execute(
+        "INSERT INTO machines (account_id, ordinal, desired, created_at) VALUES ($1, $2, 'stopped', $3)",
+        params![account, ordinal, now],
+    )?;
+    Ok(())
+}
+
+/// The account's machine, if it has one.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Machine>> {
+    tx.one(
+        "SELECT account_id, ordinal, driver, desired FROM machines WHERE account_id = $1",
+        params![account],
+        read_machine,
+    )
+}
+
+/// Says what the account's machine should be doing.
+///
+/// # Errors
+/// [`MachineError::NotFound`].
+pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Result<(), MachineError> {
+    found(tx.execute(
+        "UPDATE machines SET desired = $2 WHERE account_id = $1",
+        params![account, desired_text(desired)],
+    )?)
+}
+
+/// Remembers which driver runs the account's machine, at most 64 bytes.
+///
+/// # Errors
+/// [`MachineError::NotFound`].
+pub fn set_driver(tx: &mut dyn Sql, account: AccountId, driver: &str) -> Result<(), MachineError> {
+    found(tx.execute("UPDATE machines SET driver = $2 WHERE account_id = $1", params![account, driver])?)
+}
+
+/// The machines by ordinal: `limit` (at most [`MACHINES_PAGE_MAX`]) of those after `after`.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Machine>> {
+    tx.all(
+        "SELECT account_id, ordinal, driver, desired FROM machines WHERE ordinal > $1 ORDER BY ordinal LIMIT $2",
+        params![after.map_or(-1, i64::from), limit.min(MACHINES_PAGE_MAX)],
+        read_machine,
+    )
+}
+
+/// How many machines there are.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn counts(tx: &mut dyn Sql) -> Result<Counts> {
+    let mut counts = Counts::default();
+    tx.each("SELECT desired, count(*) FROM machines GROUP BY desired", params![], &mut |row| {
+        match desired_of(row.text(0)?)? {
+            Desired::Running => counts.running = row.count(1)?,
+            Desired::Stopped => counts.stopped = row.count(1)?,
+        }
+        Ok(())
+    })?;
+    Ok(counts)
+}
+
+fn found(changed: u64) -> Result<(), MachineError> {
+    if changed == 0 { Err(MachineError::NotFound) } else { Ok(()) }
+}
+
+fn read_machine(row: &dyn Row) -> Result<Machine> {
+    Ok(Machine {
+        account: row.id(0)?,
+        ordinal: row.small(1)?,
+        driver: row.opt_text(2)?.map(str::to_owned),
+        desired: desired_of(row.text(3)?)?,
+    })
+}
+
+const fn desired_text(desired: Desired) -> &'static str {
+    match desired {
+        Desired::Running => "running",
+        Desired::Stopped => "stopped",
+    }
+}
+
+fn desired_of(text: &str) -> Result<Desired> {
+    [Desired::Running, Desired::Stopped]
+        .into_iter()
+        .find(|desired| desired_text(*desired) == text)
+        .ok_or_else(|| StoreError::damaged("desired state", text, "is unknown"))
+}

@@ -1,0 +1,367 @@
+//! Asking (section 4.4 of the interface): what must be on the disk before a question counts as accepted.
+
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId, UserId};
+use domain::time::Timestamp;
+
+use crate::conversations::{Summary, read_summary_columns, summary_columns};
+use crate::credits::{Posting, read_purse, record};
+use crate::error::StoreError;
+use crate::form;
+use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+
+/// How long an idempotency key is kept, in microseconds: 24 hours.
+const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+
+/// A question to be accepted. Its catalog entries and paths were checked.
+#[derive(Debug, Clone)]
+pub struct NewQuestion {
+    /// Who pays.
+    pub account: AccountId,
+    /// Who asks, if it is known.
+    pub user: Option<UserId>,
+    /// What it came through.
+    pub through: Through,
+    /// The request that brought it.
+    pub trace: Option<TraceId>,
+    /// Where it goes.
+    pub target: Target,
+    /// The message of the question.
+    pub question: MessageId,
+    /// The message of the answer.
+    pub answer: MessageId,
+    /// The text, at most [`QUESTION_MAX_BYTES`](domain::limits::QUESTION_MAX_BYTES), without NUL.
+    pub text: String,
+    /// Workspace paths that are attached.
+    pub attachments: Vec<String>,
+    /// The agent's full name, when one was chosen.
+    pub agent: Option<String>,
+    /// The skills' full names.
+    pub skills: Vec<String>,
+    /// What is held for the first step.
+    pub reserve: Credits,
+    /// The posting of that.
+    pub posting: PostingId,
+    /// What keeps a repeated request from asking again.
+    pub idempotency: Option<Idempotency>,
+    /// The present: when the answer begins.
+    pub now: Timestamp,
+}
+
+/// What a question came through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Through {
+    /// A key of the interface.
+    Key(KeyId),
+    /// A session of the application, by an identifier of at most 128 bytes.
+    Session(String),
+    /// The service itself, such as an operator's command.
+    Service,
+}
+
+/// Where a question goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Into a conversation that there is.
+    Existing(ConversationId),
+    /// Into a new one.
+    New(NewConversation),
+}
+
+/// A conversation to be begun with the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewConversation {
+    /// The conversation.
+    pub id: ConversationId,
+    /// Its title, at most 120 characters.
+    pub title: String,
+    /// The model that answers in it.
+    pub model: String,
+    /// The settings of the model: keys and values.
+    pub settings: Vec<(String, String)>,
+    /// Identifiers of jurisdictions.
+    pub jurisdictions: Vec<String>,
+    /// Whether answers may search the web.
+    pub web_search: bool,
+}
+
+/// The `Idempotency-Key` of a request and what it came with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The key, 1 to 1024 bytes; the account's own.
+    pub key: String,
+    /// SHA-256 of the request's body.
+    pub body_hash: [u8; 32],
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// It was accepted: it will be answered, whatever happens.
+    Accepted(Accepted),
+    /// The same request was accepted before.
+    Replayed {
+        /// Its conversation.
+        conversation: ConversationId,
+        /// Its answer.
+        answer: MessageId,
+    },
+}
+
+/// An accepted question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The conversation as it now stands.
+    pub conversation: Summary,
+    /// The answer, which is in progress.
+    pub answer: MessageId,
+    /// The answer's place among the conversation's exchanges, from 0.
+    pub ordinal: u32,
+    /// When the answer began.
+    pub created_at: Timestamp,
+}
+
+/// Why a question was not accepted. Nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// There is no such conversation or account, or the conversation is another account's.
+    #[error("no such conversation")]
+    NotFound,
+    /// The conversation's previous question is still being answered.
+    #[error("the conversation is still being answered")]
+    Busy,
+    /// The balance does not cover the first step.
+    #[error("not enough credits")]
+    Insufficient,
+    /// The idempotency key came with another body before.
+    #[error("the idempotency key was used with another body")]
+    Mismatch,
+    /// The same request was accepted before, and its conversation was deleted since.
+    #[error("the conversation of the repeated request is gone")]
+    Gone,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Accepts a question: idempotency key, first reservation, conversation, answer, question and dispatch in one
+/// transaction.
+///
+/// # Errors
+/// [`AskError`]. Of several reasons the first of: repeated, not found, busy, insufficient.
+pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, AskError> {
+    if let Some(idempotency) = &new.idempotency
+        && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
+    {
+        return Ok(Asked::Replayed { conversation, answer });
+    }
+    let Some(purse) = hold(tx, new)? else { return Err(why_not_held(tx, new)?) };
+    let (conversation, ordinal) = place(tx, new)?;
+    begin(tx, new, &conversation, ordinal)?;
+    if new.reserve > Credits(0) {
+        let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
+        posting.conversation = Some(conversation.id);
+        posting.answer = Some(new.answer);
+        posting.key = new.key();
+        posting.model = Some(&conversation.model);
+        posting.step = Some(0);
+        record(tx, &posting, purse)?;
+    }
+    let conversation = Summary { open_answer: Some(new.answer), ..conversation };
+    Ok(Asked::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
+}
+
+/// Forgets up to `limit` idempotency keys that are older than 24 hours and says how many.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result<u64> {
+    tx.execute(
+        "DELETE FROM idempotency WHERE (account_id, name) IN
+            (SELECT account_id, name FROM idempotency WHERE created_at <= $1 ORDER BY created_at LIMIT $2)",
+        params![now.micros() - IDEMPOTENCY_KEPT_MICROS, limit],
+    )
+}
+
+impl NewQuestion {
+    fn conversation(&self) -> ConversationId {
+        match &self.target {
+            Target::Existing(id) => *id,
+            Target::New(new) => new.id,
+        }
+    }
+
+    fn key(&self) -> Option<KeyId> {
+        match &self.through {
+            Through::Key(key) => Some(*key),
+            Through::Session(_) | Through::Service => None,
+        }
+    }
+}
+
+/// Takes the idempotency key for this question, or finds the one that has it.
+fn replayed(
+    tx: &mut dyn Sql,
+    new: &NewQuestion,
+    idempotency: &Idempotency,
+) -> Result<Option<(ConversationId, MessageId)>, AskError> {
+    let taken = tx.one(
+        "INSERT INTO idempotency (account_id, name, body_hash, conversation_id, answer_id, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (account_id, name) DO UPDATE SET body_hash = $3, conversation_id = $4, answer_id = $5,
+            created_at = $6 WHERE idempotency.created_at <= $7
+         RETURNING answer_id",
+        params![
+            new.account,
+            &idempotency.key,
+            &idempotency.body_hash,
+            new.conversation(),
+            new.answer,
+            new.now,
+            new.now.micros() - IDEMPOTENCY_KEPT_MICROS,
+        ],
+        |_| Ok(()),
+    )?;
+    if taken.is_some() {
+        return Ok(None);
+    }
+    let (hash, conversation, answer, there) = tx
+        .one(
+            "SELECT i.body_hash, i.conversation_id, i.answer_id, c.id FROM idempotency i
+             LEFT JOIN conversations c ON c.id = i.conversation_id AND c.deleted_at IS NULL
+             WHERE i.account_id = $1 AND i.name = $2",
+            params![new.account, &idempotency.key],
+            |row| {
+                let same = row.opt_blob(0)? == Some(idempotency.body_hash.as_slice());
+                Ok((same, row.id(1)?, row.id(2)?, row.opt_text(3)?.is_some()))
+            },
+        )?
+        .ok_or(StoreError::TransactionLost)?;
+    match (hash, there) {
+        (false, _) => Err(AskError::Mismatch),
+        (true, false) => Err(AskError::Gone),
+        (true, true) => Ok(Some((conversation, answer))),
+    }
+}
+
+/// Locks the account's row, holds the credits and counts the conversation. `None` when that can't be.
+fn hold(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<Purse>> {
+    let begun = matches!(new.target, Target::New(_));
+    tx.one(
+        "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2, conversations = conversations + $3
+         WHERE id = $1 AND balance >= $2 RETURNING balance, reserved",
+        params![new.account, int(new.reserve.0)?, begun],
+        read_purse,
+    )
+}
+
+/// Why [`hold`] could not: a conversation that is not there or not free is the more telling reason.
+fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskError> {
+    let Target::Existing(conversation) = new.target else {
+        let account = tx.one("SELECT id FROM accounts WHERE id = $1", params![new.account], |_| Ok(()))?;
+        return Ok(if account.is_some() { AskError::Insufficient } else { AskError::NotFound });
+    };
+    let open = tx.one(
+        "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
+         FROM conversations c WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
+        params![conversation, new.account],
+        |row| Ok(row.opt_text(0)?.is_some()),
+    )?;
+    Ok(match open {
+        None => AskError::NotFound,
+        Some(true) => AskError::Busy,
+        Some(false) => AskError::Insufficient,
+    })
+}
+
+/// Makes or locks the conversation's row, and takes the exchange's ordinal.
+fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), AskError> {
+    match &new.target {
+        Target::New(conversation) => Ok((make(tx, new, conversation)?, 0)),
+        Target::Existing(conversation) => tx
+            .one(
+                concat!(
+                    "UPDATE conversations SET modified_at = $3, exchanges = exchanges + 1
+                     WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL RETURNING ",
+                    summary_columns!(),
+                    ", exchanges - 1"
+                ),
+                params![*conversation, new.account, new.now],
+                |row| Ok((read_summary_columns(row)?, row.small(9)?)),
+            )?
+            .ok_or(AskError::NotFound),
+    }
+}
+
+fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Result<Summary> {
+    tx.execute(
+        "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
+            created_at, modified_at, exchanges)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $8, 1)",
+        params![
+            new.id,
+            question.account,
+            &new.title,
+            &new.model,
+            &form::write(&new.settings)?,
+            &form::write(&new.jurisdictions)?,
+            new.web_search,
+            question.now,
+        ],
+    )?;
+    Ok(Summary {
+        id: new.id,
+        title: new.title.clone(),
+        model: new.model.clone(),
+        settings: new.settings.clone(),
+        jurisdictions: new.jurisdictions.clone(),
+        web_search: new.web_search,
+        pinned: false,
+        created_at: question.now,
+        modified_at: question.now,
+        open_answer: None,
+    })
+}
+
+/// Writes answer, question and dispatch, unless the conversation has an answer in progress.
+fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u32) -> Result<(), AskError> {
+    tx.one(
+        "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step,
+            next_entry, log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning,
+            used_estimated)
+         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6, 0, 0, 0, 0, 0, 0)
+         ON CONFLICT (conversation_id) WHERE completed_at IS NULL DO NOTHING RETURNING id",
+        params![new.answer, conversation.id, ordinal, new.account, new.now, int(new.reserve.0)?],
+        |_| Ok(()),
+    )?
+    .ok_or(AskError::Busy)?;
+    let session = match &new.through {
+        Through::Session(session) => Some(session),
+        Through::Key(_) | Through::Service => None,
+    };
+    tx.execute(
+        "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
+            user_id, key_id, session_id, trace_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+        params![
+            conversation.id,
+            ordinal,
+            new.question,
+            &new.text,
+            &form::write(&new.attachments)?,
+            new.agent.as_ref(),
+            &form::write(&new.skills)?,
+            new.now,
+            new.user,
+            new.key(),
+            session,
+            new.trace,
+        ],
+    )?;
+    tx.execute(
+        "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
+         VALUES ($1, $2, $3, $4, 0)",
+        params![new.answer, conversation.id, new.account, new.now],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! The small trait over which every operation is written once, for both engines.
+//!
+//! Statements use `$1`, `$2`, … in any order; each must be given. They stay within what SQLite and PostgreSQL
+//! understand alike: `ON CONFLICT`, `RETURNING`, partial indexes, no automatic casts. Identifiers are UUIDs in
+//! text, times microseconds, flags 0 or 1.
+
+use std::str::FromStr;
+
+use domain::credits::Credits;
+use domain::id::{
+    AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId, PartId, PostingId, TraceId, UserId,
+};
+use domain::time::Timestamp;
+
+use crate::error::StoreError;
+
+/// What the parts of this module return.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// A parameter of a statement.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// SQL's NULL.
+    Null,
+    /// A number, a time or a flag.
+    Int(i64),
+    /// Text without NUL: neither engine is given any.
+    Text(&'a str),
+    /// Bytes.
+    Blob(&'a [u8]),
+    /// An identifier, stored as its text.
+    Id(u128),
+}
+
+/// A row of a result. Columns are counted from 0.
+pub trait Row {
+    /// The number in a column, `None` for NULL.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it holds something else.
+    fn opt_int(&self, column: usize) -> Result<Option<i64>>;
+    /// The text in a column, `None` for NULL.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it holds something else.
+    fn opt_text(&self, column: usize) -> Result<Option<&str>>;
+    /// The bytes in a column, `None` for NULL.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it holds something else.
+    fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>>;
+}
+
+/// A transaction as operations see it. After a statement has failed, every further one fails.
+pub trait Sql {
+    /// Runs a statement that returns no rows and says how many it changed.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine.
+    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64>;
+    /// Runs a statement to its end and hands over each row that it returns.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine, or of `row`, which ends it.
+    fn each(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+    ) -> Result<()>;
+}
+
+/// Typed ways to run statements.
+pub trait SqlExt: Sql {
+    /// The first row that the statement returns, if any.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine or of `read`.
+    fn one<T>(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        read: impl Fn(&dyn Row) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let mut found = None;
+        self.each(sql, params, &mut |row| {
+            if found.is_none() {
+                found = Some(read(row)?);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// All rows that the statement returns; the statement bounds them.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine or of `read`.
+    fn all<T>(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        read: impl Fn(&dyn Row) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.each(sql, params, &mut |row| {
+            found.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+impl<S: Sql + ?Sized> SqlExt for S {}
+
+/// Typed ways to read columns.
+pub trait RowExt: Row {
+    /// A number.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when there is none.
+    fn int(&self, column: usize) -> Result<i64> {
+        self.opt_int(column)?.ok_or_else(|| empty(column))
+    }
+
+    /// A number that can't be negative.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is none.
+    fn count(&self, column: usize) -> Result<u64> {
+        u64::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
+    }
+
+    /// A small number that can't be negative.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is none.
+    fn small(&self, column: usize) -> Result<u32> {
+        u32::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
+    }
+
+    /// A flag.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when there is none.
+    fn flag(&self, column: usize) -> Result<bool> {
+        Ok(self.int(column)? != 0)
+    }
+
+    /// A text.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when there is none.
+    fn text(&self, column: usize) -> Result<&str> {
+        self.opt_text(column)?.ok_or_else(|| empty(column))
+    }
+
+    /// A time.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when there is none.
+    fn time(&self, column: usize) -> Result<Timestamp> {
+        self.int(column).map(Timestamp::from_micros)
+    }
+
+    /// A time, or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is something else.
+    fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
+        Ok(self.opt_int(column)?.map(Timestamp::from_micros))
+    }
+
+    /// An amount of credits.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is none.
+    fn credits(&self, column: usize) -> Result<Credits> {
+        self.count(column).map(Credits)
+    }
+
+    /// An identifier.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is none.
+    fn id<I: FromStr>(&self, column: usize) -> Result<I> {
+        self.opt_id(column)?.ok_or_else(|| empty(column))
+    }
+
+    /// An identifier, or none.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is something else.
+    fn opt_id<I: FromStr>(&self, column: usize) -> Result<Option<I>> {
+        let Some(text) = self.opt_text(column)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| StoreError::damaged("identifier", text, "not a UUID"))
+    }
+}
+
+impl<R: Row + ?Sized> RowExt for R {}
+
+fn empty(column: usize) -> StoreError {
+    StoreError::damaged("column", column, "is empty")
+}
+
+/// A number as the engines hold it.
+///
+/// # Errors
+/// [`StoreError::Rule`] when it is beyond 2⁶³ - 1.
+pub(crate) fn int(number: u64) -> Result<i64> {
+    i64::try_from(number).map_err(|_| StoreError::Rule("a number is too large to be stored"))
+}
+
+/// A length as the engines hold it.
+pub(crate) fn len(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+macro_rules! ids {
+    ($($name:ident),+ $(,)?) => {$(
+        impl From<$name> for Value<'_> {
+            fn from(id: $name) -> Self {
+                Self::Id(id.bits())
+            }
+        }
+    )+};
+}
+
+ids!(AccountId, UserId, KeyId, ConversationId, MessageId, PartId, PostingId, InstanceId, NodeId, TraceId);
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<u32> for Value<'_> {
+    fn from(number: u32) -> Self {
+        Self::Int(i64::from(number))
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(flag: bool) -> Self {
+        Self::Int(i64::from(flag))
+    }
+}
+
+impl From<Timestamp> for Value<'_> {
+    fn from(at: Timestamp) -> Self {
+        Self::Int(at.micros())
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a String> for Value<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a [u8; 32]> for Value<'a> {
+    fn from(bytes: &'a [u8; 32]) -> Self {
+        Self::Blob(bytes)
+    }
+}
+
+impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// The parameters of a statement.
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { &[$($crate::sql::Value::from($value)),*] };
+}
+pub(crate) use params;
+
+/// The bytes of an identifier's text, `8-4-4-4-12` digits in lower case.
+pub(crate) fn id_text(bits: u128) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut out = [b'-'; 36];
+    let mut rest = bits;
+    for (at, slot) in out.iter_mut().enumerate().rev() {
+        if !matches!(at, 8 | 13 | 18 | 23) {
+            *slot = DIGITS[(rest & 0xf) as usize];
+            rest >>= 4;
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_bound_as_its_text() {
+        for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
+            let id = AccountId::from_random(bits);
+            assert_eq!(id_text(id.bits()), id.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Opening connections, and copying the database while it is used.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::error::StoreError;
+use crate::sql::Result;
+
+/// How long a connection waits for another process, such as a backup or an administrator's shell.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many prepared statements a connection keeps: more than there are in the operations.
+const STATEMENTS_MAX: usize = 256;
+/// The writer's page cache.
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
+/// Each reader's page cache.
+const READER_CACHE_KIB: i64 = 2 * 1024;
+/// What the write-ahead log is cut back to after a checkpoint.
+const WAL_KEPT_MAX_BYTES: i64 = 16 * 1024 * 1024;
+
+/// The connection that writes. It makes the database, readable for its owner alone, when there is none.
+pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Connection> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| StoreError::Engine(format!("{}: {error}", path.display())))?;
+    let connection = open(path, WRITER_CACHE_KIB)?;
+    let set =
+        |name: &str, value: &dyn rusqlite::ToSql| connection.pragma_update(None, name, value).map_err(engine);
+    set("journal_mode", &"WAL")?;
+    set("synchronous", &"FULL")?;
+    set("foreign_keys", &true)?;
+    set("journal_size_limit", &WAL_KEPT_MAX_BYTES)?;
+    if let Some(bytes) = size_max_bytes {
+        limit_size(&connection, bytes)?;
+    }
+    Ok(connection)
+}
+
+/// A connection that reads.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
+    let connection = open(path, READER_CACHE_KIB)?;
+    connection.pragma_update(None, "query_only", true).map_err(engine)?;
+    Ok(connection)
+}
+
+fn open(path: &Path, cache_kib: i64) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(engine)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(engine)?;
+    connection.pragma_update(None, "cache_size", -cache_kib).map_err(engine)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    Ok(connection)
+}
+
+fn limit_size(connection: &Connection, bytes: u64) -> Result<()> {
+    let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(engine)?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+    connection.query_row(&format!("PRAGMA max_page_count = {}", pages.max(1)), [], |_| Ok(())).map_err(engine)
+}
+
+/// Writes a copy of the database as it stands at one moment. It is there whole, or not at all.
+pub(crate) fn backup(from: &Path, to: &Path) -> Result<()> {
+    if to.exists() {
+        return Err(StoreError::Rule("a backup does not replace what exists"));
+    }
+    let partial = beside(to, ".partial");
+    let failed = |error: std::io::Error| StoreError::Engine(format!("{}: {error}", partial.display()));
+    match fs::remove_file(&partial) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let name = partial.to_str().ok_or(StoreError::Rule("the name of a backup is UTF-8"))?;
+    OpenOptions::new().create_new(true).write(true).mode(0o600).open(&partial).map_err(failed)?;
+    let connection = open(from, READER_CACHE_KIB)?;
+    connection.execute("VACUUM INTO $1", [name]).map_err(engine)?;
+    File::open(&partial).and_then(|file| file.sync_all()).map_err(failed)?;
+    fs::rename(&partial, to).map_err(failed)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The error of the engine in the store's words.
+#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+pub(super) fn engine(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::ConstraintViolation) => StoreError::Constraint(error.to_string()),
+        _ => StoreError::Engine(error.to_string()),
+    }
+}

@@ -1,0 +1,125 @@
+//! The loops of the threads: groups of jobs for the writer, one at a time for readers.
+
+use rusqlite::Connection;
+use tracing::warn;
+
+use super::connection::engine;
+use super::transaction::Transaction;
+use crate::error::StoreError;
+use crate::job::{Job, Verdict};
+use crate::queue::Queue;
+use crate::sql::Result;
+
+/// How many jobs share one commit at most.
+const BATCH_MAX: usize = 256;
+
+/// Writes until the queue is closed and empty, then folds the write-ahead log into the database.
+pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
+    loop {
+        let mut jobs = queue.take(BATCH_MAX);
+        if jobs.is_empty() {
+            break;
+        }
+        if jobs.len() > 1 && !committed_together(connection, &mut jobs) {
+            for job in &mut jobs {
+                run_alone(connection, job.as_mut());
+            }
+        } else if let [job] = jobs.as_mut_slice() {
+            run_alone(connection, job.as_mut());
+        }
+        for job in jobs {
+            job.answer();
+        }
+    }
+    if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
+        warn!(%error, "the write-ahead log stays beside the database");
+    }
+}
+
+/// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
+pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
+    loop {
+        let Some(mut job) = queue.take(1).pop() else { break };
+        match begin(connection, "BEGIN DEFERRED") {
+            Ok(()) => {
+                run(connection, job.as_mut());
+                roll_back(connection);
+            }
+            Err(error) => job.fail(error),
+        }
+        job.answer();
+    }
+}
+
+/// Whether the jobs ran and were committed as one. If not, nothing of them is left.
+fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> bool {
+    match together(connection, jobs) {
+        Ok(()) => true,
+        Err(error) => {
+            warn!(%error, jobs = jobs.len(), "a group of writes failed; they are tried one by one");
+            roll_back(connection);
+            false
+        }
+    }
+}
+
+fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
+    begin(connection, "BEGIN IMMEDIATE")?;
+    for job in jobs {
+        statement(connection, "SAVEPOINT job")?;
+        let verdict = run(connection, job.as_mut());
+        if connection.is_autocommit() {
+            return Err(StoreError::TransactionLost);
+        }
+        if verdict == Verdict::Undo {
+            statement(connection, "ROLLBACK TO job")?;
+        }
+        statement(connection, "RELEASE job")?;
+    }
+    statement(connection, "COMMIT")
+}
+
+fn run_alone(connection: &Connection, job: &mut dyn Job) {
+    if let Err(error) = alone(connection, job) {
+        job.fail(error);
+    }
+    roll_back(connection);
+}
+
+fn alone(connection: &Connection, job: &mut dyn Job) -> Result<()> {
+    begin(connection, "BEGIN IMMEDIATE")?;
+    match run(connection, job) {
+        Verdict::Undo => Ok(()),
+        Verdict::Keep if connection.is_autocommit() => Err(StoreError::TransactionLost),
+        Verdict::Keep => statement(connection, "COMMIT"),
+    }
+}
+
+fn run(connection: &Connection, job: &mut dyn Job) -> Verdict {
+    let mut tx = Transaction::new(connection);
+    let verdict = job.run(&mut tx);
+    if verdict == Verdict::Keep && tx.failed() {
+        job.fail(StoreError::Poisoned);
+        return Verdict::Undo;
+    }
+    verdict
+}
+
+/// Begins, after whatever a broken transaction may have left.
+fn begin(connection: &Connection, sql: &str) -> Result<()> {
+    roll_back(connection);
+    statement(connection, sql)
+}
+
+fn roll_back(connection: &Connection) {
+    if connection.is_autocommit() {
+        return;
+    }
+    if let Err(error) = statement(connection, "ROLLBACK") {
+        warn!(%error, "a transaction could not be rolled back");
+    }
+}
+
+fn statement(connection: &Connection, sql: &str) -> Result<()> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.raw_execute()).map(drop).map_err(engine)
+}

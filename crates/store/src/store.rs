@@ -1,0 +1,170 @@
+//! The handle: opens the database, hands work to the engine's threads, closes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::error::StoreError;
+use crate::job::{Call, Job};
+use crate::queue::Queue;
+use crate::sql::{Result, Sql};
+use crate::{migrations, sqlite};
+
+/// How many writes may wait. Callers beyond that wait for room.
+const WRITES_WAITING_MAX: usize = 4096;
+/// How many reads may wait.
+const READS_WAITING_MAX: usize = 4096;
+/// The fewest readers.
+const READERS_MIN: usize = 4;
+/// The most readers.
+const READERS_MAX: usize = 16;
+
+/// What an operator can choose.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// How large the database may grow; the disk's size when `None`. Beyond it writes fail with
+    /// [`StoreError::Full`].
+    pub size_max_bytes: Option<u64>,
+}
+
+/// The database of the service. Clones share it.
+///
+/// What `write` has returned `Ok` for is on the disk and survives any crash. Dropping the last clone ends
+/// the threads by and by; [`Store::close`] also waits for them.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    writes: Arc<Queue<Box<dyn Job>>>,
+    reads: Arc<Queue<Box<dyn Job>>>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    writer: Option<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl Store {
+    /// Opens the SQLite database at `path`, making it and bringing its tables up to date. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`] when a later version of the program wrote it, otherwise of the engine.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, Options::default())
+    }
+
+    /// [`Store::open`] with the operator's choices.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(path: &Path, options: Options) -> Result<Self> {
+        let mut writer = sqlite::open_writer(path, options.size_max_bytes)?;
+        migrations::migrate(&mut writer)?;
+        let inner = Inner {
+            path: path.to_owned(),
+            writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
+            reads: Arc::new(Queue::new(READS_WAITING_MAX)),
+            threads: Mutex::default(),
+        };
+        // Were a later thread not to start, dropping `inner` would close the queues and end the earlier ones.
+        let store = Self { inner: Arc::new(inner) };
+        let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = Arc::clone(&store.inner.writes);
+        threads.writer = Some(spawn("store-writer".to_owned(), move || sqlite::write_loop(&writer, &queue))?);
+        let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
+        for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
+            let reader = sqlite::open_reader(path)?;
+            let queue = Arc::clone(&store.inner.reads);
+            threads.readers.push(spawn(format!("store-reader-{number}"), move || {
+                sqlite::read_loop(&reader, &queue);
+            })?);
+        }
+        drop(threads);
+        Ok(store)
+    }
+
+    /// Runs `work` in a transaction and answers when it is durable. `work` may run more than once, so time
+    /// and identifiers come in from outside. An `Err` of it, or a panic in it, undoes what it did.
+    ///
+    /// Once begun it is finished, also when the returned future is dropped.
+    ///
+    /// # Errors
+    /// What `work` returns, and [`StoreError`] of the engine.
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        submit(&self.inner.writes, work).await
+    }
+
+    /// Runs `work` on the database as it stands at one moment, beside other reads and writes. It cannot
+    /// change anything.
+    ///
+    /// # Errors
+    /// What `work` returns, and [`StoreError`] of the engine.
+    pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        submit(&self.inner.reads, work).await
+    }
+
+    /// Writes a copy of the database as it stands at one moment to `to`, where nothing may exist, while
+    /// reads and writes go on.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the copy could not be made; then there is none.
+    pub async fn backup(&self, to: &Path) -> Result<()> {
+        let (from, to) = (self.inner.path.clone(), to.to_owned());
+        tokio::task::spawn_blocking(move || sqlite::backup(&from, &to))
+            .await
+            .unwrap_or(Err(StoreError::Panicked))
+    }
+
+    /// Finishes what was begun, folds the write-ahead log into the database and ends the threads. Later
+    /// calls, also on other clones, get [`StoreError::Closed`].
+    pub async fn close(&self) {
+        self.inner.reads.close();
+        self.inner.writes.close();
+        let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.readers.into_iter().chain(threads.writer).all(|thread| thread.join().is_ok())
+        });
+        if !joined.await.unwrap_or(false) {
+            tracing::error!("a thread of the store had panicked");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.reads.close();
+        self.writes.close();
+    }
+}
+
+async fn submit<T, E, F>(queue: &Queue<Box<dyn Job>>, work: F) -> Result<T, E>
+where
+    F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    let (call, outcome) = Call::new(work);
+    if queue.push(Box::new(call)).await.is_err() {
+        return Err(StoreError::Closed.into());
+    }
+    outcome.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(work).map_err(|error| StoreError::Engine(error.to_string()))
+}

@@ -1,0 +1,110 @@
+//! Turns: who works on an answer, what was done of it, and its end.
+//!
+//! Whoever works on an answer holds a lease on it, and each lease raises the answer's epoch by one. Every
+//! write names the lease by a [`Fence`]; one that is not the present lease any more is refused with
+//! [`TurnError::Fenced`], whatever it wants. So a process that was taken for dead and was not can't do harm.
+//!
+//! ```text
+//!               claim                  complete
+//!   waiting ────────────> leased ─────────────────> completed
+//!      ^   release, lease over │
+//!      └───────────────────────┘     conversations::delete: from either to deleted
+//! ```
+
+mod end;
+mod lease;
+mod load;
+mod steps;
+
+use domain::credits::{Bill, Credits};
+use domain::id::{AccountId, ConversationId, KeyId, MessageId, NodeId};
+use domain::step::Usage;
+
+use crate::error::StoreError;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+
+pub use end::{Completion, complete};
+pub use lease::{Claimed, Held, Terms, claim, release, renew, stops, take_over};
+pub(crate) use load::log_of;
+pub use load::{Exchange, TurnRecord, load};
+pub use steps::{Reserve, StepDone, commit_result, commit_step, reserve};
+
+/// A lease: which answer, in which epoch, by which process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// The answer.
+    pub answer: MessageId,
+    /// The epoch that the lease began.
+    pub epoch: u64,
+    /// Who holds it.
+    pub node: NodeId,
+}
+
+/// Why nothing was done to a turn.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The lease is not the present one: the answer was taken over, completed or deleted.
+    #[error("the lease is over")]
+    Fenced,
+    /// The step of this number was committed before.
+    #[error("the step was committed before")]
+    StepCommitted,
+    /// The balance does not cover the step.
+    #[error("not enough credits")]
+    Insufficient,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the fenced operations need of an answer in progress.
+struct Open {
+    account: AccountId,
+    conversation: ConversationId,
+    key: Option<KeyId>,
+    outstanding: Credits,
+    next_step: u32,
+}
+
+/// Looks at the answer under the lease. The write that follows checks again what it relies on.
+fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
+    tx.one(
+        "SELECT a.account_id, a.conversation_id, a.outstanding, a.next_step, q.key_id
+         FROM answers a JOIN dispatch d ON d.answer_id = a.id
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+         WHERE a.id = $1 AND a.epoch = $2 AND a.completed_at IS NULL AND d.node_id = $3",
+        params![fence.answer, int(fence.epoch)?, fence.node],
+        |row| {
+            Ok(Open {
+                account: row.id(0)?,
+                conversation: row.id(1)?,
+                outstanding: row.credits(2)?,
+                next_step: row.small(3)?,
+                key: row.opt_id(4)?,
+            })
+        },
+    )?
+    .ok_or(TurnError::Fenced)
+}
+
+/// The columns of a [`Bill`] in the table `answers`.
+macro_rules! bill_columns {
+    () => {
+        "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"
+    };
+}
+use bill_columns;
+
+/// Reads [`bill_columns`] from `column` on.
+fn read_bill(row: &dyn Row, column: usize) -> Result<Bill> {
+    Ok(Bill {
+        settled: row.credits(column)?,
+        used: Usage {
+            input_tokens: row.count(column + 1)?,
+            cached_tokens: row.count(column + 2)?,
+            output_tokens: row.count(column + 3)?,
+            reasoning_tokens: row.count(column + 4)?,
+            estimated: row.flag(column + 5)?,
+        },
+    })
+}

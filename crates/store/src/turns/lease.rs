@@ -1,0 +1,196 @@
+//! Leases: taking answers up, holding them, giving them back.
+
+use std::collections::HashMap;
+
+use domain::id::{AccountId, ConversationId, MessageId, NodeId};
+use domain::time::Timestamp;
+
+use super::{Fence, TurnError};
+use crate::error::StoreError;
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+
+/// The most answers that one call takes up.
+const CLAIMS_MAX: u32 = 256;
+/// The most that [`stops`] tells at a time.
+const STOPS_MAX: u32 = 10_000;
+
+/// The terms on which answers are taken up.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// Who takes them.
+    pub node: NodeId,
+    /// The present.
+    pub now: Timestamp,
+    /// Until when the leases hold unless they are renewed.
+    pub lease_until: Timestamp,
+    /// How many answers of one account are worked on at the same time, by whomever.
+    pub per_account_max: u32,
+    /// How many to take at most (at most 256).
+    pub limit: u32,
+}
+
+/// An answer that was taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimed {
+    /// The lease.
+    pub fence: Fence,
+    /// The answer's conversation.
+    pub conversation: ConversationId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// How often it was taken up since its last committed step, this time included.
+    pub attempts: u32,
+    /// Whether the user asked that it be stopped.
+    pub stop_requested: bool,
+}
+
+/// A lease that was renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The lease.
+    pub fence: Fence,
+    /// Whether the user asked that the answer be stopped.
+    pub stop_requested: bool,
+}
+
+/// An answer that nobody works on.
+struct Free {
+    answer: MessageId,
+    account: AccountId,
+}
+
+/// Takes up answers that nobody works on, or whose lease is over, in the order in which they were accepted.
+/// Each gets the next epoch.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
+    let limit = terms.limit.min(CLAIMS_MAX) as usize;
+    let mut leased = leased_of_accounts(tx, terms.now)?;
+    let mut claimed = Vec::new();
+    // An account that fills its share is not looked at in the next round, so each round ends or gets on.
+    for _ in 0..limit {
+        let room = limit - claimed.len();
+        let free = free_answers(tx, terms, room)?;
+        let found = free.len();
+        for Free { answer, account } in free {
+            let working = leased.entry(account).or_insert(0);
+            if *working < terms.per_account_max
+                && let Some(one) = claim_one(tx, terms, answer, account)?
+            {
+                *working += 1;
+                claimed.push(one);
+            }
+        }
+        if claimed.len() == limit || found < room {
+            break;
+        }
+    }
+    Ok(claimed)
+}
+
+/// Gives up every lease that `node` holds and says how many: a process that starts under the same name as one
+/// that died need not wait for them to end.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
+    tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
+}
+
+/// Prolongs every lease that `node` still holds and tells them.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Held>> {
+    tx.execute("UPDATE dispatch SET lease_until = $2 WHERE node_id = $1", params![node, until])?;
+    tx.all(
+        "SELECT d.answer_id, a.epoch, d.stop_requested FROM dispatch d JOIN answers a ON a.id = d.answer_id
+         WHERE d.node_id = $1 ORDER BY d.accepted_at, d.answer_id",
+        params![node],
+        |row| {
+            let fence = Fence { answer: row.id(0)?, epoch: row.count(1)?, node };
+            Ok(Held { fence, stop_requested: row.flag(2)? })
+        },
+    )
+}
+
+/// Gives a lease back: the answer can be taken up again at once.
+///
+/// # Errors
+/// [`TurnError::Fenced`].
+pub fn release(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
+    let released = tx.execute(
+        "UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE answer_id = $1 AND node_id = $3
+         AND EXISTS (SELECT 1 FROM answers a WHERE a.id = $1 AND a.epoch = $2)",
+        params![fence.answer, int(fence.epoch)?, fence.node],
+    )?;
+    if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
+}
+
+/// The answers in progress that are to be stopped: those that `node` works on, or all.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn stops(tx: &mut dyn Sql, node: Option<NodeId>) -> Result<Vec<MessageId>> {
+    let id = |row: &dyn Row| row.id(0);
+    match node {
+        Some(node) => tx.all(
+            "SELECT answer_id FROM dispatch WHERE stop_requested = 1 AND node_id = $1 ORDER BY answer_id LIMIT $2",
+            params![node, STOPS_MAX],
+            id,
+        ),
+        None => tx.all(
+            "SELECT answer_id FROM dispatch WHERE stop_requested = 1 ORDER BY answer_id LIMIT $1",
+            params![STOPS_MAX],
+            id,
+        ),
+    }
+}
+
+fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<AccountId, u32>> {
+    let counts = tx.all(
+        "SELECT account_id, count(*) FROM dispatch WHERE lease_until > $1 GROUP BY account_id",
+        params![now],
+        |row| Ok((row.id(0)?, row.small(1)?)),
+    )?;
+    Ok(counts.into_iter().collect())
+}
+
+fn free_answers(tx: &mut dyn Sql, terms: &Terms, room: usize) -> Result<Vec<Free>> {
+    tx.all(
+        "SELECT answer_id, account_id FROM dispatch
+         WHERE (lease_until IS NULL OR lease_until <= $1) AND account_id NOT IN
+            (SELECT l.account_id FROM dispatch l WHERE l.lease_until > $1
+             GROUP BY l.account_id HAVING count(*) >= $2)
+         ORDER BY accepted_at, answer_id LIMIT $3",
+        params![terms.now, terms.per_account_max, i64::try_from(room).unwrap_or(i64::MAX)],
+        |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
+    )
+}
+
+fn claim_one(
+    tx: &mut dyn Sql,
+    terms: &Terms,
+    answer: MessageId,
+    account: AccountId,
+) -> Result<Option<Claimed>> {
+    let taken = tx.one(
+        "UPDATE dispatch SET node_id = $2, lease_until = $3
+         WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)
+         RETURNING conversation_id, stop_requested",
+        params![answer, terms.node, terms.lease_until, terms.now],
+        |row| Ok((row.id(0)?, row.flag(1)?)),
+    )?;
+    let Some((conversation, stop_requested)) = taken else { return Ok(None) };
+    let (epoch, attempts) = tx
+        .one(
+            "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
+             WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
+            params![answer],
+            |row| Ok((row.count(0)?, row.small(1)?)),
+        )?
+        .ok_or_else(|| StoreError::damaged("answer", answer, "waits and is not in progress"))?;
+    let fence = Fence { answer, epoch, node: terms.node };
+    Ok(Some(Claimed { fence, conversation, account, attempts, stop_requested }))
+}
