@@ -1,0 +1,163 @@
+//! The folder of all workspaces, and the workspace of one account in it.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use domain::id::AccountId;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use crate::error::WorkspaceError;
+use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
+use crate::path::is_staging;
+use crate::usage::{Books, Quota, Usage, walk};
+
+/// So many accounts' books are kept; beyond it those that nobody is working with are counted anew later.
+const BOOKS_MAX: usize = 10_000;
+
+/// What an upload left in a crash is cleared away after this.
+const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
+
+/// Of the folder of all accounts: it can be walked through and not read, so that accounts aren't listed.
+const ROOT_MODE: u32 = 0o711;
+
+/// The folder that holds the workspaces of all accounts on this host. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Workspaces {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: OwnedFd,
+    root_dir: PathBuf,
+    quota: Quota,
+    books: Mutex<HashMap<AccountId, Arc<Books>>>,
+}
+
+impl Workspaces {
+    /// Takes the folder, which is made when it is missing. Blocks; meant for the start of the service.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn new(root_dir: impl Into<PathBuf>, quota: Quota) -> io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        let root_dir = root_dir.into();
+        std::fs::DirBuilder::new().recursive(true).mode(ROOT_MODE).create(&root_dir)?;
+        let root = fs::open(&root_dir, FOLDER_FLAGS, Mode::empty())?;
+        let shared = Shared { root, root_dir, quota, books: Mutex::new(HashMap::new()) };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The workspace of this account. Nothing is looked at: without [`Self::provision`] its operations
+    /// answer [`WorkspaceError::NotFound`].
+    #[must_use]
+    pub fn of(&self, account: AccountId) -> Workspace {
+        let mut kept = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= BOOKS_MAX && !kept.contains_key(&account) {
+            kept.retain(|_, books| Arc::strong_count(books) > 1);
+        }
+        let books = kept.entry(account).or_insert_with(|| Arc::new(Books::new(self.shared.quota)));
+        Workspace { shared: self.shared.clone(), name: account.to_string().into(), books: books.clone() }
+    }
+
+    /// Makes the account's home folder with its upload folder, or leaves them as they are, and clears away
+    /// what uploads left that broke off in a crash. When the service runs as root and an owner (user and
+    /// group) is given, both are theirs, as is everything that the service makes there later.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub async fn provision(
+        &self,
+        account: AccountId,
+        owner: Option<(u32, u32)>,
+    ) -> Result<Workspace, WorkspaceError> {
+        let workspace = self.of(account);
+        let made = workspace.clone();
+        off_thread(move || made.make(owner)).await?;
+        Ok(workspace)
+    }
+}
+
+/// The files of one account: section 4.3 of the interface. Cheap to clone.
+///
+/// Every operation starts at the account's home folder and cannot leave it. All are done off the threads
+/// that serve requests; one whose future is dropped may still come to its end, and none leaves half a file.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    shared: Arc<Shared>,
+    name: Arc<str>,
+    pub(crate) books: Arc<Books>,
+}
+
+impl Workspace {
+    /// Where the home folder is on this host, for the driver of the account's machine.
+    #[must_use]
+    pub fn host_dir(&self) -> PathBuf {
+        self.shared.root_dir.join(&*self.name)
+    }
+
+    /// What the account's files take, counted if the last count is older than the quota says.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] without a home folder, and what the file system answers.
+    pub async fn usage(&self) -> Result<Usage, WorkspaceError> {
+        self.counted(self.shared.quota.recount_after).await
+    }
+
+    pub(crate) async fn counted(&self, age: Duration) -> Result<Usage, WorkspaceError> {
+        self.books
+            .counted(age, async || {
+                let workspace = self.clone();
+                off_thread(move || walk(workspace.home()?.fd(), &workspace.books)).await
+            })
+            .await
+    }
+
+    /// Opens the home folder. Blocks.
+    pub(crate) fn home(&self) -> Result<Home, WorkspaceError> {
+        Home::open(self.shared.root.as_fd(), &self.name)
+    }
+
+    fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
+        let root = self.shared.root.as_fd();
+        match fs::mkdirat(root, &*self.name, FOLDER_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(other) => return Err(other.into()),
+        }
+        let fd = fs::openat(root, &*self.name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+        if let (Some((uid, gid)), true) = (owner, rustix::process::geteuid().is_root()) {
+            fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        }
+        fs::fchmod(&fd, FOLDER_MODE)?;
+        let home = self.home()?;
+        if entry_stat(home.fd(), b"uploads").is_err() {
+            fs::fsync(home.open_or_make(home.fd(), b"uploads")?)?;
+        }
+        self.sweep(&home)?;
+        fs::fsync(home.fd())?;
+        Ok(fs::fsync(root)?)
+    }
+
+    /// Removes what uploads left at home that have not been written to for long.
+    fn sweep(&self, home: &Home) -> Result<(), WorkspaceError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        for entry in Dir::new(fs::openat(home.fd(), c".", FOLDER_FLAGS, Mode::empty())?)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if !is_staging(name) || self.books.is_staging(name) {
+                continue;
+            }
+            let written = entry_stat(home.fd(), name).map_or(0, |stat| stat.st_mtime);
+            let written = Duration::from_secs(u64::try_from(written).unwrap_or(0));
+            if now.saturating_sub(written) > STAGING_STALE_AFTER {
+                let _ = fs::unlinkat(home.fd(), name, AtFlags::empty());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Downloads: a file that is open, and its bytes as a stream.
+
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use domain::time::Timestamp;
+use futures_util::Stream;
+use rustix::buffer::spare_capacity;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FileType, OFlags, Stat, fstat};
+use tokio::task::JoinHandle;
+
+use crate::account::Workspace;
+use crate::error::WorkspaceError;
+use crate::jail::{file_type, off_thread, size};
+use crate::path::{AskedPath, WorkspacePath, shown};
+
+/// The size of a read; a stream holds two at most, the one that is sent and the next.
+const CHUNK_BYTES: u64 = 256 * 1024;
+
+/// A file no larger than this is read by the call that opens it.
+const WHOLE_BYTES: u64 = 64 * 1024;
+
+/// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
+const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// The MIME type of what nothing is known about.
+pub(crate) const UNKNOWN_MIME: &str = "application/octet-stream";
+
+/// A file of a workspace, open to be read. What it tells was true when it was opened.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: Arc<OwnedFd>,
+    whole: Option<Bytes>,
+    /// Where it is: the one of the places asked for that exists.
+    pub path: WorkspacePath,
+    /// Its name as shown.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last written to.
+    pub modified: Timestamp,
+    /// A strong entity tag in its quotes; another after any change of the file.
+    pub etag: String,
+    /// By its name; the content is not looked at.
+    pub mime: &'static str,
+}
+
+impl Workspace {
+    /// Opens a file to be read. Links to places inside are followed. Never waits for a pipe or a device.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::IsFolder`], [`WorkspaceError::NotAFile`],
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
+    pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
+        let (workspace, asked) = (self.clone(), asked.clone());
+        off_thread(move || {
+            let home = workspace.home()?;
+            for path in asked.candidates() {
+                match home.open_beneath(path, FILE_FLAGS).map_err(Into::into) {
+                    Err(WorkspaceError::NotFound) => {}
+                    opened => return OpenFile::new(opened?, path),
+                }
+            }
+            Err(WorkspaceError::NotFound)
+        })
+        .await
+    }
+}
+
+impl OpenFile {
+    fn new(file: OwnedFd, path: &WorkspacePath) -> Result<Self, WorkspaceError> {
+        let stat = fstat(&file)?;
+        match file_type(&stat) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(WorkspaceError::IsFolder),
+            _ => return Err(WorkspaceError::NotAFile),
+        }
+        let size = size(&stat);
+        let whole = if size <= WHOLE_BYTES { Some(read_all(&file, 0..size)?) } else { None };
+        let name = path.split().map_or(&b""[..], |(_, name)| name).to_vec();
+        Ok(Self {
+            file: Arc::new(file),
+            whole,
+            path: path.clone(),
+            name: shown(&name),
+            size,
+            modified: modified(&stat),
+            etag: etag(&stat),
+            mime: mime(&name),
+        })
+    }
+
+    /// The bytes of a range, which is cut at the end of the file. Ends in an error when the file became
+    /// shorter in the meantime, so that a length which was announced is never passed off as whole.
+    #[must_use]
+    pub fn stream(&self, range: Range<u64>) -> FileStream {
+        let end = range.end.min(self.size);
+        let start = range.start.min(end);
+        let whole = self.whole.as_ref().map(|whole| {
+            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(whole.len());
+            whole.slice(index(start)..index(end))
+        });
+        FileStream { file: self.file.clone(), whole, rest: start..end, reading: None }
+    }
+
+    /// The bytes of a range in one piece when they are held already, as those of a small file are.
+    #[must_use]
+    pub fn held(&self, range: Range<u64>) -> Option<Bytes> {
+        let stream = self.stream(range);
+        stream.whole
+    }
+}
+
+/// The bytes of a range of a file; reads one chunk ahead. Dropping it stops the reading.
+#[derive(Debug)]
+pub struct FileStream {
+    file: Arc<OwnedFd>,
+    whole: Option<Bytes>,
+    rest: Range<u64>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl FileStream {
+    fn read_ahead(&mut self) {
+        let chunk = self.rest.start..self.rest.end.min(self.rest.start.saturating_add(CHUNK_BYTES));
+        if chunk.is_empty() {
+            return;
+        }
+        self.rest.start = chunk.end;
+        let file = self.file.clone();
+        self.reading = Some(tokio::task::spawn_blocking(move || read_all(&file, chunk)));
+    }
+}
+
+impl Stream for FileStream {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if let Some(whole) = this.whole.take() {
+            this.rest.start = this.rest.end;
+            return Poll::Ready((!whole.is_empty()).then_some(Ok(whole)));
+        }
+        if this.reading.is_none() {
+            this.read_ahead();
+        }
+        let Some(reading) = &mut this.reading else { return Poll::Ready(None) };
+        let read = ready!(Pin::new(reading).poll(context)).unwrap_or_else(|stop| Err(io::Error::other(stop)));
+        this.reading = None;
+        match &read {
+            Ok(_) => this.read_ahead(),
+            Err(_) => this.rest.start = this.rest.end,
+        }
+        Poll::Ready(Some(read))
+    }
+}
+
+fn read_all(file: &OwnedFd, range: Range<u64>) -> io::Result<Bytes> {
+    let wanted = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut read = Vec::with_capacity(wanted);
+    while read.len() < wanted {
+        let at = range.start + read.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut read), at) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    // The allocation may be larger than what was asked for, and the read with it.
+    read.truncate(wanted);
+    Ok(read.into())
+}
+
+fn etag(stat: &Stat) -> String {
+    format!(
+        "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
+        stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec
+    )
+}
+
+/// When it was last written to, by what `stat` tells.
+pub(crate) fn modified(stat: &Stat) -> Timestamp {
+    let micros = i64::try_from(stat.st_mtime_nsec / 1000).unwrap_or(0);
+    Timestamp::from_micros(stat.st_mtime.saturating_mul(1_000_000).saturating_add(micros))
+}
+
+/// The MIME type that a file of this name has most likely.
+pub(crate) fn mime(name: &[u8]) -> &'static str {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
+    mime_guess::from_path(path).first_raw().unwrap_or(UNKNOWN_MIME)
+}

@@ -1,0 +1,274 @@
+//! Folders are made and things are deleted.
+
+use std::ffi::CStr;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::account::Workspace;
+use crate::error::WorkspaceError;
+use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size};
+use crate::path::{AskedPath, NameError, WorkspacePath};
+use crate::usage::{Room, Usage};
+
+/// So often a folder is swept again when the machine keeps putting things into it.
+const SWEEPS_MAX: usize = 64;
+
+/// So many entries are deleted by one call at most.
+const DELETED_MAX: u64 = 50_000_000;
+
+impl Workspace {
+    /// Makes a folder; its parent must exist. Of the places asked for only the preferred one is taken.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent,
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::InvalidName`], [`WorkspaceError::QuotaExceeded`], and
+    /// what the file system answers.
+    pub async fn create_folder(&self, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
+        self.usage().await?;
+        let mut room = Room::new(self.books.clone());
+        self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
+        let (workspace, path) = (self.clone(), asked.preferred().clone());
+        off_thread(move || {
+            create(&workspace.home()?, &path)?;
+            room.used(Usage::default());
+            Ok(path)
+        })
+        .await
+    }
+
+    /// Deletes what is at a path: a link itself, wherever it leads; a folder that is not empty only with
+    /// `recursive`, and then without following any link in it. The last file of a temporary upload takes its
+    /// folder with it. A deletion that began goes on when this future is dropped.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotEmpty`], [`WorkspaceError::HomeFolder`],
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
+    pub async fn delete(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
+        let (workspace, asked) = (self.clone(), asked.clone());
+        off_thread(move || {
+            let home = workspace.home()?;
+            for path in asked.candidates() {
+                match delete(&home, path, recursive) {
+                    Err(WorkspaceError::NotFound) => {}
+                    done => {
+                        match &done {
+                            Ok(Some(usage)) => workspace.books.removed(*usage),
+                            Ok(None) | Err(_) => workspace.books.forget(),
+                        }
+                        return done.map(drop);
+                    }
+                }
+            }
+            Err(WorkspaceError::NotFound)
+        })
+        .await
+    }
+}
+
+fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+    let Some((parent, name)) = path.split() else { return Err(WorkspaceError::AlreadyExists) };
+    let parent = home.open_beneath(&parent, FOLDER_FLAGS)?;
+    match fs::mkdirat(&parent, name, FOLDER_MODE) {
+        Err(Errno::NAMETOOLONG) => return Err(NameError::TooLong.into()),
+        done => done?,
+    }
+    home.adopt_folder(parent.as_fd(), name)?;
+    Ok(fs::fsync(&parent)?)
+}
+
+/// Deletes, and tells what that made free where it is known.
+fn delete(home: &Home, path: &WorkspacePath, recursive: bool) -> Result<Option<Usage>, WorkspaceError> {
+    let Some((folder, name)) = path.split() else { return Err(WorkspaceError::HomeFolder) };
+    let parent = home.open_beneath(&folder, FOLDER_FLAGS)?;
+    let stat = entry_stat(parent.as_fd(), name)?;
+    let freed = match file_type(&stat) {
+        FileType::Directory => match fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
+                delete_tree(parent.as_fd(), name)?;
+                None
+            }
+            done => done.map(|()| Some(Usage { bytes: 0, files: 1 }))?,
+        },
+        kind => {
+            fs::unlinkat(&parent, name, AtFlags::empty())?;
+            let bytes = if kind == FileType::RegularFile { size(&stat) } else { 0 };
+            Some(Usage { bytes, files: 1 })
+        }
+    };
+    if let Some((all, id)) = path.temporary_folder()
+        && let Ok(all) = home.open_beneath(&all, FOLDER_FLAGS)
+        && fs::unlinkat(&all, id, AtFlags::REMOVEDIR).is_ok()
+    {
+        return Ok(freed.map(|freed| Usage { files: freed.files + 1, ..freed }));
+    }
+    Ok(freed)
+}
+
+/// Deletes a folder with all that is in it, by descriptors alone.
+///
+/// Folders in folders are lifted into the top one before they are emptied, so that any depth is handled with
+/// two open folders and no recursion. Whatever is swapped meanwhile, only entries of folders that were
+/// opened here, without following a link, are deleted.
+fn delete_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError> {
+    let mut tree = Tree { top: open_entry(parent, name)?, lifted: 0, deleted: 0 };
+    for _ in 0..SWEEPS_MAX {
+        while tree.sweep()? {}
+        match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            // Something else has the name now; what was asked to go is gone.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Err(WorkspaceError::NotEmpty)
+}
+
+struct Tree {
+    top: OwnedFd,
+    lifted: u64,
+    deleted: u64,
+}
+
+impl Tree {
+    /// Goes once through the top folder; tells whether it held anything.
+    fn sweep(&mut self) -> Result<bool, WorkspaceError> {
+        let mut held = false;
+        let top = self.top.as_fd().try_clone_to_owned()?;
+        for entry in Dir::read_from(&top)? {
+            let entry = entry?;
+            let name = entry.file_name().to_owned();
+            if is_dots(&name) {
+                continue;
+            }
+            held = true;
+            if self.delete_entry(top.as_fd(), &name, entry.file_type())? {
+                continue;
+            }
+            match open_entry(top.as_fd(), name.to_bytes()) {
+                Ok(folder) => self.empty(&folder)?,
+                // Gone, or no folder any more: the next sweep sees.
+                Err(WorkspaceError::NotFound) => {}
+                Err(other) => return Err(other),
+            }
+            self.delete_entry(top.as_fd(), &name, FileType::Directory)?;
+        }
+        Ok(held)
+    }
+
+    /// Deletes what a folder holds, and lifts folders that hold something into the top one.
+    fn empty(&mut self, folder: &OwnedFd) -> Result<(), WorkspaceError> {
+        for entry in Dir::read_from(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if is_dots(name) || self.delete_entry(folder.as_fd(), name, entry.file_type())? {
+                continue;
+            }
+            self.lift(folder, name)?;
+        }
+        Ok(())
+    }
+
+    fn lift(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), WorkspaceError> {
+        for _ in 0..SWEEPS_MAX {
+            self.lifted += 1;
+            let lifted = format!(".deleted-{:x}", self.lifted);
+            // It may take the place of an empty folder, which was to go as well.
+            match fs::renameat(folder, name, &self.top, lifted) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(()),
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Err(WorkspaceError::NotEmpty)
+    }
+
+    /// Deletes an entry unless it is a folder that holds something; tells whether it is gone.
+    fn delete_entry(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        kind: FileType,
+    ) -> Result<bool, WorkspaceError> {
+        self.deleted += 1;
+        if self.deleted > DELETED_MAX {
+            return Err(WorkspaceError::NotEmpty);
+        }
+        let first = if kind == FileType::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        let second = AtFlags::REMOVEDIR.difference(first);
+        for flags in [first, second] {
+            match fs::unlinkat(folder, name, flags) {
+                Ok(()) | Err(Errno::NOENT) => return Ok(true),
+                Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(false),
+                // It is of the other kind than it was said to be.
+                Err(Errno::ISDIR | Errno::NOTDIR) => {}
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn open_entry(folder: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, WorkspaceError> {
+    Ok(fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
+}
+
+fn is_dots(name: &CStr) -> bool {
+    matches!(name.to_bytes(), b"." | b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn open(path: &Path) -> OwnedFd {
+        fs::open(path, FOLDER_FLAGS, Mode::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_tree_of_any_depth_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().join("top");
+        std::fs::create_dir(&top).unwrap();
+        let mut at = open(&top);
+        // Far deeper than any path can name, and wide at some places.
+        for depth in 0..3000 {
+            if depth % 500 == 0 {
+                for name in ["a", "b", ".deleted-1"] {
+                    fs::mkdirat(&at, name, Mode::RWXU).unwrap();
+                    fs::mkdirat(&at, format!("{name}/in"), Mode::RWXU).unwrap();
+                }
+            }
+            fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+            at = fs::openat(&at, "d", FOLDER_FLAGS, Mode::empty()).unwrap();
+        }
+        delete_tree(open(root.path()).as_fd(), b"top").unwrap();
+        assert!(!top.exists());
+    }
+
+    #[test]
+    fn links_in_a_tree_are_not_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let (top, kept) = (root.path().join("top"), root.path().join("kept"));
+        std::fs::create_dir_all(top.join("in")).unwrap();
+        std::fs::create_dir(&kept).unwrap();
+        std::fs::write(kept.join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(&kept, top.join("in/link")).unwrap();
+        std::os::unix::fs::symlink("../../kept", top.join("in/relative")).unwrap();
+        delete_tree(open(root.path()).as_fd(), b"top").unwrap();
+        assert!(!top.exists());
+        assert!(kept.join("file").exists());
+    }
+
+    #[test]
+    fn a_folder_swapped_for_a_link_is_not_opened() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("kept")).unwrap();
+        std::os::unix::fs::symlink("kept", root.path().join("link")).unwrap();
+        let root = open(root.path());
+        assert!(matches!(open_entry(root.as_fd(), b"link"), Err(WorkspaceError::NotFound)));
+        assert!(open_entry(root.as_fd(), b"kept").is_ok());
+    }
+}

@@ -1,0 +1,135 @@
+//! The path jail: every look-up starts at the home folder's descriptor and is kept beneath it by the kernel.
+//!
+//! A path is resolved by `openat2` with `RESOLVE_BENEATH` in the same call that opens, so that nothing can be
+//! swapped between a check and its use. What is done to an entry is done by its name in a folder that is open.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::io::Errno;
+
+use crate::error::WorkspaceError;
+use crate::path::WorkspacePath;
+
+/// The kernel gives up on a look-up when something on the way is moved at that moment; so often it is tried.
+const LOOK_UPS_MAX: usize = 128;
+
+/// Permissions of files that the service makes.
+pub(crate) const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
+
+/// Permissions of folders that the service makes.
+pub(crate) const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
+
+/// Flags of a folder that is opened to be read or to be synchronised.
+pub(crate) const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An account's home folder, open.
+#[derive(Debug)]
+pub(crate) struct Home {
+    fd: OwnedFd,
+    owner: Option<(Uid, Gid)>,
+}
+
+impl Home {
+    /// Opens the folder of this name in the folder of all accounts.
+    pub(crate) fn open(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
+        let fd = fs::openat(root, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+        let stat = fs::fstat(&fd)?;
+        let ours = rustix::process::geteuid();
+        // Only root can give things away, and does so when the home is somebody else's: the tools run as them.
+        let owner = (ours.is_root() && stat.st_uid != ours.as_raw())
+            .then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)));
+        Ok(Self { fd, owner })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Opens what is at the path, following links that stay inside.
+    pub(crate) fn open_beneath(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let bytes = if path.is_home() { b"." } else { path.as_bytes() };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        let mut last = Errno::AGAIN;
+        for _ in 0..LOOK_UPS_MAX {
+            match fs::openat2(&self.fd, bytes, flags, Mode::empty(), resolve) {
+                Err(again @ (Errno::AGAIN | Errno::INTR)) => last = again,
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    /// Opens a folder; tells one that is missing from something else in its place.
+    pub(crate) fn open_folder(&self, path: &WorkspacePath) -> Result<OwnedFd, WorkspaceError> {
+        match self.open_beneath(path, FOLDER_FLAGS) {
+            Err(Errno::NOTDIR) => {
+                self.open_beneath(path, OFlags::PATH)?;
+                Err(WorkspaceError::NotAFolder)
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Opens a folder in a folder that is open, making it when it is missing. A link is not followed.
+    pub(crate) fn open_or_make(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<OwnedFd, WorkspaceError> {
+        match fs::mkdirat(parent, name, FOLDER_MODE) {
+            Ok(()) => self.adopt_folder(parent, name),
+            Err(Errno::EXIST) => {
+                match fs::openat(parent, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
+                    Err(Errno::NOTDIR | Errno::LOOP) => Err(WorkspaceError::NotAFolder),
+                    opened => Ok(opened?),
+                }
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Opens a folder that was just made and gives it its owner and permissions, whatever the umask is.
+    pub(crate) fn adopt_folder(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Result<OwnedFd, WorkspaceError> {
+        let fd = fs::openat(parent, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
+        self.adopt(fd.as_fd(), FOLDER_MODE)?;
+        Ok(fd)
+    }
+
+    /// Gives what is open to the home's owner, with these permissions.
+    pub(crate) fn adopt(&self, fd: BorrowedFd<'_>, mode: Mode) -> Result<(), WorkspaceError> {
+        if let Some((uid, gid)) = self.owner {
+            fs::fchown(fd, Some(uid), Some(gid))?;
+        }
+        Ok(fs::fchmod(fd, mode)?)
+    }
+}
+
+/// What an entry of an open folder is, without following it.
+pub(crate) fn entry_stat(parent: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
+    fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// The type in what `stat` tells.
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+/// The size in what `stat` tells, in bytes.
+pub(crate) fn size(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// Does work that may block, off the threads that serve requests. It goes on when nobody waits any more.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(stopped) => Err(WorkspaceError::Io(std::io::Error::other(stopped))),
+    }
+}

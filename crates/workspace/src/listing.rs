@@ -1,0 +1,178 @@
+//! Listings of one folder level, and looking up what is at a path.
+
+use std::collections::VecDeque;
+
+use domain::time::Timestamp;
+use rustix::fd::AsFd;
+use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
+use rustix::io::Errno;
+
+use crate::account::Workspace;
+use crate::download::{UNKNOWN_MIME, mime, modified};
+use crate::error::WorkspaceError;
+use crate::jail::{Home, entry_stat, file_type, off_thread, size};
+use crate::path::{AskedPath, WorkspacePath, shown};
+
+/// So many entries are listed at most; a folder with more is refused.
+pub const ENTRIES_MAX: usize = 100_000;
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A file with content.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link, wherever it leads.
+    Link,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+/// An entry of a listing: section 2.6 of the interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name as shown.
+    pub name: String,
+    /// Where it is.
+    pub path: WorkspacePath,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Bytes of a file, 0 of everything else.
+    pub size: u64,
+    /// When it was last written to.
+    pub modified: Timestamp,
+    /// By its name for a file, `inode/directory`, `inode/symlink`, or `application/octet-stream`.
+    pub mime: &'static str,
+}
+
+/// A listing of one folder level: folders first, then by name; hidden entries left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// The folder: the one of the places asked for that exists.
+    pub path: WorkspacePath,
+    /// What is in it. Taken from the front one by one, it needs no second copy to be written out.
+    pub entries: VecDeque<Entry>,
+}
+
+/// Something that is there, links followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is: the one of the places asked for that exists.
+    pub path: WorkspacePath,
+    /// What it is; never a link.
+    pub kind: EntryKind,
+    /// Bytes of a file, 0 of everything else.
+    pub size: u64,
+}
+
+impl Workspace {
+    /// Lists a folder, one level, at most [`ENTRIES_MAX`] entries.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotAFolder`], [`WorkspaceError::Outside`],
+    /// [`WorkspaceError::TooManyEntries`], and what the file system answers.
+    pub async fn list(&self, asked: &AskedPath) -> Result<Listing, WorkspaceError> {
+        let (workspace, asked) = (self.clone(), asked.clone());
+        off_thread(move || {
+            let home = workspace.home()?;
+            for path in asked.candidates() {
+                match list(&home, path, ENTRIES_MAX) {
+                    Err(WorkspaceError::NotFound) => {}
+                    done => return done,
+                }
+            }
+            Err(WorkspaceError::NotFound)
+        })
+        .await
+    }
+
+    /// Tells what is at a path, as for a file that is attached to a question.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::Outside`], and what the file system answers.
+    pub async fn find(&self, asked: &AskedPath) -> Result<Found, WorkspaceError> {
+        let (workspace, asked) = (self.clone(), asked.clone());
+        off_thread(move || {
+            let home = workspace.home()?;
+            for path in asked.candidates() {
+                match home.open_beneath(path, OFlags::PATH).map_err(Into::into) {
+                    Err(WorkspaceError::NotFound) => {}
+                    opened => {
+                        let (kind, size) = kind_and_size(&fstat(opened?)?);
+                        return Ok(Found { path: path.clone(), kind, size });
+                    }
+                }
+            }
+            Err(WorkspaceError::NotFound)
+        })
+        .await
+    }
+}
+
+fn list(home: &Home, path: &WorkspacePath, entries_max: usize) -> Result<Listing, WorkspaceError> {
+    let folder = home.open_folder(path)?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name.first() == Some(&b'.') {
+            continue;
+        }
+        if entries.len() == entries_max {
+            return Err(WorkspaceError::TooManyEntries(entries_max));
+        }
+        match entry_stat(folder.as_fd(), name) {
+            Ok(stat) => entries.push(Entry::new(path, name, &stat)),
+            // It went while the folder was read.
+            Err(Errno::NOENT) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    entries.sort_unstable_by(|one, other| {
+        let order = |entry: &Entry| entry.kind != EntryKind::Folder;
+        order(one).cmp(&order(other)).then_with(|| one.path.cmp(&other.path))
+    });
+    Ok(Listing { path: path.clone(), entries: entries.into() })
+}
+
+impl Entry {
+    fn new(folder: &WorkspacePath, name: &[u8], stat: &Stat) -> Self {
+        let (kind, size) = kind_and_size(stat);
+        let mime = match kind {
+            EntryKind::File => mime(name),
+            EntryKind::Folder => "inode/directory",
+            EntryKind::Link => "inode/symlink",
+            EntryKind::Other => UNKNOWN_MIME,
+        };
+        Self { name: shown(name), path: folder.join(name), kind, size, modified: modified(stat), mime }
+    }
+}
+
+fn kind_and_size(stat: &Stat) -> (EntryKind, u64) {
+    match file_type(stat) {
+        FileType::RegularFile => (EntryKind::File, size(stat)),
+        FileType::Directory => (EntryKind::Folder, 0),
+        FileType::Symlink => (EntryKind::Link, 0),
+        _ => (EntryKind::Other, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, open};
+
+    #[test]
+    fn a_folder_that_is_too_large_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["home/a", "home/b", "home/c"] {
+            std::fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        let fd = open(root.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let home = Home::open(fd.as_fd(), "home").unwrap();
+        assert_eq!(list(&home, &WorkspacePath::home(), 3).unwrap().entries.len(), 3);
+        let refused = list(&home, &WorkspacePath::home(), 2);
+        assert!(matches!(refused, Err(WorkspaceError::TooManyEntries(2))));
+    }
+}

@@ -1,0 +1,367 @@
+//! Paths and names as they come in from the wire, parsed once into types that cannot climb.
+//!
+//! The count made here gives the status of a request; what guards the files is the kernel (see `jail`).
+
+use std::fmt;
+
+use percent_encoding::percent_decode;
+
+/// The longest path that the kernel takes, without its closing NUL.
+pub const PATH_MAX_BYTES: usize = 4095;
+
+/// The longest name that file systems take.
+pub const NAME_MAX_BYTES: usize = 255;
+
+/// How many hexadecimal digits make a fresh name.
+pub(crate) const FRESH_DIGITS: usize = 32;
+
+/// What the hidden names of uploads under way begin with, in the home folder.
+pub(crate) const STAGING_PREFIX: &str = ".upload-";
+
+/// Why a text is no path of a workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Its `..` climb above the home folder, counted from left to right.
+    #[error("the path points outside the workspace")]
+    Outside,
+    /// It contains NUL, which no name can.
+    #[error("the path contains NUL")]
+    Nul,
+    /// It is longer than any path can be.
+    #[error("the path is longer than {PATH_MAX_BYTES} bytes")]
+    TooLong,
+}
+
+/// Why a text is no name for an uploaded file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Nothing is left after the folders in it are taken away.
+    #[error("the file has no name")]
+    Missing,
+    /// `.`, `..`, a name with NUL, or one that the workspace uses for itself.
+    #[error("the file's name is not allowed")]
+    NotAllowed,
+    /// It is longer than file systems take.
+    #[error("the file's name is longer than {NAME_MAX_BYTES} bytes")]
+    TooLong,
+}
+
+/// A place in a workspace, rooted in the account's home folder.
+///
+/// Holds the components joined by single slashes, without a leading one; nothing for the home folder
+/// itself. It has no `.`, `..`, empty component or NUL, and need not be UTF-8. [`fmt::Display`] shows it
+/// with a leading slash; bytes that are not UTF-8 are shown percent-encoded, and then `%` is, too, so
+/// that decoding once gives the same bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkspacePath(Vec<u8>);
+
+impl WorkspacePath {
+    /// The home folder, shown as `/`.
+    #[must_use]
+    pub const fn home() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Where uploads go unless told otherwise: `/uploads`.
+    #[must_use]
+    pub fn uploads() -> Self {
+        Self(b"uploads".to_vec())
+    }
+
+    /// Where temporary uploads go, each in a folder of its own: `/uploads/.tmp`.
+    pub(crate) fn temporary() -> Self {
+        Self(b"uploads/.tmp".to_vec())
+    }
+
+    /// Reads a path. A leading slash, a trailing one and runs of them make no difference, `.` is dropped,
+    /// and `..` takes back the component before it, whether or not that exists.
+    ///
+    /// # Errors
+    /// [`PathError`]; whether anything exists there is not looked at.
+    pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PathError> {
+        let text = text.as_ref();
+        if text.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        let mut kept: Vec<&[u8]> = Vec::new();
+        for component in text.split(|byte| *byte == b'/') {
+            match component {
+                b"" | b"." => {}
+                b".." => {
+                    kept.pop().ok_or(PathError::Outside)?;
+                }
+                name => kept.push(name),
+            }
+        }
+        let joined = kept.join(&b'/');
+        if joined.len() > PATH_MAX_BYTES { Err(PathError::TooLong) } else { Ok(Self(joined)) }
+    }
+
+    /// Whether this is the home folder itself.
+    #[must_use]
+    pub fn is_home(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes without a leading slash, as the kernel takes them relative to the home folder.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The folder that this is in and its name there; nothing for the home folder.
+    #[must_use]
+    pub fn split(&self) -> Option<(Self, &[u8])> {
+        if self.is_home() {
+            return None;
+        }
+        Some(match self.0.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (Self(self.0[..at].to_vec()), &self.0[at + 1..]),
+            None => (Self::home(), &self.0),
+        })
+    }
+
+    /// The place with this name in this folder. The name is one component: from a folder or a [`FileName`].
+    pub(crate) fn join(&self, name: &[u8]) -> Self {
+        let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());
+        joined.extend_from_slice(&self.0);
+        if !joined.is_empty() {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(name);
+        Self(joined)
+    }
+
+    /// The id folder, when this is a file of a temporary upload.
+    pub(crate) fn temporary_folder(&self) -> Option<(Self, &[u8])> {
+        let (folder, _) = self.split()?;
+        folder.split()?.0.eq(&Self::temporary()).then_some(())?;
+        let id = &self.0[Self::temporary().0.len() + 1..folder.0.len()];
+        Some((Self::temporary(), id))
+    }
+}
+
+impl fmt::Display for WorkspacePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("/")?;
+        f.write_str(&shown(&self.0))
+    }
+}
+
+/// A name or path as it is shown: itself when it is UTF-8, otherwise with the other bytes and `%`
+/// percent-encoded.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    if let Ok(text) = str::from_utf8(bytes) {
+        return text.to_owned();
+    }
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(&chunk.valid().replace('%', "%25"));
+        for byte in chunk.invalid() {
+            text.push_str(percent_encoding::percent_encode_byte(*byte));
+        }
+    }
+    text
+}
+
+/// A path that somebody asks for, which may mean one of two places: what exists decides.
+///
+/// Whoever reads tries the preferred place first and the other when nothing is at the first; whoever
+/// makes something takes the preferred one only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedPath {
+    preferred: WorkspacePath,
+    other: Option<WorkspacePath>,
+}
+
+impl AskedPath {
+    /// From a URL: the raw text after `/api/v1/files` or `/api/v1/directories`, not yet decoded by anyone.
+    /// Decoded once it is preferred, as written it is the other; a `%` that encodes nothing is itself.
+    ///
+    /// # Errors
+    /// [`PathError`] of the decoded form.
+    pub fn from_url(raw: &str) -> Result<Self, PathError> {
+        let preferred = WorkspacePath::parse(decoded(raw))?;
+        Ok(Self::new(preferred, WorkspacePath::parse(raw)))
+    }
+
+    /// From a field of a body (`destination`, `filePaths`): preferred as written, otherwise decoded,
+    /// because a name that is not UTF-8 is shown percent-encoded in listings.
+    ///
+    /// # Errors
+    /// [`PathError`] of the form as written.
+    pub fn from_text(text: &str) -> Result<Self, PathError> {
+        let preferred = WorkspacePath::parse(text)?;
+        Ok(Self::new(preferred, WorkspacePath::parse(decoded(text))))
+    }
+
+    /// The place tried first, and the only one for whoever makes something.
+    #[must_use]
+    pub fn preferred(&self) -> &WorkspacePath {
+        &self.preferred
+    }
+
+    /// The places in the order in which they are tried.
+    pub fn candidates(&self) -> impl Iterator<Item = &WorkspacePath> {
+        std::iter::once(&self.preferred).chain(&self.other)
+    }
+
+    fn new(preferred: WorkspacePath, other: Result<WorkspacePath, PathError>) -> Self {
+        let other = other.ok().filter(|other| *other != preferred);
+        Self { preferred, other }
+    }
+}
+
+impl From<WorkspacePath> for AskedPath {
+    fn from(preferred: WorkspacePath) -> Self {
+        Self { preferred, other: None }
+    }
+}
+
+fn decoded(text: &str) -> Vec<u8> {
+    percent_decode(text.as_bytes()).collect()
+}
+
+/// The name of an uploaded file: one component, at most 255 bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileName(Vec<u8>);
+
+impl FileName {
+    /// The name in what an upload calls its file. Folders in it are taken away, whether written with `/`
+    /// or with `\`.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn from_upload(text: impl AsRef<[u8]>) -> Result<Self, NameError> {
+        let name = text.as_ref().rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
+        match name {
+            b"" => Err(NameError::Missing),
+            b"." | b".." => Err(NameError::NotAllowed),
+            name if name.contains(&0) || is_staging(name) => Err(NameError::NotAllowed),
+            name if name.len() > NAME_MAX_BYTES => Err(NameError::TooLong),
+            name => Ok(Self(name.to_vec())),
+        }
+    }
+
+    /// The bytes of the name.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.0))
+    }
+}
+
+/// Whether a name is one that uploads under way have.
+pub(crate) fn is_staging(name: &[u8]) -> bool {
+    name.strip_prefix(STAGING_PREFIX.as_bytes())
+        .is_some_and(|rest| rest.len() == FRESH_DIGITS && rest.iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &str) -> Result<String, PathError> {
+        WorkspacePath::parse(text).map(|path| path.to_string())
+    }
+
+    #[test]
+    fn slashes_and_dots_make_no_difference() {
+        for text in ["/uploads/a.pdf", "uploads/a.pdf", "//uploads///a.pdf/", "./uploads/x/.././a.pdf"] {
+            assert_eq!(parsed(text), Ok("/uploads/a.pdf".to_owned()));
+        }
+        for text in ["", "/", "//", ".", "a/.."] {
+            assert_eq!(parsed(text), Ok("/".to_owned()));
+        }
+    }
+
+    #[test]
+    fn climbing_is_outside_wherever_it_happens() {
+        for text in ["..", "/../etc/passwd", "a/../../a", "nothing/here/../../../x"] {
+            assert_eq!(parsed(text), Err(PathError::Outside));
+        }
+        assert_eq!(AskedPath::from_url("/%2e%2e/x"), Err(PathError::Outside));
+        assert_eq!(AskedPath::from_url("/..%2fx"), Err(PathError::Outside));
+        assert_eq!(AskedPath::from_url("/a%00b"), Err(PathError::Nul));
+        assert_eq!(parsed(&"a/".repeat(3000)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn a_url_is_decoded_once() {
+        let tried = |raw: &str| -> Vec<String> {
+            AskedPath::from_url(raw).unwrap().candidates().map(ToString::to_string).collect()
+        };
+        assert_eq!(tried("/a%20b"), ["/a b", "/a%20b"]);
+        assert_eq!(tried("/a%2520b"), ["/a%20b", "/a%2520b"]);
+        assert_eq!(tried("/100%"), ["/100%"]);
+        assert_eq!(tried("/5%zz"), ["/5%zz"]);
+        assert_eq!(tried("/p\u{159}\u{ed}loha"), ["/p\u{159}\u{ed}loha"]);
+        assert_eq!(tried("/a%2Fb/../../c"), ["/c"]);
+    }
+
+    #[test]
+    fn names_lose_their_folders() {
+        let name = |text: &str| FileName::from_upload(text).map(|name| name.to_string());
+        assert_eq!(name("C:\\fakepath\\a.pdf"), Ok("a.pdf".to_owned()));
+        assert_eq!(name("../../etc/passwd"), Ok("passwd".to_owned()));
+        assert_eq!(name("a/"), Err(NameError::Missing));
+        assert_eq!(name(""), Err(NameError::Missing));
+        assert_eq!(name("x/.."), Err(NameError::NotAllowed));
+        assert_eq!(name("a\0"), Err(NameError::NotAllowed));
+        assert_eq!(name(&format!(".upload-{}", "0".repeat(32))), Err(NameError::NotAllowed));
+        assert_eq!(name(&"x".repeat(256)), Err(NameError::TooLong));
+        assert!(name(&"x".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn a_temporary_file_knows_its_folder() {
+        let folder =
+            |text: &str| WorkspacePath::parse(text).unwrap().temporary_folder().map(|(_, id)| id.to_vec());
+        assert_eq!(folder("/uploads/.tmp/1a/x"), Some(b"1a".to_vec()));
+        assert_eq!(folder("/uploads/.tmp/1a"), None);
+        assert_eq!(folder("/uploads/.tmp/1a/b/x"), None);
+        assert_eq!(folder("/other/.tmp/1a/x"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_path_that_climbs(text in prop::collection::vec(
+            prop_oneof![Just(b'.'), Just(b'/'), Just(b'%'), Just(b'2'), Just(b'e'), any::<u8>()], 0..40
+        )) {
+            if let Ok(path) = WorkspacePath::parse(&text) {
+                for component in path.as_bytes().split(|byte| *byte == b'/') {
+                    prop_assert!(path.is_home() || !matches!(component, b"" | b"." | b".."));
+                }
+                prop_assert!(!path.as_bytes().contains(&0));
+                prop_assert_eq!(WorkspacePath::parse(path.as_bytes()), Ok(path));
+            }
+        }
+
+        #[test]
+        fn what_is_shown_leads_back(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
+            if let Ok(path) = WorkspacePath::parse(&bytes) {
+                let shown = path.to_string();
+                for asked in [AskedPath::from_url(&shown), AskedPath::from_text(&shown)] {
+                    let found = asked.is_ok_and(|asked| asked.candidates().any(|tried| *tried == path));
+                    // Decoding a name such as `%2e%2e` may climb; then the client has to encode it.
+                    prop_assert!(found || shown.contains('%') && str::from_utf8(&bytes).is_ok());
+                }
+            }
+        }
+
+        #[test]
+        fn a_name_is_one_component(text in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(name) = FileName::from_upload(&text) {
+                let path = WorkspacePath::uploads().join(name.as_bytes());
+                prop_assert_eq!(WorkspacePath::parse(path.as_bytes()), Ok(path.clone()));
+                prop_assert_eq!(path.split(), Some((WorkspacePath::uploads(), name.as_bytes())));
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Uploads: streamed into a file without a name, placed whole or not at all.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, pin_mut};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, AtFlags, CWD, FileType, OFlags};
+use rustix::io::Errno;
+use tokio::task::JoinHandle;
+
+use crate::account::Workspace;
+use crate::error::WorkspaceError;
+use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size};
+use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
+use crate::usage::{Books, Room, Usage};
+
+/// So many bytes are gathered before they are written; as many again may be being written at that time.
+const BATCH_BYTES: usize = 512 * 1024;
+
+/// Before somebody is refused for want of room, usage is counted again unless it was within this time.
+const RECOUNT_BEFORE_REFUSAL: Duration = Duration::from_secs(1);
+
+/// Flags of the file that an upload is written to.
+const STAGING_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
+
+/// Where an uploaded file goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// The upload folder, which is made when it is missing.
+    Uploads,
+    /// A folder that exists.
+    Folder(AskedPath),
+    /// A fresh folder beneath `/uploads/.tmp`, so that no name is taken already.
+    Temporary,
+}
+
+/// An uploaded file: section 2.5 of the interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its name as shown.
+    pub name: String,
+    /// Where it is.
+    pub path: WorkspacePath,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// A file whose content is being taken in. Dropping it leaves nothing behind.
+#[derive(Debug)]
+pub struct Staging {
+    workspace: Workspace,
+    file: Arc<StagedFile>,
+    room: Room,
+    size: u64,
+    batch: Vec<Bytes>,
+    batch_bytes: usize,
+    writing: Option<JoinHandle<Result<(), WorkspaceError>>>,
+}
+
+/// A file whose content is all here and which has no place yet. Dropping it leaves nothing behind.
+#[derive(Debug)]
+pub struct Staged {
+    file: Arc<StagedFile>,
+    room: Room,
+    size: u64,
+}
+
+/// The file on disk: without a name where the file system can, otherwise with a hidden one at home.
+#[derive(Debug)]
+struct StagedFile {
+    home: Home,
+    file: File,
+    name: Option<Vec<u8>>,
+    books: Arc<Books>,
+}
+
+impl Workspace {
+    /// Begins to take in a file.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::QuotaExceeded`] when the account holds as many files as it may;
+    /// [`WorkspaceError::NotFound`] without a home folder; what the file system answers.
+    pub async fn begin_upload(&self) -> Result<Staging, WorkspaceError> {
+        self.usage().await?;
+        let mut room = Room::new(self.books.clone());
+        self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
+        let workspace = self.clone();
+        let file = off_thread(move || StagedFile::create(&workspace)).await?;
+        Ok(Staging {
+            workspace: self.clone(),
+            file: Arc::new(file),
+            room,
+            size: 0,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            writing: None,
+        })
+    }
+
+    /// Takes in the whole content of a file; it has no place until [`Staged::place`].
+    ///
+    /// # Errors
+    /// Those of [`Self::begin_upload`], [`Staging::write`] and [`Staging::finish`], and
+    /// [`WorkspaceError::Interrupted`] with the error of the stream.
+    pub async fn stage<S, E>(&self, content: S) -> Result<Staged, WorkspaceError>
+    where
+        S: Stream<Item = Result<Bytes, E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut staging = self.begin_upload().await?;
+        pin_mut!(content);
+        while let Some(bytes) = content.next().await {
+            staging.write(bytes.map_err(|error| WorkspaceError::Interrupted(error.into()))?).await?;
+        }
+        staging.finish().await
+    }
+
+    /// Takes in a file and places it: [`Self::stage`], then [`Staged::place`].
+    ///
+    /// # Errors
+    /// Those of both.
+    pub async fn upload<S, E>(
+        &self,
+        destination: &Destination,
+        name: &FileName,
+        content: S,
+    ) -> Result<Uploaded, WorkspaceError>
+    where
+        S: Stream<Item = Result<Bytes, E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.stage(content).await?.place(destination.clone(), name.clone()).await
+    }
+
+    /// Takes room for an upload or a folder, counting again before it is refused.
+    pub(crate) async fn take(&self, room: &mut Room, more: Usage) -> Result<(), WorkspaceError> {
+        if room.take(more) {
+            return Ok(());
+        }
+        self.counted(RECOUNT_BEFORE_REFUSAL.min(self.books.quota().recount_after)).await?;
+        if room.take(more) { Ok(()) } else { Err(WorkspaceError::QuotaExceeded) }
+    }
+}
+
+impl Staging {
+    /// Takes in more of the content. Holds at most two batches in memory, however fast the content comes.
+    /// After an error, or when its future is dropped, the upload is of no use any more.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::QuotaExceeded`], and what the file system answers.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), WorkspaceError> {
+        self.batch_bytes += bytes.len();
+        self.batch.push(bytes);
+        if self.batch_bytes >= BATCH_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// The content is all here.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Empty`] when it has no byte, and those of [`Self::write`].
+    pub async fn finish(mut self) -> Result<Staged, WorkspaceError> {
+        self.flush().await?;
+        self.written().await?;
+        if self.size == 0 {
+            return Err(WorkspaceError::Empty);
+        }
+        Ok(Staged { file: self.file, room: self.room, size: self.size })
+    }
+
+    /// Hands the batch over to be written, once the one before it is.
+    async fn flush(&mut self) -> Result<(), WorkspaceError> {
+        let batch = std::mem::take(&mut self.batch);
+        let bytes = std::mem::take(&mut self.batch_bytes) as u64;
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.workspace.take(&mut self.room, Usage { bytes, files: 0 }).await?;
+        self.written().await?;
+        self.size += bytes;
+        let file = self.file.clone();
+        self.writing = Some(tokio::task::spawn_blocking(move || file.write(&batch, bytes)));
+        Ok(())
+    }
+
+    async fn written(&mut self) -> Result<(), WorkspaceError> {
+        match &mut self.writing {
+            None => Ok(()),
+            Some(writing) => {
+                let done = writing.await;
+                self.writing = None;
+                done.unwrap_or_else(|stopped| Err(WorkspaceError::Io(std::io::Error::other(stopped))))
+            }
+        }
+    }
+}
+
+impl Staged {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Gives the file its place, in one step: whoever looks sees the file that was there before or the new
+    /// one, whole. When this returns, the file survives a loss of power.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] and [`WorkspaceError::NotAFolder`] for the destination,
+    /// [`WorkspaceError::AlreadyExists`] when a folder has the name, and what the file system answers.
+    pub async fn place(self, destination: Destination, name: FileName) -> Result<Uploaded, WorkspaceError> {
+        off_thread(move || {
+            self.file.file.sync_all()?;
+            let file = self.file.clone();
+            match destination {
+                Destination::Uploads => {
+                    let folder = uploads(&file.home)?;
+                    self.place_in(&WorkspacePath::uploads(), &folder, &name)
+                }
+                Destination::Folder(asked) => {
+                    let (path, folder) = existing(&file.home, &asked)?;
+                    self.place_in(&path, &folder, &name)
+                }
+                Destination::Temporary => self.place_in_own_folder(&name),
+            }
+        })
+        .await
+    }
+
+    fn place_in_own_folder(self, name: &FileName) -> Result<Uploaded, WorkspaceError> {
+        let file = self.file.clone();
+        let all = file.home.open_or_make(uploads(&file.home)?.as_fd(), b".tmp")?;
+        let id = fresh()?;
+        let own = file.home.open_or_make(all.as_fd(), id.as_bytes())?;
+        fs::fsync(&all)?;
+        let placed = self.place_in(&WorkspacePath::temporary().join(id.as_bytes()), &own, name);
+        match placed {
+            Ok(_) => file.books.added(Usage { bytes: 0, files: 1 }),
+            Err(_) => drop(fs::unlinkat(&all, id.as_bytes(), AtFlags::REMOVEDIR)),
+        }
+        placed
+    }
+
+    fn place_in(
+        self,
+        path: &WorkspacePath,
+        folder: &OwnedFd,
+        name: &FileName,
+    ) -> Result<Uploaded, WorkspaceError> {
+        let replaced = self.file.place(folder.as_fd(), name.as_bytes())?;
+        fs::fsync(folder)?;
+        self.room.used(replaced);
+        Ok(Uploaded { name: name.to_string(), path: path.join(name.as_bytes()), size: self.size })
+    }
+}
+
+/// The upload folder, made when somebody deleted it.
+fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
+    match home.open_folder(&WorkspacePath::uploads()) {
+        Err(WorkspaceError::NotFound) => {
+            let made = home.open_or_make(home.fd(), b"uploads")?;
+            fs::fsync(home.fd())?;
+            Ok(made)
+        }
+        done => done,
+    }
+}
+
+fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), WorkspaceError> {
+    for path in asked.candidates() {
+        match home.open_folder(path) {
+            Err(WorkspaceError::NotFound) => {}
+            done => return Ok((path.clone(), done?)),
+        }
+    }
+    Err(WorkspaceError::NotFound)
+}
+
+/// A name that nobody has, of 128 random bits.
+fn fresh() -> Result<String, WorkspaceError> {
+    let mut bits = [0u8; FRESH_DIGITS / 2];
+    getrandom::fill(&mut bits).map_err(|error| WorkspaceError::Io(std::io::Error::other(error)))?;
+    Ok(format!("{:0width$x}", u128::from_be_bytes(bits), width = FRESH_DIGITS))
+}
+
+impl StagedFile {
+    fn create(workspace: &Workspace) -> Result<Self, WorkspaceError> {
+        let home = workspace.home()?;
+        match fs::openat(home.fd(), c".", STAGING_FLAGS | OFlags::TMPFILE, FILE_MODE) {
+            Ok(fd) => Self::new(home, fd, None, workspace.books.clone()),
+            // File systems that have no files without names.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_named(workspace, home),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    fn create_named(workspace: &Workspace, home: Home) -> Result<Self, WorkspaceError> {
+        let books = workspace.books.clone();
+        let name = staging_name()?;
+        books.staging_begins(&name);
+        let new = STAGING_FLAGS | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        match fs::openat(home.fd(), &name, new, FILE_MODE) {
+            Ok(fd) => Self::new(home, fd, Some(name), books),
+            Err(errno) => {
+                books.staging_ends(&name);
+                Err(errno.into())
+            }
+        }
+    }
+
+    fn new(
+        home: Home,
+        fd: OwnedFd,
+        name: Option<Vec<u8>>,
+        books: Arc<Books>,
+    ) -> Result<Self, WorkspaceError> {
+        let staged = Self { home, file: File::from(fd), name, books };
+        staged.home.adopt(staged.file.as_fd(), FILE_MODE)?;
+        Ok(staged)
+    }
+
+    fn write(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
+        let disk = fs::fstatvfs(&self.file)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < self.books.quota().disk_free_min_bytes.saturating_add(bytes) {
+            return Err(WorkspaceError::QuotaExceeded);
+        }
+        for bytes in batch {
+            (&self.file).write_all(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the file into the folder under this name; tells what was there and is gone.
+    fn place(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, WorkspaceError> {
+        let replaced = match entry_stat(folder, name) {
+            Ok(stat) if file_type(&stat) == FileType::Directory => return Err(WorkspaceError::AlreadyExists),
+            Ok(stat) if file_type(&stat) == FileType::RegularFile => Usage { bytes: size(&stat), files: 1 },
+            Ok(_) => Usage { bytes: 0, files: 1 },
+            Err(_) => Usage::default(),
+        };
+        let hidden = match &self.name {
+            Some(name) => name.clone(),
+            None => self.link()?,
+        };
+        let renamed = fs::renameat(self.home.fd(), &hidden, folder, name);
+        if renamed.is_err() && self.name.is_none() {
+            let _ = fs::unlinkat(self.home.fd(), &hidden, AtFlags::empty());
+        }
+        self.books.staging_ends(&hidden);
+        match renamed {
+            Err(Errno::ISDIR) => Err(WorkspaceError::AlreadyExists),
+            Err(Errno::NAMETOOLONG) => Err(NameError::TooLong.into()),
+            done => Ok(done.map(|()| replaced)?),
+        }
+    }
+
+    /// Gives the nameless file a hidden name at home: a link never replaces, so the renaming that does
+    /// needs a name.
+    fn link(&self) -> Result<Vec<u8>, WorkspaceError> {
+        let name = staging_name()?;
+        self.books.staging_begins(&name);
+        let linked = fs::linkat(&self.file, c"", self.home.fd(), &name, AtFlags::EMPTY_PATH).or_else(|_| {
+            // Older kernels want a privilege for the form above.
+            let opened = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.file));
+            fs::linkat(CWD, opened, self.home.fd(), &name, AtFlags::SYMLINK_FOLLOW)
+        });
+        match linked {
+            Ok(()) => Ok(name),
+            Err(errno) => {
+                self.books.staging_ends(&name);
+                Err(errno.into())
+            }
+        }
+    }
+}
+
+impl Drop for StagedFile {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name
+            && self.books.is_staging(name)
+        {
+            let _ = fs::unlinkat(self.home.fd(), name, AtFlags::empty());
+            self.books.staging_ends(name);
+        }
+    }
+}
+
+fn staging_name() -> Result<Vec<u8>, WorkspaceError> {
+    Ok([STAGING_PREFIX.as_bytes(), fresh()?.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_names_differ() {
+        assert_ne!(fresh().unwrap(), fresh().unwrap());
+        assert!(crate::path::is_staging(&staging_name().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_file_system_without_nameless_files_will_do() {
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = crate::Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        let account = domain::id::AccountId::from_random(1);
+        let workspace = workspaces.provision(account, None).await.unwrap();
+        let names = || {
+            let mut names: Vec<_> = std::fs::read_dir(workspace.host_dir())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            names.sort();
+            names
+        };
+        let staged = |content: &'static [u8]| {
+            let file = StagedFile::create_named(&workspace, workspace.home().unwrap()).unwrap();
+            file.write(&[Bytes::from_static(content)], 0).unwrap();
+            Staged { file: Arc::new(file), room: Room::new(workspace.books.clone()), size: 3 }
+        };
+        let dropped = staged(b"old");
+        assert_eq!(names().len(), 2);
+        assert_eq!(workspace.counted(Duration::ZERO).await.unwrap().files, 1);
+        drop(dropped);
+        assert_eq!(names(), ["uploads"]);
+        let home = || Destination::Folder(WorkspacePath::home().into());
+        let name = FileName::from_upload("file").unwrap();
+        for content in [b"old", b"new"] {
+            staged(content).place(home(), name.clone()).await.unwrap();
+            assert_eq!(std::fs::read(workspace.host_dir().join("file")).unwrap(), content);
+        }
+        assert!(staged(b"bad").place(home(), FileName::from_upload("uploads").unwrap()).await.is_err());
+        assert_eq!(names(), ["file", "uploads"]);
+    }
+}

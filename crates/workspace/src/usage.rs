@@ -1,0 +1,247 @@
+//! What an account's files take, counted now and then and kept up to date in between.
+//!
+//! The machine writes into the workspace, too, and tells nobody. So usage is counted by a bounded walk,
+//! adjusted by what the service does itself, and counted anew once the count is old or would refuse
+//! somebody. Room is taken before bytes are written, so that uploads side by side never pass the quota.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
+
+use crate::error::WorkspaceError;
+use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, size};
+
+/// The walk does not look into folders deeper than this; each level holds one descriptor.
+const WALK_DEPTH_MAX: usize = 64;
+
+/// A count that took long is made anew only after so many times its own duration.
+const WALK_SHARE: u32 = 20;
+
+/// What an account may hold, and what the disk must keep free.
+#[derive(Debug, Clone, Copy)]
+pub struct Quota {
+    /// Bytes in all files of one account.
+    pub bytes_max: u64,
+    /// Files, folders and links of one account.
+    pub files_max: u64,
+    /// Bytes that uploads leave free on the disk.
+    pub disk_free_min_bytes: u64,
+    /// After this a count is too old to accept an upload by; zero counts every time.
+    pub recount_after: Duration,
+}
+
+impl Default for Quota {
+    /// 100 GiB in a million files, 1 GiB of the disk left free, counted anew after 5 s.
+    fn default() -> Self {
+        Self {
+            bytes_max: 100 << 30,
+            files_max: 1_000_000,
+            disk_free_min_bytes: 1 << 30,
+            recount_after: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What an account's files take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes in files.
+    pub bytes: u64,
+    /// Files, folders and links.
+    pub files: u64,
+}
+
+impl Usage {
+    fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
+    }
+}
+
+#[derive(Debug)]
+struct Count {
+    used: Usage,
+    taken: Usage,
+    /// What was added while a walk goes on; the walk may have missed it.
+    added: Usage,
+    counted: Option<(Instant, Duration)>,
+    /// Names of the uploads under way that the walk would see.
+    staging: HashSet<Vec<u8>>,
+}
+
+/// The books of one account, shared by everything that works on its files.
+#[derive(Debug)]
+pub(crate) struct Books {
+    quota: Quota,
+    count: Mutex<Count>,
+    walking: tokio::sync::Mutex<()>,
+}
+
+impl Books {
+    pub(crate) fn new(quota: Quota) -> Self {
+        let count = Count {
+            used: Usage::default(),
+            taken: Usage::default(),
+            added: Usage::default(),
+            counted: None,
+            staging: HashSet::new(),
+        };
+        Self { quota, count: Mutex::new(count), walking: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(crate) fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Counts if the last count is older than `age`. Callers that come at once share one walk.
+    pub(crate) async fn counted<W>(&self, age: Duration, walk: W) -> Result<Usage, WorkspaceError>
+    where
+        W: AsyncFnOnce() -> Result<Usage, WorkspaceError>,
+    {
+        let asked = Instant::now();
+        let _walking = self.walking.lock().await;
+        let fresh = self.with(|count| match count.counted {
+            Some((at, _)) if at >= asked => true,
+            Some((at, took)) => !age.is_zero() && at.elapsed() < age.max(took.saturating_mul(WALK_SHARE)),
+            None => false,
+        });
+        if !fresh {
+            self.with(|count| count.added = Usage::default());
+            let started = Instant::now();
+            let walked = walk().await?;
+            self.with(|count| {
+                count.used = walked.plus(count.added);
+                count.counted = Some((started, started.elapsed()));
+            });
+        }
+        Ok(self.with(|count| count.used))
+    }
+
+    /// Takes room for `more`, or tells that there is none by the present count.
+    pub(crate) fn take(&self, more: Usage) -> bool {
+        self.with(|count| {
+            let then = count.used.plus(count.taken).plus(more);
+            let fits = then.bytes <= self.quota.bytes_max && then.files <= self.quota.files_max;
+            if fits {
+                count.taken = count.taken.plus(more);
+            }
+            fits
+        })
+    }
+
+    pub(crate) fn give_back(&self, taken: Usage) {
+        self.with(|count| count.taken = count.taken.minus(taken));
+    }
+
+    pub(crate) fn added(&self, more: Usage) {
+        self.with(|count| {
+            count.used = count.used.plus(more);
+            count.added = count.added.plus(more);
+        });
+    }
+
+    pub(crate) fn removed(&self, less: Usage) {
+        self.with(|count| count.used = count.used.minus(less));
+    }
+
+    /// The next one who asks counts.
+    pub(crate) fn forget(&self) {
+        self.with(|count| count.counted = None);
+    }
+
+    pub(crate) fn staging_begins(&self, name: &[u8]) {
+        self.with(|count| count.staging.insert(name.to_vec()));
+    }
+
+    pub(crate) fn staging_ends(&self, name: &[u8]) {
+        self.with(|count| count.staging.remove(name));
+    }
+
+    pub(crate) fn is_staging(&self, name: &[u8]) -> bool {
+        self.with(|count| count.staging.contains(name))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Count) -> T) -> T {
+        work(&mut self.count.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Room that an upload has taken; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    books: Arc<Books>,
+    taken: Usage,
+}
+
+impl Room {
+    pub(crate) fn new(books: Arc<Books>) -> Self {
+        Self { books, taken: Usage::default() }
+    }
+
+    pub(crate) fn take(&mut self, more: Usage) -> bool {
+        let fits = self.books.take(more);
+        if fits {
+            self.taken = self.taken.plus(more);
+        }
+        fits
+    }
+
+    /// The room is used now, in place of what was there before.
+    pub(crate) fn used(self, replaced: Usage) {
+        self.books.added(self.taken);
+        self.books.removed(replaced);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.books.give_back(self.taken);
+    }
+}
+
+/// Counts what is beneath an open folder, without following links. Stops once `files_max` is passed:
+/// what comes after cannot matter.
+pub(crate) fn walk(home: BorrowedFd<'_>, books: &Books) -> Result<Usage, WorkspaceError> {
+    let mut usage = Usage::default();
+    let mut open = vec![Dir::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?];
+    while let Some(folder) = open.last_mut() {
+        let Some(entry) = folder.read() else {
+            open.pop();
+            continue;
+        };
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let at_home = open.len() == 1;
+        if at_home && books.is_staging(name.to_bytes()) {
+            continue;
+        }
+        let Some(folder) = open.last() else { break };
+        let parent = folder.fd()?;
+        usage.files += 1;
+        if usage.files > books.quota().files_max {
+            break;
+        }
+        let kind = entry.file_type();
+        if matches!(kind, FileType::RegularFile | FileType::Unknown)
+            && let Ok(stat) = entry_stat(parent, name.to_bytes())
+            && file_type(&stat) == FileType::RegularFile
+        {
+            usage.bytes = usage.bytes.saturating_add(size(&stat));
+        } else if matches!(kind, FileType::Directory | FileType::Unknown)
+            && open.len() < WALK_DEPTH_MAX
+            && let Ok(fd) = openat(parent.as_fd(), name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())
+        {
+            open.push(Dir::new(fd)?);
+        }
+    }
+    Ok(usage)
+}

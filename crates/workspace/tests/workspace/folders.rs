@@ -1,0 +1,77 @@
+//! Folders are made, things are deleted.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use domain::id::AccountId;
+use workspace::{Quota, WorkspaceError, Workspaces};
+
+use crate::{Host, asked, chunks};
+
+#[tokio::test]
+async fn a_folder_is_made_in_a_parent_that_exists() {
+    let host = Host::new().await;
+    assert_eq!(host.workspace.create_folder(&asked("/a%20b/")).await.unwrap().to_string(), "/a b");
+    host.upload("/a b", "x", "x").await.unwrap();
+    let again = host.workspace.create_folder(&asked("/a b")).await;
+    assert!(matches!(again, Err(WorkspaceError::AlreadyExists)), "{again:?}");
+    let home = host.workspace.create_folder(&asked("/")).await;
+    assert!(matches!(home, Err(WorkspaceError::AlreadyExists)), "{home:?}");
+    for orphan in ["/none/x", "/a b/x/y"] {
+        let made = host.workspace.create_folder(&asked(orphan)).await;
+        assert!(matches!(made, Err(WorkspaceError::NotFound)), "{orphan}: {made:?}");
+    }
+    let long = host.workspace.create_folder(&asked(&"x".repeat(256))).await;
+    assert!(matches!(long, Err(WorkspaceError::InvalidName(_))), "{long:?}");
+}
+
+#[tokio::test]
+async fn only_recursive_deletes_what_is_not_empty() {
+    let host = Host::new().await;
+    std::fs::create_dir_all(host.at("a/b/c")).unwrap();
+    std::fs::write(host.at("a/b/file"), "x").unwrap();
+    let refused = host.workspace.delete(&asked("/a"), false).await;
+    assert!(matches!(refused, Err(WorkspaceError::NotEmpty)), "{refused:?}");
+    assert!(host.at("a/b/file").exists());
+    host.workspace.delete(&asked("/a/b/c"), false).await.unwrap();
+    host.workspace.delete(&asked("/a"), true).await.unwrap();
+    let gone = host.workspace.delete(&asked("/a"), true).await;
+    assert!(matches!(gone, Err(WorkspaceError::NotFound)), "{gone:?}");
+    let home = host.workspace.delete(&asked("/x/.."), true).await;
+    assert!(matches!(home, Err(WorkspaceError::HomeFolder)), "{home:?}");
+    assert_eq!(host.workspace.usage().await.unwrap(), workspace::Usage { bytes: 0, files: 1 });
+}
+
+#[tokio::test]
+async fn provisioning_again_changes_nothing_and_clears_what_a_crash_left() {
+    let host = Host::new().await;
+    host.upload("/uploads", "kept", "x").await.unwrap();
+    let (old, new) = (format!(".upload-{:032x}", 1), format!(".upload-{:032x}", 2));
+    for name in [&old, &new, ".upload-short"] {
+        std::fs::write(host.at(name), "x").unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    std::fs::File::options().write(true).open(host.at(&old)).unwrap().set_modified(long_ago).unwrap();
+    let workspaces = Workspaces::new(host.root.path().join("all"), Quota::default()).unwrap();
+    workspaces.provision(AccountId::from_random(1), None).await.unwrap();
+    assert_eq!(host.names_at_home(), [&new, ".upload-short", "uploads"]);
+    assert_eq!(host.read("/uploads/kept").await.unwrap(), b"x");
+}
+
+#[tokio::test]
+async fn what_is_made_belongs_to_the_owner_of_the_home() {
+    let root = tempfile::tempdir().unwrap();
+    let workspaces = Workspaces::new(root.path(), Quota::default()).unwrap();
+    // Only root can give files away; without it they belong to whoever runs the service.
+    let own = rustix::process::geteuid();
+    let owner = if own.is_root() { 54_321 } else { own.as_raw() };
+    let workspace = workspaces.provision(AccountId::from_random(1), Some((owner, owner))).await.unwrap();
+    workspace.create_folder(&asked("/made")).await.unwrap();
+    let name = workspace::FileName::from_upload("file").unwrap();
+    let up = workspace.upload(&workspace::Destination::Temporary, &name, chunks("x")).await.unwrap();
+    let up = up.path.to_string();
+    let folder = up.trim_end_matches("/file");
+    for (path, mode) in [("", 0o755), ("uploads", 0o755), ("made", 0o755), (folder, 0o755), (&*up, 0o644)] {
+        let meta = std::fs::metadata(workspace.host_dir().join(path.trim_start_matches('/'))).unwrap();
+        assert_eq!((meta.uid(), meta.permissions().mode() & 0o7777), (owner, mode), "{path}");
+    }
+}

@@ -1,0 +1,85 @@
+//! What the workspace promises, tried on real files.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod escapes;
+mod files;
+mod folders;
+mod quotas;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use domain::id::AccountId;
+use futures_util::{Stream, StreamExt, stream};
+use workspace::{
+    AskedPath, Destination, FileName, Quota, Uploaded, Workspace, WorkspaceError, WorkspacePath, Workspaces,
+};
+
+/// One provisioned account in a folder of its own, with something beside it that must stay out of reach.
+struct Host {
+    root: tempfile::TempDir,
+    workspace: Workspace,
+}
+
+impl Host {
+    async fn new() -> Self {
+        Self::with(Quota { disk_free_min_bytes: 0, ..Quota::default() }).await
+    }
+
+    async fn with(quota: Quota) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("secret"), "secret").unwrap();
+        let workspaces = Workspaces::new(root.path().join("all"), quota).unwrap();
+        let workspace = workspaces.provision(AccountId::from_random(1), None).await.unwrap();
+        Self { root, workspace }
+    }
+
+    /// Where a path of the workspace is on the host.
+    fn at(&self, path: &str) -> PathBuf {
+        self.workspace.host_dir().join(path)
+    }
+
+    fn link(&self, target: &str, path: &str) {
+        std::os::unix::fs::symlink(target, self.at(path)).unwrap();
+    }
+
+    async fn upload(&self, to: &str, name: &str, content: &str) -> Result<Uploaded, WorkspaceError> {
+        let destination = Destination::Folder(asked(to));
+        self.workspace.upload(&destination, &FileName::from_upload(name).unwrap(), chunks(content)).await
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+        let file = self.workspace.open_file(&asked(path)).await?;
+        let mut stream = file.stream(0..u64::MAX);
+        let mut content = Vec::new();
+        while let Some(chunk) = stream.next().await {
+            content.extend(chunk?);
+        }
+        Ok(content)
+    }
+
+    /// The names in the home folder, the hidden ones, too.
+    fn names_at_home(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.workspace.host_dir()).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn asked(path: &str) -> AskedPath {
+    AskedPath::from_url(path).unwrap()
+}
+
+fn path(text: &str) -> WorkspacePath {
+    WorkspacePath::parse(text).unwrap()
+}
+
+fn chunks(content: &str) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
+    let chunks: Vec<_> =
+        content.as_bytes().chunks(7).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+    stream::iter(chunks)
+}
