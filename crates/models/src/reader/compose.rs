@@ -1,0 +1,259 @@
+//! The answer's text: a sentence, quotes with their places, and what it is that answers.
+//!
+//! What stands in documents is hostile: it is quoted word for word, but every character that means anything
+//! in Markdown is escaped, so that it stays inside its quote, makes no link, no image and no mark.
+
+use std::fmt::Write;
+
+use domain::citation::{NumberedPassage, Place};
+use language::Language;
+
+/// A quote that is longer is cut at a word, in bytes.
+const QUOTE_MAX_BYTES: usize = 900;
+
+/// What the answer quotes.
+#[derive(Debug)]
+pub(super) struct Quote<'a> {
+    /// The passage that it stands in.
+    pub(super) passage: &'a NumberedPassage,
+    /// The words that are quoted.
+    pub(super) text: &'a str,
+}
+
+/// An answer with quotes, best first.
+pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
+    let Some(first) = quotes.first() else { return nothing(language, None) };
+    let mut out = lead(language, first.passage);
+    for (index, quote) in quotes.iter().enumerate() {
+        if index == 1 {
+            out.push_str("\n\n");
+            out.push_str(match language {
+                Language::Czech => "Souvisí s tím také:",
+                Language::Slovak => "Súvisí s tým aj:",
+                Language::English => "Related to it:",
+            });
+        }
+        out.push_str("\n\n");
+        push_quote(&mut out, quote.text);
+        let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place), quote.passage.number);
+    }
+    out.push_str("\n\n");
+    out.push_str(about(language));
+    out
+}
+
+/// The answer when the documents hold none; `unread` says that some were not searched yet or why.
+pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
+    let mut out = match language {
+        Language::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
+        Language::Slovak => "Na túto otázku som v dokumentoch odpoveď nenašiel.",
+        Language::English => "I found no answer to this question in the documents.",
+    }
+    .to_owned();
+    if let Some(unread) = unread {
+        out.push(' ');
+        out.push_str(match (language, unread) {
+            (Language::Czech, Unread::Waiting) => {
+                "Některé soubory ale ještě nebyly prohledány; zkuste se zeptat znovu."
+            }
+            (Language::Slovak, Unread::Waiting) => {
+                "Niektoré súbory však ešte neboli prehľadané; skúste sa spýtať znova."
+            }
+            (Language::English, Unread::Waiting) => {
+                "Some files have not been searched yet, though; ask again in a while."
+            }
+            (Language::Czech, Unread::Failed) => "Hledání ale neproběhlo, dokumenty nebylo možné prohledat.",
+            (Language::Slovak, Unread::Failed) => {
+                "Hľadanie však neprebehlo, dokumenty nebolo možné prehľadať."
+            }
+            (Language::English, Unread::Failed) => {
+                "The search did not work, though, so the documents were not looked through."
+            }
+        });
+    }
+    out.push_str("\n\n");
+    out.push_str(about(language));
+    out
+}
+
+/// Why documents were not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// They wait to be read.
+    Waiting,
+    /// The search failed, or there is none.
+    Failed,
+}
+
+fn lead(language: Language, passage: &NumberedPassage) -> String {
+    let place = place(language, &passage.place);
+    match language {
+        Language::Czech => format!("K otázce se v dokumentech píše ({place}):"),
+        Language::Slovak => format!("K otázke sa v dokumentoch píše ({place}):"),
+        Language::English => format!("This is what the documents say ({place}):"),
+    }
+}
+
+const fn about(language: Language) -> &'static str {
+    match language {
+        Language::Czech => {
+            "*Odpovídá vestavěná čtečka: není to jazykový model, jen vyhledává v dokumentech a cituje z nich.*"
+        }
+        Language::Slovak => {
+            "*Odpovedá vstavaná čítačka: nie je to jazykový model, len vyhľadáva v dokumentoch a cituje z nich.*"
+        }
+        Language::English => {
+            "*Answered by the built-in reader: it is no language model, it only finds and quotes passages of the documents.*"
+        }
+    }
+}
+
+/// The file's name with its page or lines.
+fn place(language: Language, place: &Place) -> String {
+    match place {
+        Place::File { path, page, lines } => {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let mut out = format!("**{}**", escaped(name));
+            if let Some(page) = page {
+                let _ = write!(out, ", {} {page}", page_word(language, name));
+            } else if let Some((first, last)) = lines {
+                let word = match (language, first == last) {
+                    (Language::Czech, true) => "řádek",
+                    (Language::Czech, false) => "řádky",
+                    (Language::Slovak, true) => "riadok",
+                    (Language::Slovak, false) => "riadky",
+                    (Language::English, true) => "line",
+                    (Language::English, false) => "lines",
+                };
+                let _ = if first == last {
+                    write!(out, ", {word} {first}")
+                } else {
+                    write!(out, ", {word} {first}–{last}")
+                };
+            }
+            out
+        }
+        Place::Web { url, title } => format!("**{}**", escaped(if title.is_empty() { url } else { title })),
+    }
+}
+
+fn page_word(language: Language, name: &str) -> &'static str {
+    let extension = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    let sheet = matches!(extension.as_str(), "xlsx" | "xls" | "xlsb" | "ods");
+    match (language, sheet) {
+        (Language::Czech, true) => "list",
+        (Language::Slovak, true) => "hárok",
+        (Language::English, true) => "sheet",
+        (Language::Czech, false) => "strana",
+        (Language::Slovak, false) => "strana",
+        (Language::English, false) => "page",
+    }
+}
+
+/// The text as a block quote. Rows and items keep their lines, wrapped lines are joined.
+fn push_quote(out: &mut String, text: &str) {
+    let end = text.floor_char_boundary(text.len().min(QUOTE_MAX_BYTES));
+    let cut = end < text.len();
+    let text = if cut {
+        text[..end].rsplit_once(char::is_whitespace).map_or(&text[..end], |(kept, _)| kept)
+    } else {
+        text
+    };
+    let mut begun = false;
+    for sentence in language::sentence::sentences(text) {
+        let line = text[sentence]
+            .split('\n')
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ");
+        if begun {
+            out.push_str("  \n");
+        }
+        out.push_str("> ");
+        out.push_str(&escaped(&line));
+        begun = true;
+    }
+    if cut {
+        out.push_str(" …");
+    }
+}
+
+/// The text with everything escaped that means something in Markdown or its extensions; control
+/// characters become blanks.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut begins = true;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\t' => out.push_str(" \\| "),
+            _ if c.is_control() || is_direction(c) => out.push(' '),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '!' | '&' | '$' | '^'
+            | '@' | '{' | '}' | '=' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '-' | '+' if begins => {
+                out.push('\\');
+                out.push(c);
+            }
+            // `1.` and `1)` begin a list; `://` and `www.` a link.
+            '.' | ')' if begins_with_number(&out) => {
+                out.push('\\');
+                out.push(c);
+            }
+            ':' if chars.peek() == Some(&'/') => out.push_str("\\:"),
+            '.' if out.to_ascii_lowercase().ends_with("www") => out.push_str("\\."),
+            _ => out.push(c),
+        }
+        begins &= c.is_whitespace();
+    }
+    out
+}
+
+/// Characters that turn the direction of writing or can't be seen, by which a quote could pose as another.
+const fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
+fn begins_with_number(out: &str) -> bool {
+    let trimmed = out.trim_start();
+    !trimmed.is_empty() && trimmed.len() <= 9 && trimmed.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passage(text: &str) -> NumberedPassage {
+        let place = Place::File { path: "/uploads/a_b.pdf".to_owned(), page: Some(2), lines: None };
+        NumberedPassage { number: 3, place, text: text.to_owned() }
+    }
+
+    #[test]
+    fn hostile_text_stays_in_its_quote() {
+        let text = "Ignore this [1] ![x](http://evil.example/a.png)\n\n# Heading\n> out\n```\n<img src=x> www.evil.example";
+        let passage = passage(text);
+        let answer = quotes(Language::English, &[Quote { passage: &passage, text }]);
+        let marks: Vec<u32> = domain::citation::mark::marks(&answer).map(|mark| mark.number).collect();
+        assert_eq!(marks, [3], "{answer}");
+        for line in answer
+            .lines()
+            .filter(|line| line.contains("Heading") || line.contains("img") || line.contains("out"))
+        {
+            assert!(line.starts_with("> "), "{answer}");
+        }
+        assert!(!answer.contains("]("), "{answer}");
+        assert!(!answer.contains("://") && !answer.contains("www."), "{answer}");
+    }
+
+    #[test]
+    fn an_answer_names_its_place_in_the_language() {
+        let passage = passage("Lhůta je 30 dnů.");
+        let answer = quotes(Language::Czech, &[Quote { passage: &passage, text: &passage.text }]);
+        assert!(answer.contains("> Lhůta je 30 dnů."), "{answer}");
+        assert!(answer.contains("— **a\\_b.pdf**, strana 2 [3]"), "{answer}");
+        assert!(answer.contains("není to jazykový model"));
+    }
+}

@@ -1,0 +1,353 @@
+//! The question: its language, its focus and the words that must be found.
+
+use std::sync::Arc;
+
+use domain::step::{CallResult, Item, StepRequest};
+use language::stem::stem;
+use language::{Language, fold, guess, related::related, terms};
+
+use super::focus::Focus;
+
+/// The most words of a question that are looked for.
+const WORDS_MAX: usize = 24;
+/// The longest question that is read, in bytes.
+const QUESTION_MAX_BYTES: usize = 4_096;
+/// A question with at most this many telling words may lean on the one before it.
+const LEANING_WORDS_MAX: usize = 2;
+/// What a word that hardly tells anything counts, against 1.
+const WEAK: f64 = 0.25;
+/// What a word of the earlier question counts.
+const EARLIER: f64 = 0.6;
+
+/// Words (folded) that ask for an amount or a form rather than name the subject.
+const WEAK_WORDS: &[&str] = &[
+    "vyse",
+    "vysi",
+    "vyska",
+    "vyske",
+    "vysku",
+    "castka",
+    "castku",
+    "castky",
+    "castce",
+    "suma",
+    "sumu",
+    "velky",
+    "velka",
+    "velke",
+    "velikost",
+    "velikosti",
+    "maximalni",
+    "minimalni",
+    "maximalny",
+    "minimalny",
+    "nejvyssi",
+    "najvyssi",
+    "nejmensi",
+    "celkem",
+    "celkova",
+    "celkovy",
+    "presne",
+    "presny",
+    "hlavni",
+    "hlavny",
+    "novy",
+    "nova",
+    "nove",
+    "novou",
+    "dulezite",
+    "nutne",
+    "povinne",
+    "zpusob",
+    "sposob",
+    "druh",
+    "typ",
+    "nazev",
+    "nazov",
+    "obsah",
+    "uroven",
+    "rozsah",
+    "cinnost",
+    "stoji",
+    "stat",
+    "platit",
+    "prodat",
+    "byva",
+    "koná",
+    "kona",
+    "konat",
+    "stal",
+    "stala",
+    "stanou",
+    "dostal",
+    "dostala",
+    "dostava",
+    "dostane",
+    "dosahl",
+    "dosiahla",
+    "dosahla",
+    "hrozi",
+    "smeji",
+    "lze",
+    "nutno",
+    "treba",
+    "potrebuje",
+    "potrebny",
+    "udelat",
+    "ucinit",
+    "amount",
+    "amounts",
+    "maximum",
+    "minimum",
+    "total",
+    "quantity",
+    "number",
+    "size",
+    "big",
+    "large",
+    "high",
+    "old",
+    "name",
+    "kind",
+    "type",
+    "sort",
+    "exactly",
+    "main",
+    "new",
+    "cost",
+    "costs",
+    "charged",
+    "use",
+    "used",
+    "using",
+    "required",
+    "allowed",
+    "possible",
+    "place",
+    "take",
+    "given",
+    "granted",
+    "set",
+    "level",
+    "job",
+    "deal",
+    "deals",
+    "come",
+    "comes",
+    "needed",
+    "entitled",
+    "apply",
+    "applies",
+    "receive",
+    "receives",
+    "day",
+    "den",
+    "time",
+    "cas",
+    "doba",
+    "dobu",
+    "dobe",
+    "ulozit",
+    "mozno",
+];
+
+/// A word that an answer should speak of.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    /// As it was written, in lower case.
+    pub(super) exact: String,
+    /// Its stems, by the rules of the languages it may belong to.
+    pub(super) stems: Vec<String>,
+    /// Stems of related words.
+    pub(super) related: Vec<String>,
+    /// How much it counts: its rarity, less for weak words and those of an earlier question.
+    pub(super) weight: f64,
+    /// Whether no document holds it.
+    pub(super) unknown: bool,
+    /// Whether it hardly tells anything.
+    pub(super) weak: bool,
+    /// Whether it comes from the question before.
+    pub(super) earlier: bool,
+}
+
+/// A question of the user.
+#[derive(Debug, Clone)]
+pub(super) struct Question {
+    /// The language in which it is answered.
+    pub(super) language: Language,
+    /// What it asks for.
+    pub(super) focus: Focus,
+    /// Its telling words; those of the question before it at the end, if it leans on that one.
+    pub(super) words: Vec<Word>,
+    /// The files it came with.
+    pub(super) attachments: Vec<String>,
+    /// What came of the calls so far, oldest first.
+    pub(super) results: Vec<Arc<CallResult>>,
+}
+
+impl Question {
+    /// The question that the exchange ends with, or `None` when there is none.
+    pub(super) fn of(request: &StepRequest) -> Option<Self> {
+        let transcript = &request.transcript;
+        let at = transcript.iter().rposition(|item| matches!(item, Item::Question { .. }))?;
+        let Item::Question { text, attachments } = &transcript[at] else { return None };
+        let text = &text[..text.floor_char_boundary(QUESTION_MAX_BYTES)];
+        let earlier = transcript[..at].iter().rev().find_map(|item| match item {
+            Item::Question { text, attachments } => Some((text.as_str(), attachments)),
+            Item::Step(_) | Item::Result(_) => None,
+        });
+        let language = guess(text).or_else(|| guess(earlier?.0)).unwrap_or(Language::Czech);
+        let mut words = words(text, false);
+        let mut attachments = attachments.clone();
+        if let Some((before, files)) = earlier
+            && leans(text, &words)
+        {
+            let before = &before[..before.floor_char_boundary(QUESTION_MAX_BYTES)];
+            let more = self::words(before, true)
+                .into_iter()
+                .filter(|word| !words.iter().any(|own| own.stems == word.stems));
+            words.extend(more.collect::<Vec<_>>());
+            if attachments.is_empty() {
+                attachments.clone_from(files);
+            }
+        }
+        words.truncate(WORDS_MAX);
+        let results: Vec<Arc<CallResult>> = transcript[at + 1..]
+            .iter()
+            .filter_map(|item| match item {
+                Item::Result(result) => Some(Arc::clone(result)),
+                Item::Question { .. } | Item::Step(_) => None,
+            })
+            .collect();
+        let mut question = Self { language, focus: Focus::of(text), words, attachments, results };
+        question.weigh();
+        Some(question)
+    }
+
+    /// The words to search for.
+    pub(super) fn query(&self) -> String {
+        self.words.iter().map(|word| word.exact.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Another wording: the rarest words alone, for passages that common words crowded out.
+    pub(super) fn narrow_query(&self) -> Option<String> {
+        let mut known: Vec<&Word> = self.words.iter().filter(|word| !word.unknown && !word.weak).collect();
+        known.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        known.truncate(2);
+        let narrower = !known.is_empty() && known.len() < self.words.len();
+        narrower.then(|| known.iter().map(|word| word.exact.as_str()).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Takes the words' rarity from what the first search told of them.
+    fn weigh(&mut self) {
+        let told =
+            self.results.iter().find(|result| result.tool == "search").map(|result| counts(&result.text));
+        let Some((total, counts)) = told else { return };
+        for word in &mut self.words {
+            let Some((_, passages)) = counts.iter().find(|(told, _)| *told == word.exact) else { continue };
+            word.unknown = *passages < 0.5;
+            word.weight *= (1.0 + (total - passages + 0.5).max(0.5) / (passages + 0.5)).ln();
+        }
+    }
+}
+
+/// The telling words of a text, each once.
+fn words(text: &str, earlier: bool) -> Vec<Word> {
+    let mut found: Vec<Word> = Vec::new();
+    for term in terms(text, Language::Czech).into_iter().filter(|term| !term.stop) {
+        let folded = fold(&term.exact);
+        let mut stems = vec![term.stem.clone()];
+        if !term.number {
+            let english = stem(&folded, Language::English);
+            if english != term.stem {
+                stems.push(english);
+            }
+        }
+        if found.iter().any(|word| word.stems == stems) {
+            continue;
+        }
+        let mut related: Vec<String> =
+            stems.iter().flat_map(|stem| related(stem)).map(str::to_owned).collect();
+        related.retain(|stem| !stems.contains(stem));
+        let weak = WEAK_WORDS.contains(&folded.as_str());
+        let weight = if weak { WEAK } else { 1.0 } * if earlier { EARLIER } else { 1.0 };
+        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, earlier });
+    }
+    found
+}
+
+/// Whether a question is too short to stand alone: `A co kauce?`, `And when does it end?`
+fn leans(text: &str, words: &[Word]) -> bool {
+    let telling = words.iter().filter(|word| !word.weak).count();
+    let folded = fold(text);
+    let first = folded.split_whitespace().next().unwrap_or_default();
+    let refers = folded.split(|c: char| !c.is_alphanumeric()).any(|word| {
+        matches!(
+            word,
+            "to" | "it"
+                | "its"
+                | "they"
+                | "them"
+                | "that"
+                | "jeho"
+                | "jeji"
+                | "jej"
+                | "ten"
+                | "ta"
+                | "tam"
+                | "tomu"
+                | "toho"
+                | "ji"
+                | "ho"
+                | "he"
+                | "she"
+                | "there"
+                | "this"
+                | "these"
+                | "those"
+        )
+    });
+    telling == 0
+        || telling <= LEANING_WORDS_MAX
+            && (matches!(first, "a" | "ale" | "and" | "but" | "what's") && text.len() < 80
+                || refers
+                || folded.starts_with("what about")
+                || folded.starts_with("how about"))
+}
+
+/// The number of passages and each word's share of them, as the search tells them:
+/// `Passages with each word (of 231): lhůta 14, kočka 0.`
+fn counts(text: &str) -> (f64, Vec<(String, f64)>) {
+    let line = text.lines().next().unwrap_or_default();
+    let Some((head, list)) = line.split_once("): ") else { return (0.0, Vec::new()) };
+    let total = head.rsplit("(of ").next().and_then(|count| count.parse().ok()).unwrap_or(0.0);
+    let words = list
+        .trim_end_matches('.')
+        .split(", ")
+        .filter_map(|entry| {
+            let (word, count) = entry.rsplit_once(' ')?;
+            Some((word.to_owned(), count.parse().ok()?))
+        })
+        .collect();
+    (total, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_the_search() {
+        let (total, words) = counts("Passages with each word (of 231): lhůta 14, § 0.\nNo passage fits.");
+        assert!((total - 231.0).abs() < f64::EPSILON);
+        assert_eq!(words, [("lhůta".to_owned(), 14.0), ("§".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn short_questions_lean_on_the_one_before() {
+        let leaning = |text: &str| leans(text, &words(text, false));
+        assert!(leaning("A co kauce?"));
+        assert!(leaning("And when does it end?"));
+        assert!(!leaning("Jaká je výpovědní doba nájmu bytu v Olomouci?"));
+    }
+}

@@ -1,0 +1,179 @@
+//! A question's way through the reader and the search, as the loop would lead it.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use agent::documents::{extract, passages};
+use agent::index::{Library, PIECE_MAX_BYTES};
+use domain::citation::mark::marks;
+use domain::citation::{NumberedPassage, Place};
+use domain::step::{
+    Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec, Usage,
+};
+use protocol::tool::{SearchArguments, Tool, ToolOutput};
+
+/// The most steps of one answer.
+const STEPS_MAX: usize = 8;
+/// Time for one search, reading changed files included.
+const SEARCH_TIME: Duration = Duration::from_secs(60);
+
+/// What is asked over a folder of documents.
+pub(super) struct Exchange {
+    library: Library,
+    slowest_search: Cell<Duration>,
+    _index: tempfile::TempDir,
+}
+
+/// An answer of the reader.
+pub(super) struct Answer {
+    /// The whole text.
+    pub(super) text: String,
+    /// The first quote without Markdown's escapes.
+    pub(super) quote: String,
+    /// The place that is cited first.
+    pub(super) first: Option<Cited>,
+}
+
+/// A place in a document.
+#[derive(Debug)]
+pub(super) struct Cited {
+    pub(super) path: String,
+    pub(super) page: Option<u32>,
+}
+
+impl Exchange {
+    /// Questions over this folder, with an index of their own.
+    pub(super) fn over(documents: &Path) -> Self {
+        let index = tempfile::tempdir().unwrap();
+        let library = Library::new(documents, index.path());
+        Self { library, slowest_search: Cell::default(), _index: index }
+    }
+
+    /// How long the slowest search took, the first one, which reads the documents, left out.
+    pub(super) fn slowest_search(&self) -> Duration {
+        self.slowest_search.get()
+    }
+
+    /// Asks after these earlier questions.
+    pub(super) async fn ask(&self, question: &str, earlier: &[&str]) -> Answer {
+        let mut transcript: Vec<Item> = earlier.iter().map(|text| asked(text, &[])).collect();
+        transcript.push(asked(question, &[]));
+        self.answer(transcript).await
+    }
+
+    /// Asks about these files.
+    pub(super) async fn ask_about(&self, question: &str, files: &[&str]) -> Answer {
+        self.answer(vec![asked(question, files)]).await
+    }
+
+    async fn answer(&self, transcript: Vec<Item>) -> Answer {
+        let tools = Tool::ALL.map(|tool| ToolSpec {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema().to_owned(),
+        });
+        let mut request = StepRequest {
+            model: models::reader::MODEL.to_owned(),
+            instructions: String::new(),
+            transcript,
+            tools: tools.to_vec(),
+            settings: Vec::new(),
+            output_max_tokens: 4_096,
+        };
+        let mut numbered: Vec<NumberedPassage> = Vec::new();
+        for _ in 0..STEPS_MAX {
+            let events = models::reader::step(&request);
+            let Some(StepEvent::Call(call)) = events.first().cloned() else {
+                return Answer::of(&events, &numbered);
+            };
+            let arguments: SearchArguments =
+                serde_json::from_str(&call.arguments).expect("arguments of a search");
+            let output = self.search(&arguments).await;
+            let step = Step {
+                blocks: vec![Block::Call(call.clone())],
+                stop: StopReason::Calls,
+                usage: Usage::default(),
+            };
+            request.transcript.push(Item::Step(Arc::new(step)));
+            let result = CallResult {
+                call: call.id,
+                tool: call.tool,
+                outcome: if output.failed { Outcome::Failed } else { Outcome::Done },
+                text: output.text,
+                passages: number(&mut numbered, output.passages),
+                written: Vec::new(),
+            };
+            request.transcript.push(Item::Result(Arc::new(result)));
+        }
+        panic!("the reader does not come to an end");
+    }
+
+    async fn search(&self, arguments: &SearchArguments) -> ToolOutput {
+        let read_any = Cell::new(false);
+        let begun = Instant::now();
+        let output = self
+            .library
+            .search(arguments, SEARCH_TIME, |path: PathBuf| {
+                read_any.set(true);
+                async move {
+                    let file = std::fs::File::open(&path).map_err(|error| error.to_string())?;
+                    let extracted = extract(&path, file).map_err(|error| error.to_string())?;
+                    Ok(passages::split(&extracted, PIECE_MAX_BYTES))
+                }
+            })
+            .await;
+        if !read_any.get() {
+            self.slowest_search.set(self.slowest_search.get().max(begun.elapsed()));
+        }
+        output
+    }
+}
+
+impl Answer {
+    fn of(events: &[StepEvent], numbered: &[NumberedPassage]) -> Self {
+        assert!(matches!(events.last(), Some(StepEvent::Finished { stop: StopReason::Done, .. })));
+        let text: String = events
+            .iter()
+            .filter_map(|event| match event {
+                StepEvent::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        let first = marks(&text).next().map(|mark| {
+            let passage =
+                numbered.iter().find(|passage| passage.number == mark.number).expect("a known number");
+            let Place::File { path, page, .. } = &passage.place else { panic!("a place in a file") };
+            Cited { path: path.clone(), page: *page }
+        });
+        let quoted: Vec<&str> = text
+            .lines()
+            .skip_while(|line| !line.starts_with("> "))
+            .take_while(|line| line.starts_with("> "))
+            .map(|line| line.trim_start_matches("> ").trim_end())
+            .collect();
+        let quote = quoted.join(" ").replace('\\', "");
+        Self { text, quote, first }
+    }
+}
+
+fn asked(text: &str, files: &[&str]) -> Item {
+    Item::Question { text: text.to_owned(), attachments: files.iter().map(ToString::to_string).collect() }
+}
+
+/// Gives each passage the number of its place in the answer.
+fn number(
+    known: &mut Vec<NumberedPassage>,
+    found: Vec<protocol::tool::FoundPassage>,
+) -> Vec<NumberedPassage> {
+    let mut out = Vec::new();
+    for passage in found {
+        let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };
+        let number = u32::try_from(known.len() + 1).expect("few passages");
+        let passage = NumberedPassage { number, place, text: passage.text };
+        known.push(passage.clone());
+        out.push(passage);
+    }
+    out
+}

@@ -1,0 +1,103 @@
+//! What counts as right, and the figures.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::Deserialize;
+
+use super::exchange::Answer;
+
+/// A question with where its answer stands.
+#[derive(Debug, Deserialize)]
+pub(super) struct Question {
+    pub(super) language: String,
+    pub(super) question: String,
+    /// The file that answers it; none when no document does.
+    pub(super) file: Option<String>,
+    #[serde(default)]
+    page: Option<u32>,
+    /// What the quote must hold.
+    #[serde(default)]
+    expect: String,
+}
+
+impl Question {
+    /// Every question of the set.
+    pub(super) fn all() -> Vec<Self> {
+        serde_json::from_str(include_str!("questions.json")).expect("the questions are JSON")
+    }
+
+    /// The ending of the file's name, or `none`.
+    fn format(&self) -> &str {
+        self.file.as_deref().and_then(|file| file.rsplit('.').next()).unwrap_or("none")
+    }
+}
+
+/// How one question went.
+pub(super) struct Score {
+    pub(super) number: usize,
+    answerable: bool,
+    right: bool,
+    text: String,
+}
+
+impl Score {
+    /// Right is: the first mark leads to the file (and page), and the quote before it holds the answer. Of
+    /// a question without an answer: nothing is cited.
+    pub(super) fn of(number: usize, question: &Question, answer: Answer) -> Self {
+        let right = match (&question.file, &answer.first) {
+            (None, first) => first.is_none(),
+            (Some(_), None) => false,
+            (Some(file), Some(cited)) => {
+                cited.path.trim_start_matches('/') == file
+                    && question.page.is_none_or(|page| cited.page == Some(page))
+                    && flat(&answer.quote).contains(&flat(&question.expect))
+            }
+        };
+        Self { number, answerable: question.file.is_some(), right, text: answer.text }
+    }
+}
+
+/// The shares of answerable questions that went right, and of the others.
+pub(super) fn shares(scores: &[&Score]) -> (f64, f64) {
+    let share = |answerable: bool| {
+        let these: Vec<_> = scores.iter().filter(|score| score.answerable == answerable).collect();
+        let right = these.iter().filter(|score| score.right).count();
+        f64::from(u32::try_from(right).unwrap()) / f64::from(u32::try_from(these.len()).unwrap())
+    };
+    (share(true), share(false))
+}
+
+/// The figures by language, format and half, and the answers that were wrong.
+pub(super) fn report(questions: &[Question], scores: &[Score]) -> String {
+    let mut out = String::new();
+    let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for score in scores {
+        let question = &questions[score.number];
+        let kind = if score.answerable { "cited first" } else { "told as missing" };
+        let half = if score.number % 2 == 0 { "tuned" } else { "kept" };
+        let by = [
+            format!("{kind}, all"),
+            format!("{kind}, {}", question.language),
+            format!("{kind}, .{}", question.format()),
+            format!("{kind}, {half} half"),
+        ];
+        for group in by {
+            let entry = groups.entry(group).or_default();
+            entry.0 += usize::from(score.right);
+            entry.1 += 1;
+        }
+    }
+    for (group, (right, all)) in &groups {
+        let _ = writeln!(out, "{group}: {right} of {all}");
+    }
+    let only_tuned = std::env::var_os("READER_SHOW_KEPT").is_none();
+    for score in scores.iter().filter(|score| !score.right && (!only_tuned || score.number % 2 == 0)) {
+        let _ = writeln!(out, "\n#{} {}\n{}", score.number, questions[score.number].question, score.text);
+    }
+    out
+}
+
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
