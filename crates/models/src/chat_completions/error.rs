@@ -1,0 +1,166 @@
+//! What a refusal means.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use domain::step::StepError;
+use reqwest::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::wire;
+
+/// An error as servers write it, in any of the forms in use.
+#[derive(Debug, Default, Deserialize)]
+struct Wire {
+    #[serde(default)]
+    message: Value,
+    #[serde(default)]
+    code: Value,
+    #[serde(default)]
+    r#type: Value,
+}
+
+struct Problem {
+    message: String,
+    code: String,
+    kind: String,
+}
+
+impl Problem {
+    /// Reads `{"error": {…}}`, `{"error": "…"}`, the inner object itself, or plain text.
+    fn read(body: &str) -> Self {
+        let value: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::from(body));
+        let inner = match value {
+            Value::Object(mut object) => object.remove("error").unwrap_or(Value::Object(object)),
+            Value::Array(mut items) if !items.is_empty() => {
+                let mut first = items.swap_remove(0);
+                if first["error"].is_object() { first["error"].take() } else { first }
+            }
+            other => other,
+        };
+        if let Value::String(message) = inner {
+            return Self { message, code: String::new(), kind: String::new() };
+        }
+        let wire: Wire = serde_json::from_value(inner).unwrap_or_default();
+        Self { message: text(&wire.message), code: text(&wire.code), kind: text(&wire.r#type) }
+    }
+
+    fn is_too_long(&self) -> bool {
+        let message = self.message.to_lowercase();
+        self.code == "context_length_exceeded"
+            || self.kind == "exceed_context_size_error"
+            || [
+                "maximum context length",
+                "context length",
+                "context window",
+                "context size",
+                "prompt is too long",
+            ]
+            .iter()
+            .any(|phrase| message.contains(phrase))
+    }
+
+    fn reason(&self, otherwise: &str) -> String {
+        [&self.message, &self.code, &self.kind]
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .map_or_else(|| otherwise.to_owned(), Clone::clone)
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What a response of this status means. `body` holds no key.
+pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>, body: &str) -> StepError {
+    let problem = Problem::read(body);
+    if status == StatusCode::PAYLOAD_TOO_LARGE || (status.is_client_error() && problem.is_too_long()) {
+        return StepError::TooLong;
+    }
+    let reason = format!("{}: {}", status.as_u16(), problem.reason("no reason given"));
+    // Whoever has no credit with the vendor gets the status of those who ask too often.
+    let spent = status == StatusCode::TOO_MANY_REQUESTS
+        && [&problem.code, &problem.kind].iter().any(|text| *text == "insufficient_quota");
+    if wire::is_passing(status) && !spent {
+        match wire::unavailable(reason) {
+            StepError::Unavailable { reason, .. } => StepError::Unavailable { reason, retry_after },
+            other @ (StepError::TooLong | StepError::Rejected { .. }) => other,
+        }
+    } else {
+        wire::rejected(reason)
+    }
+}
+
+/// What an error in the middle of a stream means. It is taken for a passing one unless it says otherwise.
+pub(super) fn in_stream(body: &str) -> StepError {
+    let problem = Problem::read(body);
+    if problem.is_too_long() {
+        return StepError::TooLong;
+    }
+    let reason: Cow<'_, str> = problem.reason("it reported an error").into();
+    let status = problem.code.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
+    let lasting = status.is_some_and(|status| status.is_client_error() && !wire::is_passing(status))
+        || matches!(
+            problem.kind.as_str(),
+            "invalid_request_error" | "authentication_error" | "permission_error"
+        )
+        || matches!(problem.code.as_str(), "insufficient_quota" | "invalid_api_key" | "model_not_found");
+    if lasting { wire::rejected(reason) } else { wire::unavailable(reason) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, body: &str) -> StepError {
+        of_status(StatusCode::from_u16(status).unwrap(), Some(Duration::from_secs(2)), body)
+    }
+
+    #[test]
+    fn statuses_tell_what_passes_and_what_lasts() {
+        for code in [408, 409, 425, 429, 500, 502, 503, 504, 529] {
+            let StepError::Unavailable { retry_after, .. } = status(code, "{}") else { panic!("{code}") };
+            assert_eq!(retry_after, Some(Duration::from_secs(2)));
+        }
+        for code in [301, 400, 401, 402, 403, 404, 422] {
+            assert!(matches!(status(code, "<html>"), StepError::Rejected { .. }), "{code}");
+        }
+        let spent = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+        assert!(matches!(status(429, spent), StepError::Rejected { .. }));
+    }
+
+    #[test]
+    fn a_long_exchange_is_told_in_each_servers_words() {
+        for body in [
+            r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#,
+            r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","code":400}"#,
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+            r#"[{"error":{"message":"prompt is too long"}}]"#,
+        ] {
+            assert_eq!(status(400, body), StepError::TooLong, "{body}");
+        }
+        assert_eq!(status(413, ""), StepError::TooLong);
+    }
+
+    #[test]
+    fn a_reason_is_bounded_and_on_one_line() {
+        let StepError::Rejected { reason } = status(400, &format!("a\nb{}", "x".repeat(10_000))) else {
+            panic!()
+        };
+        assert!(reason.chars().count() <= 301 && !reason.contains('\n'), "{reason}");
+    }
+
+    #[test]
+    fn errors_in_the_stream_are_told_apart() {
+        assert!(matches!(in_stream(r#"{"error":"it broke"}"#), StepError::Unavailable { .. }));
+        assert!(matches!(in_stream(r#"{"error":{"code":503}}"#), StepError::Unavailable { .. }));
+        assert!(matches!(in_stream(r#"{"error":{"code":400}}"#), StepError::Rejected { .. }));
+        assert!(matches!(in_stream("null"), StepError::Unavailable { .. }));
+    }
+}

@@ -1,0 +1,324 @@
+//! A step's request in the vendor's form.
+
+use std::collections::HashSet;
+
+use domain::catalog::REASONING_EFFORT;
+use domain::step::{Block, CallResult, Item, Step, StepError, StepRequest};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::wire;
+
+/// What a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// How the bound on output is called.
+    bound: Bound,
+    /// Whether it reports usage when asked.
+    usage: bool,
+    /// Whether it takes an effort of reasoning.
+    effort: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    /// `max_tokens`, which everything but the vendor's newer models takes.
+    Tokens,
+    /// `max_completion_tokens`.
+    CompletionTokens,
+}
+
+impl Dialect {
+    /// What the vendor's own server takes, or what most others take.
+    pub(super) fn of(own: bool) -> Self {
+        Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true }
+    }
+
+    /// How to say it to a server that refused it so; `None` when nothing else can be tried.
+    pub(super) fn otherwise(self, refusal: &StepError) -> Option<Self> {
+        let StepError::Rejected { reason } = refusal else { return None };
+        let reason = reason.to_lowercase();
+        if !(reason.starts_with("400") || reason.starts_with("422")) {
+            return None;
+        }
+        let other = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
+            Self { bound: Bound::CompletionTokens, ..self }
+        } else if reason.contains("max_completion_tokens") && self.bound == Bound::CompletionTokens {
+            Self { bound: Bound::Tokens, ..self }
+        } else if (reason.contains("reasoning") || reason.contains("think")) && self.effort {
+            Self { effort: false, ..self }
+        } else if reason.contains("stream_options") || reason.contains("include_usage") {
+            Self { usage: false, ..self }
+        } else {
+            self
+        };
+        (other != self).then_some(other)
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<String>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ToolCall<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ToolCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Called<'a>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: Offered<'a>,
+}
+
+#[derive(Serialize)]
+struct Offered<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawValue,
+}
+
+/// The request's body.
+pub(super) fn body(request: &StepRequest, dialect: Dialect) -> Result<Vec<u8>, StepError> {
+    let tools = request.tools.iter().map(|tool| {
+        let parameters: &RawValue = serde_json::from_str(&tool.schema)
+            .map_err(|_| wire::rejected(format!("the schema of the tool {} is no JSON", tool.name)))?;
+        let function = Offered { name: &tool.name, description: &tool.description, parameters };
+        Ok(Tool { r#type: "function", function })
+    });
+    let bound = |name| (dialect.bound == name).then_some(request.output_max_tokens);
+    let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
+    let body = Body {
+        model: &request.model,
+        messages: messages(request),
+        stream: true,
+        stream_options: dialect.usage.then_some(StreamOptions { include_usage: true }),
+        tools: tools.collect::<Result<_, StepError>>()?,
+        max_tokens: bound(Bound::Tokens),
+        max_completion_tokens: bound(Bound::CompletionTokens),
+        reasoning_effort: effort.filter(|_| dialect.effort).map(|(_, value)| value.to_lowercase()),
+    };
+    serde_json::to_vec(&body).map_err(|_| wire::rejected("the request cannot be written"))
+}
+
+/// The exchange as the format wants it: every call is followed by its result, and no result stands alone.
+fn messages(request: &StepRequest) -> Vec<Message<'_>> {
+    let mut out = Vec::with_capacity(request.transcript.len() + 1);
+    if !request.instructions.is_empty() {
+        out.push(said("system", request.instructions.clone()));
+    }
+    let mut answered: HashSet<&str> = HashSet::new();
+    for (at, item) in request.transcript.iter().enumerate() {
+        match item {
+            Item::Question { text, attachments } => out.push(said("user", question(text, attachments))),
+            Item::Step(step) => push_step(step, &request.transcript[at + 1..], &mut answered, &mut out),
+            Item::Result(result) if answered.contains(result.call.as_str()) => {}
+            Item::Result(result) => {
+                out.push(said(
+                    "user",
+                    format!("An earlier call of {} returned:\n\n{}", result.tool, result.for_model()),
+                ));
+            }
+        }
+    }
+    out
+}
+
+fn said(role: &'static str, text: String) -> Message<'static> {
+    Message { role, content: Some(text), tool_calls: Vec::new(), tool_call_id: None }
+}
+
+fn question(text: &str, attachments: &[String]) -> String {
+    let mut out = text.to_owned();
+    if !attachments.is_empty() {
+        out.push_str("\n\nAttached files of the workspace:");
+        for path in attachments {
+            out.push_str("\n- ");
+            out.push_str(path);
+        }
+    }
+    out
+}
+
+fn push_step<'a>(
+    step: &'a Step,
+    later: &'a [Item],
+    answered: &mut HashSet<&'a str>,
+    out: &mut Vec<Message<'a>>,
+) {
+    let mut text = String::new();
+    for block in &step.blocks {
+        if let Block::Text(piece) = block {
+            text.push_str(piece);
+        }
+    }
+    let calls: Vec<_> = step.calls().collect();
+    if calls.is_empty() && text.is_empty() {
+        return;
+    }
+    let tool_calls = calls.iter().map(|call| {
+        // Servers parse what the model wrote, and fail at what is no JSON; the result tells the model.
+        let valid = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
+        let arguments = if valid { call.arguments.as_str() } else { "{}" };
+        ToolCall { id: &call.id, r#type: "function", function: Called { name: &call.tool, arguments } }
+    });
+    out.push(Message {
+        role: "assistant",
+        content: (!text.is_empty()).then_some(text),
+        tool_calls: tool_calls.collect(),
+        tool_call_id: None,
+    });
+    for call in calls {
+        let result = later.iter().find_map(|item| match item {
+            Item::Result(result) if result.call == call.id => Some(&**result),
+            Item::Result(_) | Item::Question { .. } | Item::Step(_) => None,
+        });
+        answered.insert(&call.id);
+        out.push(Message {
+            role: "tool",
+            content: Some(result.map_or_else(|| "(no result)".to_owned(), CallResult::for_model)),
+            tool_calls: Vec::new(),
+            tool_call_id: Some(&call.id),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::step::{Call, Outcome, ToolSpec};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn request(transcript: Vec<Item>) -> StepRequest {
+        StepRequest {
+            model: "m".into(),
+            instructions: "Be brief.".into(),
+            transcript,
+            tools: vec![],
+            settings: vec![(REASONING_EFFORT.into(), "HIGH".into())],
+            output_max_tokens: 100,
+        }
+    }
+
+    fn sent(request: &StepRequest, dialect: Dialect) -> Value {
+        serde_json::from_slice(&body(request, dialect).unwrap()).unwrap()
+    }
+
+    fn result(call: &str) -> Item {
+        Item::Result(Arc::new(CallResult {
+            call: call.into(),
+            tool: "read".into(),
+            outcome: Outcome::Done,
+            text: format!("result of {call}"),
+            passages: vec![],
+            written: vec![],
+        }))
+    }
+
+    fn step(calls: &[(&str, &str)]) -> Item {
+        let call = |(id, arguments): &(&str, &str)| {
+            Block::Call(Call { id: (*id).into(), tool: "read".into(), arguments: (*arguments).into() })
+        };
+        Item::Step(Arc::new(Step { blocks: calls.iter().map(call).collect(), ..Step::default() }))
+    }
+
+    #[test]
+    fn every_call_is_followed_by_its_result_and_no_result_stands_alone() {
+        let question = Item::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] };
+        let steps = step(&[("a", r#"{"path":"x"}"#), ("b", "{\"pa"), ("c", "{}")]);
+        let body = sent(
+            &request(vec![result("gone"), question, steps, result("b"), result("a")]),
+            Dialect::of(false),
+        );
+        let call = |id, arguments| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
+        let tool = |id, text| json!({"role": "tool", "tool_call_id": id, "content": text});
+        assert_eq!(
+            body["messages"],
+            json!([
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "An earlier call of read returned:\n\nresult of gone"},
+                {"role": "user", "content": "Q\n\nAttached files of the workspace:\n- /uploads/a.pdf"},
+                {"role": "assistant", "content": null,
+                 "tool_calls": [call("a", r#"{"path":"x"}"#), call("b", "{}"), call("c", "{}")]},
+                tool("a", "result of a"),
+                tool("b", "result of b"),
+                tool("c", "(no result)"),
+            ])
+        );
+    }
+
+    #[test]
+    fn tools_bound_and_effort_are_said_as_the_server_takes_them() {
+        let mut request = request(vec![Item::Question { text: "Q".into(), attachments: vec![] }]);
+        request.tools = vec![ToolSpec {
+            name: "t".into(),
+            description: "d".into(),
+            schema: r#"{"type":"object"}"#.into(),
+        }];
+        let compatible = sent(&request, Dialect::of(false));
+        assert_eq!(
+            (&compatible["max_tokens"], &compatible["max_completion_tokens"]),
+            (&json!(100), &Value::Null)
+        );
+        assert_eq!(compatible["reasoning_effort"], "high");
+        assert_eq!(compatible["stream_options"], json!({"include_usage": true}));
+        assert_eq!(compatible["tools"][0]["function"]["parameters"], json!({"type": "object"}));
+        let own = sent(&request, Dialect::of(true));
+        assert_eq!((&own["max_tokens"], &own["max_completion_tokens"]), (&Value::Null, &json!(100)));
+        request.tools[0].schema = "{".into();
+        assert!(body(&request, Dialect::of(true)).is_err());
+    }
+
+    #[test]
+    fn what_a_server_turns_down_is_said_otherwise_once() {
+        let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
+        let bound = refusal("400: Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.");
+        let other = Dialect::of(false).otherwise(&bound).unwrap();
+        assert_eq!(other.bound, Bound::CompletionTokens);
+        let effort = refusal("400: \"m\" does not support thinking");
+        let plain = other.otherwise(&effort).unwrap();
+        assert!(!plain.effort);
+        assert_eq!(plain.otherwise(&effort), None);
+        assert_eq!(plain.otherwise(&refusal("401: max_completion_tokens")), None);
+        assert_eq!(plain.otherwise(&StepError::TooLong), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! How many tokens a text is, guessed: for reservations, and where a vendor reports no usage.
+
+use domain::step::{Block, Item, Step, StepRequest, Usage};
+
+/// What a message costs besides its text.
+const MESSAGE_TOKENS: u64 = 6;
+
+/// The tokens of so many bytes: one for each three and a half, rounded up.
+#[must_use]
+pub fn tokens_of_bytes(bytes: usize) -> u64 {
+    (bytes as u64).saturating_mul(2).div_ceil(7)
+}
+
+/// The tokens that a model reads for this request. Depends on the request alone.
+#[must_use]
+pub fn input_tokens(request: &StepRequest) -> u64 {
+    let items: u64 = request.transcript.iter().map(item_tokens).sum();
+    let tools: u64 = request
+        .tools
+        .iter()
+        .map(|tool| {
+            MESSAGE_TOKENS + tokens_of_bytes(tool.name.len() + tool.description.len() + tool.schema.len())
+        })
+        .sum();
+    MESSAGE_TOKENS + tokens_of_bytes(request.instructions.len()) + items + tools
+}
+
+/// The tokens that a model wrote in this step.
+#[must_use]
+pub fn output_tokens(step: &Step) -> u64 {
+    tokens_of_bytes(step.blocks.iter().map(block_bytes).sum())
+}
+
+/// The usage of a step whose vendor reported none.
+#[must_use]
+pub fn usage(request: &StepRequest, step: &Step) -> Usage {
+    let reasoning = step.blocks.iter().map(|block| match block {
+        Block::Reasoning(text) => text.len(),
+        Block::Text(_) | Block::Call(_) | Block::Opaque { .. } => 0,
+    });
+    Usage {
+        input_tokens: input_tokens(request),
+        cached_tokens: 0,
+        output_tokens: output_tokens(step),
+        reasoning_tokens: tokens_of_bytes(reasoning.sum()),
+        estimated: true,
+    }
+}
+
+fn item_tokens(item: &Item) -> u64 {
+    let bytes = match item {
+        Item::Question { text, attachments } => {
+            text.len() + attachments.iter().map(String::len).sum::<usize>()
+        }
+        Item::Step(step) => step.blocks.iter().map(block_bytes).sum(),
+        Item::Result(result) => {
+            let passages = result
+                .passages
+                .iter()
+                .map(|passage| passage.text.len() + passage.place.to_string().len() + 8);
+            result.text.len() + passages.sum::<usize>()
+        }
+    };
+    MESSAGE_TOKENS + tokens_of_bytes(bytes)
+}
+
+fn block_bytes(block: &Block) -> usize {
+    match block {
+        Block::Text(text) | Block::Reasoning(text) => text.len(),
+        Block::Call(call) => call.id.len() + call.tool.len() + call.arguments.len(),
+        Block::Opaque { json, .. } => json.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_rounded_up() {
+        assert_eq!([0, 1, 3, 4, 7, 35].map(tokens_of_bytes), [0, 1, 1, 2, 2, 10]);
+    }
+
+    #[test]
+    fn everything_that_is_sent_is_counted() {
+        let mut request = StepRequest {
+            model: "m".into(),
+            instructions: String::new(),
+            transcript: vec![],
+            tools: vec![],
+            settings: vec![],
+            output_max_tokens: 1,
+        };
+        let empty = input_tokens(&request);
+        request.instructions = "x".repeat(35);
+        assert_eq!(input_tokens(&request), empty + 10);
+        request.transcript.push(Item::Question { text: "y".repeat(35), attachments: vec![] });
+        assert_eq!(input_tokens(&request), empty + 20 + MESSAGE_TOKENS);
+    }
+}

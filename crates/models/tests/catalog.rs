@@ -1,0 +1,109 @@
+//! The catalog against the stand-in vendor.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use domain::catalog::ModelStatus;
+use domain::step::{Item, StepEvent, StepRequest};
+use domain::time::{Clock, Timestamp};
+use futures_util::StreamExt;
+use models::catalog::READER_ID;
+use models::{Catalog, VendorConfig, VendorsConfig};
+
+#[derive(Default)]
+struct Watch(AtomicI64);
+
+impl Clock for Watch {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn catalog(base_url: Option<String>) -> Catalog {
+    let openai = base_url.map(|base_url| VendorConfig { key: None, base_url: Some(base_url) });
+    Catalog::new(VendorsConfig { openai, ..VendorsConfig::default() }, Arc::new(Watch::default())).unwrap()
+}
+
+fn request(question: &str) -> StepRequest {
+    StepRequest {
+        model: String::new(),
+        instructions: String::new(),
+        transcript: vec![Item::Question { text: question.to_owned(), attachments: vec![] }],
+        tools: vec![],
+        settings: vec![],
+        output_max_tokens: 100,
+    }
+}
+
+fn defaults(catalog: &Catalog) -> Vec<String> {
+    catalog.entries().iter().filter(|entry| entry.default).map(|entry| entry.id.clone()).collect()
+}
+
+#[tokio::test]
+async fn without_a_vendor_the_reader_answers() {
+    let catalog = catalog(None);
+    catalog.refresh().await.unwrap();
+    assert_eq!(defaults(&catalog), [READER_ID]);
+    assert!(catalog.entries()[0].builtin);
+    assert_eq!(catalog.status(READER_ID), ModelStatus::Up);
+    let events: Vec<_> = catalog.resolve(None).unwrap().step(request("What is the rent?")).collect().await;
+    assert!(matches!(events.last(), Some(Ok(StepEvent::Finished { .. }))), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_vendors_models_are_found_and_the_reader_comes_last() {
+    let standin = standin::start().await.unwrap();
+    let catalog = catalog(Some(standin.base_url()));
+    assert_eq!(defaults(&catalog), [READER_ID]);
+    catalog.refresh().await.unwrap();
+    assert_eq!(defaults(&catalog), ["standin"]);
+    let entries = catalog.entries();
+    assert_eq!(entries.last().map(|entry| entry.id.as_str()), Some(READER_ID));
+    let reasoning = entries.iter().find(|entry| entry.id == "reasoning").unwrap();
+    assert_eq!(reasoning.settings[0].default_value, "MEDIUM");
+    assert!(catalog.resolve(Some("nobody")).is_none());
+    assert_eq!(catalog.status("standin"), ModelStatus::Up, "the listing was the probe");
+    assert_eq!(catalog.resolve(Some(READER_ID)).unwrap().entry.id, READER_ID);
+}
+
+#[tokio::test]
+async fn calls_tell_how_a_model_fares() {
+    let standin = standin::start().await.unwrap();
+    let catalog = catalog(Some(standin.base_url()));
+    catalog.refresh().await.unwrap();
+    let call = async |id: &str| {
+        let _events: Vec<_> = catalog.resolve(Some(id)).unwrap().step(request("Hello")).collect().await;
+    };
+    call("standin").await;
+    assert_eq!(catalog.status("standin"), ModelStatus::Up);
+    call("too-long").await;
+    assert_eq!(catalog.status("too-long"), ModelStatus::Up, "a long question is not the model's fault");
+    call("denied").await;
+    assert_eq!(catalog.status("denied"), ModelStatus::Degraded);
+    call("denied").await;
+    call("denied").await;
+    assert_eq!(catalog.status("denied"), ModelStatus::Down);
+    assert_eq!(standin.requests()[0].model(), "standin", "the vendor's name is asked for");
+}
+
+#[tokio::test]
+async fn a_vendor_that_goes_away_keeps_its_models_and_is_down() {
+    let standin = standin::start().await.unwrap();
+    let catalog = catalog(Some(standin.base_url()));
+    catalog.refresh().await.unwrap();
+    let before = catalog.entries();
+    drop(standin);
+    let mut refused = catalog.refresh().await;
+    // A connection that was kept open may serve once more.
+    for _ in 0..3 {
+        if refused.is_err() {
+            break;
+        }
+        refused = catalog.refresh().await;
+    }
+    assert!(refused.is_err());
+    assert_eq!(catalog.entries(), before);
+    assert_eq!(catalog.status("standin"), ModelStatus::Down);
+}

@@ -1,0 +1,210 @@
+//! A vendor for tests: a server that speaks the Chat Completions format and does what it is told.
+//!
+//! It is part of no product build. It keeps to the format strictly, so that a request which a real vendor
+//! would refuse is refused here too, and it breaks the format only where a script says so. What it does is
+//! chosen, in this order, by
+//!
+//! 1. a line `STANDIN {json}` in the last user's message, the JSON being a [`Script`];
+//! 2. the model's name: see [`script::builtin`] for the names; `text-200x5` says 200 tokens at 5 ms each.
+//!
+//! A script has a step for each request that follows on the last user's message (tool results lead to the
+//! next step), and a step can have several tries: the same request made again gets the next one. The server
+//! holds nothing else from one request to the next, so the same requests have the same answers.
+//!
+//! `GET /standin/requests` tells what was asked, as [`Handle::requests`] does within the process.
+
+mod log;
+mod obey;
+mod play;
+mod request;
+pub mod script;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use log::{Outcome, Seen};
+pub use script::Script;
+
+use log::Log;
+use request::{Refusal, Request};
+use script::Try;
+
+/// The greatest request that is read.
+const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// How many different requests are told apart when they are made again.
+const TRIES_MAX: usize = 100_000;
+
+/// What a server wants besides the format.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The key that every request must carry; `None` asks for none.
+    pub key: Option<String>,
+}
+
+struct Vendor {
+    settings: Settings,
+    log: Arc<Log>,
+    /// How often each request came, by its fingerprint.
+    tries: Mutex<HashMap<u64, usize>>,
+}
+
+/// A running stand-in. It stops taking requests when this is dropped.
+#[derive(Debug)]
+pub struct Handle {
+    address: SocketAddr,
+    log: Arc<Log>,
+    task: JoinHandle<()>,
+}
+
+impl Handle {
+    /// What `OPENAI_BASE_URL` is to be set to.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// What was asked so far, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Seen> {
+        self.log.all()
+    }
+
+    /// Waits until what was asked satisfies `wanted`. Cancel safe.
+    pub async fn until(&self, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+        self.log.until(wanted).await
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves on `listener` until the handle is dropped. Any key will do.
+///
+/// # Errors
+/// When the listener has no address.
+pub fn serve(listener: TcpListener) -> io::Result<Handle> {
+    serve_with(listener, Settings::default())
+}
+
+/// Serves on `listener` until the handle is dropped.
+///
+/// # Errors
+/// When the listener has no address.
+pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handle> {
+    let address = listener.local_addr()?;
+    let log = Arc::new(Log::default());
+    let vendor = Arc::new(Vendor { settings, log: log.clone(), tries: Mutex::default() });
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(complete))
+        .route("/v1/models", get(models))
+        .route("/standin/requests", get(requests))
+        .route("/standin/reset", post(reset))
+        .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
+        .with_state(vendor);
+    let listener = listener.tap_io(|stream| {
+        // A token must leave at once; a socket that refuses the option only makes it later.
+        let _later = stream.set_nodelay(true);
+    });
+    let task = tokio::spawn(async move {
+        // Serving ends only with the task.
+        let _ended = axum::serve(listener, routes).await;
+    });
+    Ok(Handle { address, log, task })
+}
+
+/// Serves on a free port of this host.
+///
+/// # Errors
+/// When no port can be opened.
+pub async fn start() -> io::Result<Handle> {
+    serve(TcpListener::bind(("127.0.0.1", 0)).await?)
+}
+
+async fn complete(State(vendor): State<Arc<Vendor>>, headers: HeaderMap, body: Bytes) -> Response {
+    let number = vendor.log.begin(&headers, &body);
+    let attempt = match vendor.choose(&headers, &body) {
+        Ok(attempt) => attempt,
+        Err(refusal) => {
+            vendor.log.end(number, Outcome::Refused(refusal.status));
+            return refuse(&refusal, None);
+        }
+    };
+    let (request, attempt) = attempt;
+    if let Some(status) = attempt.status {
+        vendor.log.end(number, Outcome::Refused(status));
+        let refusal = Refusal {
+            status,
+            message: attempt.message.clone().unwrap_or_else(|| "the script says so".to_owned()),
+            code: attempt.code.clone(),
+        };
+        return refuse(&refusal, attempt.retry_after.as_deref());
+    }
+    let played = play::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
+}
+
+impl Vendor {
+    fn choose(&self, headers: &HeaderMap, body: &Bytes) -> Result<(Request, Try), Refusal> {
+        if let Some(key) = &self.settings.key {
+            let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+            if given != Some(&format!("Bearer {key}")) {
+                return Err(Refusal::new(401, "Incorrect API key provided", "invalid_api_key"));
+            }
+        }
+        let request = Request::parse(body)?;
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        if tries.len() >= TRIES_MAX {
+            tries.clear();
+        }
+        let count = tries.entry(request.fingerprint).or_default();
+        let attempt = script::attempt(&request, *count)?;
+        *count += 1;
+        Ok((request, attempt))
+    }
+}
+
+fn refuse(refusal: &Refusal, retry_after: Option<&str>) -> Response {
+    let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let kind = if refusal.status < 500 { "invalid_request_error" } else { "server_error" };
+    let body =
+        json!({"error": {"message": refusal.message, "type": kind, "param": null, "code": refusal.code}});
+    let mut response = (status, Json(body)).into_response();
+    if let Some(value) = retry_after.and_then(|value| value.parse().ok()) {
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
+    response
+}
+
+async fn models() -> Json<Value> {
+    let data: Vec<Value> = script::NAMES
+        .iter()
+        .map(|name| json!({"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "standin"}))
+        .collect();
+    Json(json!({"object": "list", "data": data}))
+}
+
+async fn requests(State(vendor): State<Arc<Vendor>>) -> Json<Value> {
+    Json(vendor.log.all().iter().map(Seen::to_json).collect())
+}
+
+async fn reset(State(vendor): State<Arc<Vendor>>) -> StatusCode {
+    vendor.log.clear();
+    vendor.tries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    StatusCode::NO_CONTENT
+}

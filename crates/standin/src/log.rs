@@ -1,0 +1,153 @@
+//! What was asked and how it went, for assertions.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::{HeaderMap, header};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// How many requests are remembered; older ones are forgotten.
+const SEEN_MAX: usize = 10_000;
+
+/// How a request went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is being answered.
+    Open,
+    /// It was answered to the end of its script.
+    Done,
+    /// It was cut because the script said so.
+    Cut,
+    /// The client went away.
+    Closed,
+    /// It was refused with this status.
+    Refused(u16),
+}
+
+/// A request that came.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// Counts requests, from 0.
+    pub number: u64,
+    /// What stood in the `Authorization` header.
+    pub authorization: Option<String>,
+    /// The body, or `null` when it was no JSON.
+    pub body: Value,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+impl Seen {
+    /// The model that was asked for.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        self.body["model"].as_str().unwrap_or("")
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let outcome = match self.outcome {
+            Outcome::Open => "open".to_owned(),
+            Outcome::Done => "done".to_owned(),
+            Outcome::Cut => "cut".to_owned(),
+            Outcome::Closed => "closed".to_owned(),
+            Outcome::Refused(status) => format!("refused {status}"),
+        };
+        json!({"number": self.number, "authorization": self.authorization, "outcome": outcome, "body": self.body})
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    seen: VecDeque<Seen>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    entries: Mutex<Entries>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { entries: Mutex::default(), changed: watch::Sender::new(0) }
+    }
+}
+
+impl Log {
+    pub(crate) fn begin(&self, headers: &HeaderMap, body: &[u8]) -> u64 {
+        let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let number = {
+            let mut entries = self.entries();
+            let number = entries.next;
+            entries.next += 1;
+            if entries.seen.len() == SEEN_MAX {
+                entries.seen.pop_front();
+            }
+            entries.seen.push_back(Seen {
+                number,
+                authorization: authorization.map(str::to_owned),
+                body: serde_json::from_slice(body).unwrap_or_default(),
+                outcome: Outcome::Open,
+            });
+            number
+        };
+        self.changed.send_modify(|changes| *changes += 1);
+        number
+    }
+
+    pub(crate) fn end(&self, number: u64, outcome: Outcome) {
+        if let Some(seen) = self.entries().seen.iter_mut().find(|seen| seen.number == number) {
+            seen.outcome = outcome;
+        }
+        self.changed.send_modify(|changes| *changes += 1);
+    }
+
+    pub(crate) fn all(&self) -> Vec<Seen> {
+        self.entries().seen.iter().cloned().collect()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.entries().seen.clear();
+    }
+
+    pub(crate) async fn until(&self, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+        let mut changes = self.changed.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let seen = self.all();
+            if wanted(&seen) || changes.changed().await.is_err() {
+                return seen;
+            }
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An answer under way: logged as closed by the client when dropped before it was ended.
+#[derive(Debug)]
+pub(crate) struct Running {
+    log: Arc<Log>,
+    number: u64,
+    outcome: Outcome,
+}
+
+impl Running {
+    pub(crate) fn new(log: Arc<Log>, number: u64) -> Self {
+        Self { log, number, outcome: Outcome::Closed }
+    }
+
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.log.end(self.number, self.outcome);
+    }
+}

@@ -1,0 +1,55 @@
+//! The model that obeys everything it reads, in questions and in what tools return.
+//!
+//! `CALL tool {"argument": 1}` makes it call that tool, offered or not; `SAY words` makes it say the words.
+
+use serde_json::Value;
+
+use crate::request::Request;
+use crate::script::{Action, Try};
+
+/// How many calls it makes in one step.
+const CALLS_MAX: usize = 8;
+
+/// What it does now: the calls that it was told to make and has not made, else what it was told to say.
+pub(crate) fn obey(request: &Request) -> Try {
+    let mut made: Vec<(String, Value)> = request
+        .messages
+        .iter()
+        .flat_map(|message| &message.tool_calls)
+        .map(|call| {
+            let arguments = serde_json::from_str(&call.function.arguments).unwrap_or_default();
+            (call.function.name.clone(), arguments)
+        })
+        .collect();
+    let mut calls = Vec::new();
+    let mut words = Vec::new();
+    for message in request.messages.iter().filter(|message| message.role == "user" || message.role == "tool")
+    {
+        for line in message.content.as_deref().unwrap_or("").lines() {
+            if let Some((tool, arguments)) = call_in(line) {
+                match made.iter().position(|call| *call == (tool.clone(), arguments.clone())) {
+                    Some(at) => {
+                        made.swap_remove(at);
+                    }
+                    None => calls.push(Action::Call { tool, arguments, id: None }),
+                }
+            }
+            if let Some((_, said)) = line.split_once("SAY ") {
+                words.push(said.to_owned());
+            }
+        }
+    }
+    calls.truncate(CALLS_MAX);
+    if calls.is_empty() || !request.offers_tools {
+        words.push("Done.".to_owned());
+        return Try { actions: vec![Action::Say(words.join("\n\n"))], ..Try::default() };
+    }
+    Try { actions: calls, ..Try::default() }
+}
+
+fn call_in(line: &str) -> Option<(String, Value)> {
+    let (_, order) = line.split_once("CALL ")?;
+    let (tool, rest) = order.split_once(' ')?;
+    let arguments = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()?;
+    Some((tool.to_owned(), arguments))
+}
