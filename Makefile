@@ -6,12 +6,16 @@
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
-# The agent is linked statically, because the machine it runs in brings no libraries for it. Cargo may later
-# leave another build under the same name, so the static one is kept apart; it is only replaced by one that
-# differs, so that `causerie`, in which it is embedded, is not built again for nothing.
+# All builds name the whole workspace and then what they want of it: so dependencies get the same features
+# everywhere and are built once. `--test tidy` adds those that tests ask for.
+DEBUG := --workspace --test tidy
+RELEASE := --workspace --release
+
+# The agent is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
+# other builds leave under its name, and replaced only by one that differs.
+STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-agent.sh)
 AGENT := $(TARGET)/agent/release/causerie-agent
 AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
-STATIC := -C target-feature=+crt-static
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,20 +27,19 @@ tools: # What the tests need besides
 	@sh tools/setup.sh packages nextest
 
 agent: ## Build the agent: a static program that runs in the accounts' machines
-	$(CARGO) rustc --release --package agent --bin causerie-agent -- $(STATIC)
+	$(STATIC) $(CARGO) build $(RELEASE) --bin causerie-agent
 	@cmp -s $(TARGET)/release/causerie-agent $(AGENT) || install -D $(TARGET)/release/causerie-agent $(AGENT)
 
 agent-debug:
-	$(CARGO) rustc --package agent --bin causerie-agent -- $(STATIC) -C strip=debuginfo
+	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-agent
 	@cmp -s $(TARGET)/debug/causerie-agent $(AGENT_DEBUG) || install -D $(TARGET)/debug/causerie-agent $(AGENT_DEBUG)
 
 build: agent ## Build target/release/causerie with the agent in it
-	CAUSERIE_AGENT=$(AGENT) $(CARGO) build --release --package causerie
+	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(RELEASE) --bin causerie
 
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/release/causerie demo
 
-# One build of everything, so that the binaries that tests drive share their dependencies with the tests.
 test: tools agent-debug ## Run every test
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
 	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie $(CARGO) nextest run --workspace
@@ -57,4 +60,5 @@ fmt: ## Format everything
 	$(CARGO) fmt --all
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
-	CAUSERIE_BIN=$(TARGET)/release/causerie $(CARGO) run --release --package bench
+	$(CARGO) build $(RELEASE) --bin bench
+	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench
