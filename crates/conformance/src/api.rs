@@ -1,0 +1,354 @@
+//! The operations of the interface, each as one call; and what every refusal must look like.
+
+use serde_json::{Value, json};
+
+use crate::events::Events;
+use crate::http::{Request, Response, Streaming};
+use crate::poll;
+use crate::service::{Options, Service};
+
+/// A caller with a key. Targets are sent as they are given: who wants them encoded encodes them.
+#[derive(Debug, Clone)]
+pub struct Api {
+    /// `host:port` of the service.
+    pub address: String,
+    /// The key.
+    pub key: String,
+}
+
+/// A service with one account that may ask; or the one that the environment names.
+///
+/// # Panics
+/// When `CAUSERIE_BASE_URL` is no plain `http` address, or the service does not start.
+#[must_use]
+pub fn caller() -> (Option<Service>, Api) {
+    let named = (std::env::var("CAUSERIE_BASE_URL"), std::env::var("CAUSERIE_API_KEY"));
+    if let (Ok(base), Ok(key)) = named {
+        let address =
+            base.strip_prefix("http://").expect("the suite speaks plain http only").trim_end_matches('/');
+        return (None, Api { address: address.to_owned(), key });
+    }
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let api = service.api(&account);
+    (Some(service), api)
+}
+
+impl Api {
+    /// The same service with another key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { address: self.address.clone(), key: key.to_owned() }
+    }
+
+    /// A request that carries the key.
+    #[must_use]
+    pub fn request(&self, method: &str, target: &str) -> Request {
+        Request::new(method, target).header("x-api-key", &self.key)
+    }
+
+    /// Any call without a body.
+    #[must_use]
+    pub fn call(&self, method: &str, target: &str) -> Response {
+        self.request(method, target).send(&self.address)
+    }
+
+    /// `GET /api/v1/vm`
+    #[must_use]
+    pub fn vm(&self) -> Response {
+        self.call("GET", "/api/v1/vm")
+    }
+
+    /// `POST /api/v1/vm/start`
+    #[must_use]
+    pub fn start_vm(&self) -> Response {
+        self.call("POST", "/api/v1/vm/start")
+    }
+
+    /// `POST /api/v1/vm/stop`
+    #[must_use]
+    pub fn stop_vm(&self) -> Response {
+        self.call("POST", "/api/v1/vm/stop")
+    }
+
+    /// `GET /api/v1/{models,jurisdictions,skills,agents}`, in a language if one is named.
+    #[must_use]
+    pub fn catalog(&self, name: &str, accept_language: Option<&str>) -> Response {
+        let mut request = self.request("GET", &format!("/api/v1/{name}"));
+        if let Some(language) = accept_language {
+            request = request.header("accept-language", language);
+        }
+        request.send(&self.address)
+    }
+
+    /// `POST /api/v1/files` with the file alone.
+    #[must_use]
+    pub fn upload(&self, name: &str, content: &[u8]) -> Response {
+        self.upload_form(&[Part::file(name, content)])
+    }
+
+    /// `POST /api/v1/files` with these parts in this order.
+    #[must_use]
+    pub fn upload_form(&self, parts: &[Part]) -> Response {
+        self.upload_request(parts).send(&self.address)
+    }
+
+    /// The request of [`Api::upload_form`].
+    #[must_use]
+    pub fn upload_request(&self, parts: &[Part]) -> Request {
+        let boundary = "----conformance-7MA4YWxkTrZu0gW";
+        let mut body = Vec::new();
+        for part in parts {
+            body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: form-data; ").as_bytes());
+            body.extend_from_slice(part.disposition.as_bytes());
+            body.extend_from_slice(b"\r\n\r\n");
+            body.extend_from_slice(&part.content);
+            body.extend_from_slice(b"\r\n");
+        }
+        body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+        let kind = format!("multipart/form-data; boundary={boundary}");
+        self.request("POST", "/api/v1/files").header("content-type", &kind).body(body)
+    }
+
+    /// `GET /api/v1/files/{path}`
+    #[must_use]
+    pub fn download(&self, path: &str) -> Response {
+        self.call("GET", &format!("/api/v1/files{path}"))
+    }
+
+    /// `DELETE /api/v1/files/{path}`
+    #[must_use]
+    pub fn delete_file(&self, path_and_query: &str) -> Response {
+        self.call("DELETE", &format!("/api/v1/files{path_and_query}"))
+    }
+
+    /// `GET /api/v1/directories`
+    #[must_use]
+    pub fn list_home(&self) -> Response {
+        self.call("GET", "/api/v1/directories")
+    }
+
+    /// `GET /api/v1/directories/{path}`
+    #[must_use]
+    pub fn list(&self, path: &str) -> Response {
+        self.call("GET", &format!("/api/v1/directories{path}"))
+    }
+
+    /// `POST /api/v1/directories/{path}`
+    #[must_use]
+    pub fn create_folder(&self, path: &str) -> Response {
+        self.call("POST", &format!("/api/v1/directories{path}"))
+    }
+
+    /// `POST /api/v1/chats`
+    #[must_use]
+    pub fn send(&self, question: &Value) -> Response {
+        self.send_bytes(question.to_string().as_bytes())
+    }
+
+    /// `POST /api/v1/chats` with any bytes.
+    #[must_use]
+    pub fn send_bytes(&self, body: &[u8]) -> Response {
+        let request = self.request("POST", "/api/v1/chats").header("content-type", "application/json");
+        request.body(body).send(&self.address)
+    }
+
+    /// `GET /api/v1/chats`, with a query such as `?limit=2`.
+    #[must_use]
+    pub fn chats(&self, query: &str) -> Response {
+        self.call("GET", &format!("/api/v1/chats{query}"))
+    }
+
+    /// `GET /api/v1/chats/{chatId}`
+    #[must_use]
+    pub fn chat(&self, chat: &str) -> Response {
+        self.call("GET", &format!("/api/v1/chats/{chat}"))
+    }
+
+    /// `DELETE /api/v1/chats/{chatId}`
+    #[must_use]
+    pub fn delete_chat(&self, chat: &str) -> Response {
+        self.call("DELETE", &format!("/api/v1/chats/{chat}"))
+    }
+
+    /// `POST /api/v1/chats/{chatId}/stop`
+    #[must_use]
+    pub fn stop(&self, chat: &str) -> Response {
+        self.call("POST", &format!("/api/v1/chats/{chat}/stop"))
+    }
+
+    /// `GET /api/v1/chats/{chatId}/messages/{messageId}`
+    #[must_use]
+    pub fn collect(&self, chat: &str, message: &str) -> Response {
+        self.call("GET", &format!("/api/v1/chats/{chat}/messages/{message}"))
+    }
+
+    /// `GET /api/v1/chats/{chatId}/messages/{messageId}/events`
+    #[must_use]
+    pub fn answer_events(&self, chat: &str, message: &str, last_event_id: Option<&str>) -> Streaming {
+        self.open_events(&format!("/api/v1/chats/{chat}/messages/{message}/events"), last_event_id)
+    }
+
+    /// `GET /api/v1/chats/{chatId}/events`
+    #[must_use]
+    pub fn chat_events(&self, chat: &str, last_event_id: Option<&str>) -> Streaming {
+        self.open_events(&format!("/api/v1/chats/{chat}/events"), last_event_id)
+    }
+
+    fn open_events(&self, target: &str, last_event_id: Option<&str>) -> Streaming {
+        let mut request = self.request("GET", target).header("accept", "text/event-stream");
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        request.open(&self.address)
+    }
+
+    /// Asks in a new conversation and hands back the accepted answer.
+    ///
+    /// # Panics
+    /// When the question is not accepted.
+    #[must_use]
+    pub fn ask(&self, input: &str) -> Value {
+        self.accepted(&json!({ "input": input }))
+    }
+
+    /// Sends a question that must be accepted.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[must_use]
+    pub fn accepted(&self, question: &Value) -> Value {
+        let response = self.send(question);
+        assert_eq!(response.status, 202, "{}", response.text());
+        response.json()
+    }
+
+    /// The stream of this answer.
+    #[must_use]
+    pub fn events_of(&self, answer: &Value) -> Events {
+        Events::new(self.answer_events(&id(answer, "chatId"), &id(answer, "id"), None))
+    }
+
+    /// The answer as it stands.
+    ///
+    /// # Panics
+    /// When it cannot be collected.
+    #[must_use]
+    pub fn now(&self, answer: &Value) -> Value {
+        self.collect(&id(answer, "chatId"), &id(answer, "id")).expect_status(200).json()
+    }
+
+    /// The answer when it is whole.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn completed(&self, answer: &Value) -> Value {
+        poll::until("the answer is completed", || {
+            Some(self.now(answer)).filter(|answer| answer["status"] == "completed")
+        })
+    }
+}
+
+/// An id of an object.
+///
+/// # Panics
+/// When it has none.
+#[must_use]
+pub fn id(object: &Value, field: &str) -> String {
+    object[field].as_str().expect("an id").to_owned()
+}
+
+/// Whether this is a UUID in its usual form.
+#[must_use]
+pub fn is_uuid(text: &Value) -> bool {
+    let groups: Vec<usize> = text.as_str().unwrap_or_default().split('-').map(str::len).collect();
+    groups == [8, 4, 4, 4, 12]
+        && text.as_str().is_some_and(|text| text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()))
+}
+
+/// Whether this is a time of ISO 8601 with its zone: `2026-11-21T09:00:00Z`.
+#[must_use]
+pub fn is_time(text: &Value) -> bool {
+    let text = text.as_str().unwrap_or_default();
+    let shape: String = text.chars().take(19).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape == "0000-00-00T00:00:00" && (text.ends_with('Z') || text[19..].contains(['+', '-']))
+}
+
+/// A part of an upload form.
+#[derive(Debug, Clone)]
+pub struct Part {
+    disposition: String,
+    content: Vec<u8>,
+}
+
+impl Part {
+    /// The file, its name as a browser writes it.
+    #[must_use]
+    pub fn file(name: &str, content: &[u8]) -> Self {
+        let name = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
+        Self::raw(&format!("name=\"file\"; filename=\"{name}\""), content)
+    }
+
+    /// A field.
+    #[must_use]
+    pub fn field(name: &str, value: &str) -> Self {
+        Self::raw(&format!("name=\"{name}\""), value.as_bytes())
+    }
+
+    /// A part with whatever stands after `form-data; `.
+    #[must_use]
+    pub fn raw(disposition: &str, content: &[u8]) -> Self {
+        Self { disposition: disposition.to_owned(), content: content.to_vec() }
+    }
+}
+
+/// What is expected of a response.
+pub trait Expect {
+    /// The response, which has this status.
+    fn expect_status(self, status: u16) -> Response;
+    /// The message of the refusal, which has this status and the promised body and headers.
+    fn expect_refusal(self, status: u16) -> String;
+    /// The same, with this code.
+    fn expect_code(self, status: u16, code: &str) -> String;
+    /// The rejection of a key: status, header, empty body.
+    fn expect_rejection(self);
+}
+
+impl Expect for Response {
+    fn expect_status(self, status: u16) -> Response {
+        assert_eq!(self.status, status, "{}", self.text());
+        self
+    }
+
+    fn expect_refusal(self, status: u16) -> String {
+        refusal(&self, status).1
+    }
+
+    fn expect_code(self, status: u16, code: &str) -> String {
+        let (found, message) = refusal(&self, status);
+        assert_eq!(found, code, "{message}");
+        message
+    }
+
+    fn expect_rejection(self) {
+        assert_eq!(self.status, 401, "{}", self.text());
+        assert_eq!(self.header("www-authenticate"), Some("ApiKey"));
+        assert_eq!(self.text(), "");
+    }
+}
+
+fn refusal(response: &Response, status: u16) -> (String, String) {
+    assert_eq!(response.status, status, "{}", response.text());
+    let kind = response.header("content-type").unwrap_or_default();
+    assert!(kind.starts_with("application/json"), "content type {kind:?}");
+    let body = response.json();
+    let code = body["code"].as_str().expect("a code").to_owned();
+    let message = body["message"].as_str().expect("a message").to_owned();
+    assert!(
+        !code.is_empty()
+            && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_' || byte.is_ascii_digit()),
+        "code {code:?}"
+    );
+    assert!(!message.trim().is_empty(), "a message for people");
+    (code, message)
+}

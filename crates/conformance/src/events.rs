@@ -1,0 +1,169 @@
+//! Event streams, read as they come and held to the promised form.
+
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+use crate::http::{Body, Streaming};
+
+/// An event.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// `message` or `completed`.
+    pub name: String,
+    /// The answer as it stands.
+    pub data: Value,
+    /// Its id.
+    pub id: String,
+    /// The reconnection time, when the frame names one.
+    pub retry: Option<String>,
+}
+
+impl Event {
+    /// The answer's text so far.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.data["text"].as_str().unwrap_or_default()
+    }
+}
+
+/// What comes on a stream.
+#[derive(Debug, Clone)]
+pub enum Frame {
+    /// An event.
+    Event(Event),
+    /// A comment, which keeps the connection alive.
+    Comment,
+}
+
+/// An open stream.
+#[derive(Debug)]
+pub struct Events {
+    lines: BufReader<Body>,
+}
+
+impl Events {
+    /// The stream of this response.
+    ///
+    /// # Panics
+    /// When it is no event stream with the headers that were promised.
+    #[must_use]
+    pub fn new(response: Streaming) -> Self {
+        assert_eq!(response.status, 200, "the stream opens");
+        let kind = response.header("content-type").unwrap_or_default();
+        assert!(kind.starts_with("text/event-stream"), "content type {kind:?}");
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        assert_eq!(response.header("x-accel-buffering"), Some("no"));
+        Self { lines: BufReader::new(response.into_body()) }
+    }
+
+    /// The next event; `None` at the end of the stream.
+    ///
+    /// # Panics
+    /// As [`Events::frame`].
+    pub fn event(&mut self) -> Option<Event> {
+        loop {
+            match self.frame()? {
+                Frame::Event(event) => return Some(event),
+                Frame::Comment => {}
+            }
+        }
+    }
+
+    /// The next event that is as wanted; those before it are passed over.
+    ///
+    /// # Panics
+    /// When the stream ends before.
+    pub fn find(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+        let mut last = None;
+        while let Some(event) = self.event() {
+            if wanted(&event) {
+                return event;
+            }
+            last = Some(event);
+        }
+        assert!(last.is_some(), "{what}: the stream ended without an event");
+        unreachable_end(what, last)
+    }
+
+    /// All events up to the end of the stream.
+    ///
+    /// # Panics
+    /// As [`Events::frame`].
+    #[must_use]
+    pub fn rest(mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.event()).collect()
+    }
+
+    /// The next frame; `None` at the end of the stream.
+    ///
+    /// # Panics
+    /// When a frame has not exactly one `event`, one `data` and one `id` line, when its data is no JSON, or
+    /// when nothing comes for a long time.
+    pub fn frame(&mut self) -> Option<Frame> {
+        let mut fields: Vec<(String, String)> = Vec::new();
+        let mut comment = false;
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).expect("the stream goes on") == 0 {
+                assert!(fields.is_empty(), "a frame was cut: {fields:?}");
+                return None;
+            }
+            let line = line.strip_suffix('\n').expect("a whole line").trim_end_matches('\r');
+            match line.split_once(':') {
+                _ if line.is_empty() && fields.is_empty() && !comment => {}
+                _ if line.is_empty() && fields.is_empty() => return Some(Frame::Comment),
+                _ if line.is_empty() => return Some(Frame::Event(event(&fields))),
+                Some(("", _)) => comment = true,
+                Some((name, value)) => {
+                    fields.push((name.to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()));
+                }
+                None => fields.push((line.to_owned(), String::new())),
+            }
+        }
+    }
+}
+
+#[expect(clippy::panic, reason = "this is how a test of the suite fails")]
+fn unreachable_end(what: &str, last: Option<Event>) -> ! {
+    panic!("{what}: the stream ended with {last:?}")
+}
+
+fn event(fields: &[(String, String)]) -> Event {
+    let only = |name: &str| {
+        let mut values = fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone());
+        let value = values.next();
+        assert!(values.next().is_none(), "a frame has one line {name}: {fields:?}");
+        value
+    };
+    let name = only("event").expect("a frame names its event");
+    assert!(matches!(name.as_str(), "message" | "completed"), "unknown event {name}");
+    let text = only("data").expect("a frame has data");
+    assert!(!text.contains(['\u{85}', '\u{2028}', '\u{2029}']), "line separators are escaped: {text}");
+    let data: Value = serde_json::from_str(&text).expect("data is JSON");
+    let status = if name == "completed" { "completed" } else { "in_progress" };
+    // The conversation's stream shows a completed answer as `completed`, too.
+    assert_eq!(data["status"], status, "the event's name tells the status");
+    let id = only("id").expect("a frame has an id");
+    assert_id(&id, &data);
+    Event { name, data, id, retry: only("retry") }
+}
+
+/// `<message id>:<epoch>.<revision>`
+fn assert_id(id: &str, data: &Value) {
+    let (message, version) = id.split_once(':').expect("an id of two halves");
+    assert_eq!(Some(message), data["id"].as_str(), "the id is that of its message");
+    let (epoch, revision) = version.split_once('.').expect("a version of two numbers");
+    assert!(epoch.parse::<u64>().is_ok() && revision.parse::<u64>().is_ok(), "numbers in {id}");
+}
+
+/// The version in an event's id, which grows.
+///
+/// # Panics
+/// When the id is not in the form that was promised.
+#[must_use]
+pub fn version(id: &str) -> (u64, u64) {
+    let (_, version) = id.split_once(':').expect("an id of two halves");
+    let (epoch, revision) = version.split_once('.').expect("a version of two numbers");
+    (epoch.parse().expect("an epoch"), revision.parse().expect("a revision"))
+}

@@ -1,0 +1,323 @@
+//! HTTP/1.1 in its plainest form: what is written is what goes out. A library would normalise away just what
+//! the service must withstand: dots in paths, odd bytes, missing lengths.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long the service may be silent before a test fails.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// The longest body that is read whole.
+const BODY_MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// The longest line of a head or a chunk's size.
+const LINE_MAX_BYTES: u64 = 64 * 1024;
+
+/// A request as it goes out.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: String,
+    target: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    chunked: bool,
+}
+
+impl Request {
+    /// A request for this target, which is sent as it is.
+    #[must_use]
+    pub fn new(method: &str, target: &str) -> Self {
+        Self {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            chunked: false,
+        }
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a body, and no `Content-Type` unless a header names one.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// With the body in chunks, so that its length is not told.
+    #[must_use]
+    pub fn chunked(mut self) -> Self {
+        self.chunked = true;
+        self
+    }
+
+    /// Sends it and reads the head of the response.
+    ///
+    /// # Panics
+    /// When the service cannot be reached or what comes back is no HTTP/1.1.
+    #[must_use]
+    pub fn open(self, address: &str) -> Streaming {
+        self.try_open(address).expect("an HTTP/1.1 response")
+    }
+
+    /// Sends it and reads the whole response.
+    ///
+    /// # Panics
+    /// As [`Request::open`], and when the body breaks off.
+    #[must_use]
+    pub fn send(self, address: &str) -> Response {
+        let said = format!("{} {}", self.method, self.target);
+        let result = self.try_send(address);
+        result.unwrap_or_else(|error| refuse(&format!("{said}: {error}")))
+    }
+
+    /// The same, where the service may be gone or going.
+    ///
+    /// # Errors
+    /// When it cannot be reached or the exchange breaks.
+    pub fn try_send(self, address: &str) -> io::Result<Response> {
+        let mut streaming = self.try_open(address)?;
+        let mut body = Vec::new();
+        streaming.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body)?;
+        Ok(Response { status: streaming.status, headers: streaming.headers, body })
+    }
+
+    fn try_open(self, address: &str) -> io::Result<Streaming> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(SILENCE_MAX))?;
+        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        stream.set_nodelay(true)?;
+        // A refusal may come, and the connection close, before all is written: what came back counts.
+        let _ = self.write(&mut stream, address);
+        Streaming::read(stream, &self.method)
+    }
+
+    fn write(&self, stream: &mut TcpStream, address: &str) -> io::Result<()> {
+        let mut head =
+            format!("{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n", self.method, self.target);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if self.chunked {
+            head.push_str("transfer-encoding: chunked\r\n");
+        } else if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
+            head.push_str(&format!("content-length: {}\r\n", self.body.len()));
+        }
+        head.push_str("\r\n");
+        stream.write_all(head.as_bytes())?;
+        if self.chunked {
+            for chunk in self.body.chunks(7919) {
+                write!(stream, "{:x}\r\n", chunk.len())?;
+                stream.write_all(chunk)?;
+                stream.write_all(b"\r\n")?;
+            }
+            stream.write_all(b"0\r\n\r\n")
+        } else {
+            stream.write_all(&self.body)
+        }
+    }
+}
+
+/// Sends bytes as they are and tells the status of what comes back; `None` when the connection is closed
+/// without an answer.
+///
+/// # Errors
+/// When the service cannot be reached.
+pub fn send_bytes(address: &str, bytes: &[u8]) -> io::Result<Option<u16>> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(Shutdown::Write);
+    Ok(Streaming::read(stream, "GET").ok().map(|response| response.status))
+}
+
+/// A response whose body is still to be read.
+#[derive(Debug)]
+pub struct Streaming {
+    /// The status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    body: Body,
+}
+
+impl Streaming {
+    fn read(stream: TcpStream, method: &str) -> io::Result<Self> {
+        let mut reader = BufReader::new(stream);
+        let status_line = line(&mut reader)?;
+        let status = status_line
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3)?.parse().ok())
+            .ok_or_else(|| broken(&format!("status line {status_line:?}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = line(&mut reader)?;
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').ok_or_else(|| broken("a header without a colon"))?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let left = extent(method, status, &headers)?;
+        Ok(Self { status, headers, body: Body { reader, left } })
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    /// The body, to be read as it comes.
+    #[must_use]
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+
+    /// The whole response.
+    ///
+    /// # Panics
+    /// When the body breaks off.
+    #[must_use]
+    pub fn whole(mut self) -> Response {
+        let mut body = Vec::new();
+        self.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body).expect("a whole body");
+        Response { status: self.status, headers: self.headers, body }
+    }
+}
+
+/// A whole response.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of a header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| refuse(&format!("{error}, in {} {:?}", self.status, self.text())))
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// What is left of a body.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    Bytes(u64),
+    /// What is left of the chunk at hand.
+    Chunk(u64),
+    UntilClosed,
+}
+
+/// A body as it comes, its chunks taken apart.
+#[derive(Debug)]
+pub struct Body {
+    reader: BufReader<TcpStream>,
+    left: Left,
+}
+
+impl Read for Body {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.left {
+            Left::UntilClosed => self.reader.read(into),
+            Left::Bytes(0) => Ok(0),
+            Left::Bytes(left) => {
+                let read = self.some(into, left)?;
+                self.left = Left::Bytes(left - read);
+                Ok(usize::try_from(read).expect("no more than the buffer"))
+            }
+            Left::Chunk(0) => {
+                let size = line(&mut self.reader)?;
+                let size = size.split(';').next().unwrap_or("").trim();
+                let size = u64::from_str_radix(size, 16).map_err(|_| broken("a chunk without size"))?;
+                if size == 0 {
+                    while !line(&mut self.reader)?.is_empty() {}
+                    self.left = Left::Bytes(0);
+                    return Ok(0);
+                }
+                self.left = Left::Chunk(size);
+                self.read(into)
+            }
+            Left::Chunk(left) => {
+                let read = self.some(into, left)?;
+                if read == left && !line(&mut self.reader)?.is_empty() {
+                    return Err(broken("a chunk that is longer than its size"));
+                }
+                self.left = Left::Chunk(left - read);
+                Ok(usize::try_from(read).expect("no more than the buffer"))
+            }
+        }
+    }
+}
+
+impl Body {
+    fn some(&mut self, into: &mut [u8], left: u64) -> io::Result<u64> {
+        let read = self.reader.by_ref().take(left).read(into)?;
+        if read == 0 && !into.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(read as u64)
+    }
+}
+
+fn extent(method: &str, status: u16, headers: &[(String, String)]) -> io::Result<Left> {
+    if method == "HEAD" || status == 204 || status == 304 {
+        return Ok(Left::Bytes(0));
+    }
+    if find(headers, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+        return Ok(Left::Chunk(0));
+    }
+    match find(headers, "content-length") {
+        Some(length) => length.parse().map(Left::Bytes).map_err(|_| broken("a length that is no number")),
+        None => Ok(Left::UntilClosed),
+    }
+}
+
+fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+}
+
+fn line(reader: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = Vec::new();
+    reader.take(LINE_MAX_BYTES).read_until(b'\n', &mut line)?;
+    if !line.ends_with(b"\n") {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let line = String::from_utf8(line).map_err(|_| broken("a head that is not UTF-8"))?;
+    Ok(line.trim_end().to_owned())
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+#[expect(clippy::panic, reason = "this is how a test of the suite fails")]
+fn refuse(what: &str) -> ! {
+    panic!("{what}")
+}

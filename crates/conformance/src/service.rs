@@ -1,0 +1,315 @@
+//! The built binary, run on a folder of its own.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::api::Api;
+use crate::http::Request;
+use crate::poll;
+
+/// How often a start is tried when another process takes the port in between.
+const STARTS_MAX: u32 = 5;
+/// How much of the service's log a failed test shows.
+const LOG_LINES_SHOWN: usize = 60;
+
+/// How the service is started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Its environment besides `PATH` and `HOME`.
+    pub environment: Vec<(String, String)>,
+    /// Arguments of `serve` besides the folder and the address.
+    pub arguments: Vec<String>,
+}
+
+/// An account as a test wants it.
+#[derive(Debug, Clone)]
+pub struct NewAccount {
+    /// What it may spend.
+    pub credits: u32,
+    /// The last day of its licence.
+    pub licence_until: &'static str,
+    /// Whether it has a machine.
+    pub machine: bool,
+}
+
+impl Default for NewAccount {
+    fn default() -> Self {
+        Self { credits: 10_000, licence_until: "2099-12-31", machine: true }
+    }
+}
+
+/// An account with a key.
+#[derive(Debug, Clone)]
+pub struct Account {
+    /// Its address, which names it to the operator.
+    pub email: String,
+    /// Its key.
+    pub key: String,
+    /// The key's id, to revoke it.
+    pub key_id: String,
+}
+
+/// A service of this test alone. It is killed when the test ends, and its machines with it.
+#[derive(Debug)]
+pub struct Service {
+    binary: PathBuf,
+    home: TempDir,
+    options: Options,
+    address: String,
+    child: Option<Child>,
+    accounts: AtomicU32,
+}
+
+impl Service {
+    /// Starts it on an empty folder and waits until it is healthy.
+    ///
+    /// # Panics
+    /// When the binary is not built or the service does not start.
+    #[must_use]
+    pub fn start(options: Options) -> Self {
+        let binary = binary();
+        assert!(
+            binary.is_file(),
+            "{} is not there: `make test` builds it before the tests",
+            binary.display()
+        );
+        let home = tempfile::Builder::new().prefix("conformance-").tempdir().expect("a temporary folder");
+        let address = free_address();
+        let mut service = Self { binary, home, options, address, child: None, accounts: AtomicU32::new(0) };
+        service.run();
+        service
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    /// `host:port`
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Kills it, as a power cut would.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("a running service");
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+    }
+
+    /// Asks it to end and waits until it has.
+    ///
+    /// # Panics
+    /// When it does not end, or not with success.
+    pub fn terminate(&mut self) {
+        let mut child = self.child.take().expect("a running service");
+        kill_process(Pid::from_child(&child), Signal::TERM).expect("it can be told");
+        let status = poll::until("the service ends", || child.try_wait().expect("it can be looked at"));
+        assert!(status.success(), "ended with {status}");
+    }
+
+    /// Starts it anew on the same folder and, if it can be had, the same address.
+    ///
+    /// # Panics
+    /// When it still runs, or does not start.
+    pub fn restart(&mut self) {
+        assert!(self.child.is_none(), "it still runs");
+        self.run();
+    }
+
+    /// An account that may ask, with a key.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.account_as(&NewAccount::default())
+    }
+
+    /// An account with a key.
+    ///
+    /// # Panics
+    /// When the operator's commands fail.
+    #[must_use]
+    pub fn account_as(&self, wanted: &NewAccount) -> Account {
+        let number = self.accounts.fetch_add(1, Ordering::Relaxed);
+        let email = format!("account-{number}@example.test");
+        let credits = wanted.credits.to_string();
+        let mut arguments = vec!["account", "create", "--email", &email];
+        arguments.extend(["--licence-until", wanted.licence_until, "--credits", &credits]);
+        if !wanted.machine {
+            arguments.push("--no-machine");
+        }
+        self.admin(&arguments);
+        let (key_id, key) = self.new_key(&email);
+        Account { email, key, key_id }
+    }
+
+    /// A further key of an account: its id and the key.
+    ///
+    /// # Panics
+    /// When the operator's command fails.
+    #[must_use]
+    pub fn new_key(&self, email: &str) -> (String, String) {
+        let made = self.admin(&["key", "create", "--account", email, "--name", "conformance"]);
+        let text = |field: &str| made[field].as_str().expect("a key and its id").to_owned();
+        (text("keyId"), text("key"))
+    }
+
+    /// A caller with the account's key.
+    #[must_use]
+    pub fn api(&self, account: &Account) -> Api {
+        Api { address: self.address.clone(), key: account.key.clone() }
+    }
+
+    /// What the account can spend and what is held besides.
+    ///
+    /// # Panics
+    /// When the operator's command fails.
+    #[must_use]
+    pub fn credits(&self, account: &Account) -> (i64, i64) {
+        let shown = self.admin(&["credits", "show", "--account", &account.email]);
+        let number = |field: &str| shown[field].as_i64().expect("a number of credits");
+        (number("balance"), number("reserved"))
+    }
+
+    /// An operator's command that must succeed, and the JSON that it printed.
+    ///
+    /// # Panics
+    /// When it fails or prints no JSON.
+    pub fn admin(&self, arguments: &[&str]) -> Value {
+        let output = self.try_admin(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?} ended with {}: {said}", output.status);
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    /// An operator's command.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    #[must_use]
+    pub fn try_admin(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command();
+        command.args(arguments).arg("--data").arg(self.data()).arg("--json").stdin(Stdio::null());
+        command.output().expect("the binary can be run")
+    }
+
+    /// The binary with the environment of this service and nothing else.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.env_clear();
+        for name in ["PATH", "HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        command.envs(self.options.environment.iter().cloned());
+        command
+    }
+
+    /// The log since the folder was made.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read(self.log_path()).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.home.path().join("log")
+    }
+
+    fn run(&mut self) {
+        for _ in 0..STARTS_MAX {
+            let mut child = self.spawn();
+            if self.becomes_healthy(&mut child) {
+                self.child = Some(child);
+                return;
+            }
+            assert!(self.log().contains("in use"), "the service ended at once:\n{}", self.log());
+            self.address = free_address();
+        }
+        assert!(self.child.is_some(), "no free port in {STARTS_MAX} attempts");
+    }
+
+    fn spawn(&self) -> Child {
+        let log = File::options().create(true).append(true).open(self.log_path()).expect("a log");
+        let mut command = self.command();
+        command.args(["serve", "--listen", &self.address, "--data"]).arg(self.data());
+        command.args(&self.options.arguments);
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
+        command.spawn().expect("the binary can be run")
+    }
+
+    fn becomes_healthy(&self, child: &mut Child) -> bool {
+        poll::until("the service is healthy", || {
+            if child.try_wait().expect("it can be looked at").is_some() {
+                return Some(false);
+            }
+            let healthy = Request::new("GET", "/healthz").try_send(&self.address).ok()?;
+            (healthy.status == 200).then_some(true)
+        })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Machines outlive their service; those of a test must not.
+        kill_those_of(self.home.path());
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let shown = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n");
+            let _ = writeln!(std::io::stderr(), "--- the service's log ---\n{shown}\n---");
+        }
+    }
+}
+
+/// Kills the processes that were started on this folder: those whose command line names it.
+fn kill_those_of(folder: &Path) {
+    let folder = folder.as_os_str().as_encoded_bytes();
+    let own = std::process::id();
+    let Ok(processes) = fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let names_it = line.windows(folder.len()).any(|window| window == folder);
+        if names_it
+            && u32::try_from(id).is_ok_and(|id| id != own)
+            && let Some(id) = Pid::from_raw(id)
+        {
+            let _ = kill_process(id, Signal::KILL);
+        }
+    }
+}
+
+/// `CAUSERIE_BIN`, or the binary beside the tests: they are in `target/<profile>/deps`.
+fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("CAUSERIE_BIN") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("the test knows its own path");
+    test.ancestors().nth(2).expect("target/<profile>").join("causerie")
+}
+
+/// An address that was free a moment ago.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").to_string()
+}

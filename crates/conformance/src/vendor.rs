@@ -1,0 +1,273 @@
+//! A model's server that says what a test wants, when the test wants it. It speaks the Chat Completions
+//! format, as Ollama, vLLM and llama.cpp do, and is reached through `OPENAI_BASE_URL`.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::poll::PATIENCE;
+
+/// The model that it has.
+pub const MODEL: &str = "stand-in";
+
+/// One thing that the model does.
+#[derive(Debug, Clone)]
+pub enum Say {
+    /// It says this.
+    Text(String),
+    /// It thinks this.
+    Reasoning(String),
+    /// It calls a tool.
+    Call {
+        /// The tool's name.
+        tool: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// It says nothing more until [`Vendor::release`].
+    Hold,
+    /// The connection is cut.
+    Cut,
+    /// Instead of an answer: this status.
+    Refuse(u16),
+}
+
+impl Say {
+    /// It says this.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    scripts: VecDeque<Vec<Say>>,
+    releases: usize,
+    held: usize,
+    requests: Vec<Value>,
+}
+
+/// The running server. It lives as long as the test's process.
+#[derive(Debug, Clone)]
+pub struct Vendor {
+    address: String,
+    shared: Arc<(Mutex<State>, Condvar)>,
+}
+
+impl Vendor {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When no port is to be had.
+    #[must_use]
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let vendor = Self { address, shared: Arc::default() };
+        let serving = vendor.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let vendor = serving.clone();
+                // A caller that goes away is none of the vendor's business.
+                thread::spawn(move || vendor.serve(stream));
+            }
+        });
+        vendor
+    }
+
+    /// The environment that leads a service here.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let base = format!("http://{}/v1", self.address);
+        vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
+    }
+
+    /// Adds what the next request that is not scripted yet is answered with. Without a script it is `Done.`
+    pub fn will(&self, script: impl Into<Vec<Say>>) {
+        self.state().scripts.push_back(script.into());
+    }
+
+    /// Lets one [`Say::Hold`] go on, now or when it comes.
+    pub fn release(&self) {
+        self.state().releases += 1;
+        self.shared.1.notify_all();
+    }
+
+    /// Waits until this many answers are held.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn wait_held(&self, count: usize) {
+        let (state, timeout) = self
+            .shared
+            .1
+            .wait_timeout_while(self.state(), PATIENCE, |state| state.held < count)
+            .expect("no thread of the vendor failed");
+        assert!(!timeout.timed_out(), "{} of {count} answers are held", state.held);
+    }
+
+    /// The bodies of all requests for an answer so far.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Value> {
+        self.state().requests.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().expect("no thread of the vendor failed")
+    }
+
+    fn serve(&self, stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        while let Some((target, body)) = request(&mut reader)? {
+            if target.ends_with("/chat/completions") {
+                let body: Value = serde_json::from_slice(&body).map_err(io::Error::other)?;
+                return self.complete(&stream, body);
+            }
+            let models = json!({"object": "list", "data": [{
+                "id": MODEL, "object": "model", "created": 0, "owned_by": "conformance"
+            }]});
+            let (status, body) =
+                if target.ends_with("/models") { ("200 OK", models) } else { ("404 Not Found", json!({})) };
+            whole(&stream, status, &body)?;
+        }
+        Ok(())
+    }
+
+    fn complete(&self, mut stream: &TcpStream, body: Value) -> io::Result<()> {
+        let script = {
+            let mut state = self.state();
+            state.requests.push(body);
+            state.scripts.pop_front().unwrap_or_else(|| vec![Say::text("Done.")])
+        };
+        if let Some(Say::Refuse(status)) = script.first() {
+            let error = json!({"error": {"message": "as the test wants it", "type": "server_error"}});
+            return whole(stream, &format!("{status} Refused"), &error);
+        }
+        stream.write_all(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
+        )?;
+        let mut calls = 0;
+        for say in script {
+            match say {
+                Say::Text(text) => delta(stream, &json!({ "content": text }), None)?,
+                Say::Reasoning(text) => delta(stream, &json!({ "reasoning_content": text }), None)?,
+                Say::Call { tool, arguments } => {
+                    let function = json!({ "name": tool, "arguments": arguments.to_string() });
+                    let id = format!("call_{}_{calls}", self.state().requests.len());
+                    let call =
+                        json!([{ "index": calls, "id": id, "type": "function", "function": function }]);
+                    delta(stream, &json!({ "tool_calls": call }), None)?;
+                    calls += 1;
+                }
+                Say::Hold => self.hold(stream)?,
+                Say::Cut | Say::Refuse(_) => return Ok(()),
+            }
+        }
+        delta(stream, &json!({}), Some(if calls > 0 { "tool_calls" } else { "stop" }))?;
+        let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 });
+        data(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
+        data(stream, "[DONE]")?;
+        stream.write_all(b"0\r\n\r\n")
+    }
+
+    /// Waits for a release; fails when the caller has gone.
+    fn hold(&self, stream: &TcpStream) -> io::Result<()> {
+        let mut state = self.state();
+        state.held += 1;
+        self.shared.1.notify_all();
+        let mut gone = false;
+        while state.releases == 0 && !gone {
+            let look = Duration::from_millis(20);
+            state = self.shared.1.wait_timeout(state, look).map_err(|_| io::ErrorKind::Other)?.0;
+            gone = is_closed(stream);
+        }
+        state.held -= 1;
+        if state.releases == 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        state.releases -= 1;
+        Ok(())
+    }
+}
+
+fn is_closed(stream: &TcpStream) -> bool {
+    let _ = stream.set_nonblocking(true);
+    let peeked = stream.peek(&mut [0]);
+    let _ = stream.set_nonblocking(false);
+    match peeked {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}
+
+fn delta(stream: &TcpStream, delta: &Value, finish_reason: Option<&str>) -> io::Result<()> {
+    let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish_reason });
+    data(
+        stream,
+        &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [choice] })
+            .to_string(),
+    )
+}
+
+fn data(mut stream: &TcpStream, data: &str) -> io::Result<()> {
+    let frame = format!("data: {data}\n\n");
+    stream.write_all(format!("{:x}\r\n{frame}\r\n", frame.len()).as_bytes())
+}
+
+fn whole(mut stream: &TcpStream, status: &str, body: &Value) -> io::Result<()> {
+    let body = body.to_string();
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(format!("{head}{body}").as_bytes())
+}
+
+/// The next request's target and body; `None` when the caller is done.
+fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Vec<u8>)>> {
+    let mut first = String::new();
+    if reader.read_line(&mut first)? == 0 {
+        return Ok(None);
+    }
+    let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok();
+        }
+    }
+    let mut body = Vec::new();
+    match length {
+        Some(length) => {
+            reader.take(length).read_to_end(&mut body)?;
+        }
+        None if first.starts_with("POST") => dechunk(reader, &mut body)?,
+        None => {}
+    }
+    Ok(Some((target, body)))
+}
+
+fn dechunk(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let mut size = String::new();
+        reader.read_line(&mut size)?;
+        let size = u64::from_str_radix(size.trim(), 16).map_err(io::Error::other)?;
+        reader.take(size).read_to_end(body)?;
+        reader.read_line(&mut String::new())?;
+        if size == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Section 5: the key is the whole authentication, and comes before everything else.
+
+use conformance::api::Part;
+use conformance::operations::{OPERATIONS, sample_target};
+use conformance::{Api, Expect, NewAccount, Options, Request, Service, caller};
+
+/// Everything that a wrong key must not get past: each operation, broken bodies, paths that do not exist or
+/// lead out.
+fn assert_rejected(api: &Api) {
+    for operation in OPERATIONS {
+        api.call(operation.method, &sample_target(operation)).expect_rejection();
+    }
+    api.send_bytes(b"{\"input\":").expect_rejection();
+    api.upload_form(&[Part::field("nothing", "x")]).expect_rejection();
+    api.download("/../../etc/passwd").expect_rejection();
+    api.call("GET", "/api/v1/nothing").expect_rejection();
+    api.call("PUT", "/api/v1/vm").expect_rejection();
+}
+
+#[test]
+fn a_mistyped_key_is_rejected_before_anything_else() {
+    let (_service, api) = caller();
+    api.vm().expect_status(200);
+    assert_rejected(&api.with_key("api-no-such-key"));
+    let key = api.key.clone();
+    let last = if key.ends_with('x') { "y" } else { "x" };
+    let mistyped = [
+        format!("{}{last}", &key[..key.len() - 1]),
+        key[..key.len() - 1].to_owned(),
+        format!("{key}0"),
+        key.replacen("api-", "API-", 1),
+        key.replacen("api-", "", 1),
+        format!("api-{}", "0".repeat(key.len() - 4)),
+        format!("{key} {key}"),
+        String::new(),
+        "api-žluťoučký".to_owned(),
+        "x".repeat(20_000),
+    ];
+    for wrong in mistyped {
+        api.with_key(&wrong).vm().expect_rejection();
+    }
+}
+
+#[test]
+fn a_missing_key_is_rejected_wherever_else_it_stands() {
+    let (_service, api) = caller();
+    for operation in OPERATIONS {
+        Request::new(operation.method, &sample_target(operation)).send(&api.address).expect_rejection();
+    }
+    for target in [
+        format!("/api/v1/vm?X-Api-Key={}", api.key),
+        format!("/api/v1/vm?api_key={}", api.key),
+        format!("/api/v1/vm?key={}", api.key),
+    ] {
+        Request::new("GET", &target).send(&api.address).expect_rejection();
+    }
+    let bearer = Request::new("GET", "/api/v1/vm").header("authorization", &format!("Bearer {}", api.key));
+    bearer.send(&api.address).expect_rejection();
+    let lower = Request::new("GET", "/api/v1/vm").header("x-api-key", &api.key);
+    lower.send(&api.address).expect_status(200);
+    let upper = Request::new("GET", "/api/v1/vm").header("X-API-KEY", &api.key);
+    upper.send(&api.address).expect_status(200);
+}
+
+#[test]
+fn a_revoked_key_is_rejected_at_once_and_others_go_on() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let api = service.api(&account);
+    let (_, other) = service.new_key(&account.email);
+    api.vm().expect_status(200);
+    service.admin(&["key", "revoke", &account.key_id]);
+    assert_rejected(&api);
+    api.with_key(&other).vm().expect_status(200);
+}
+
+#[test]
+fn keys_work_exactly_as_long_as_the_licence() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let api = service.api(&account);
+    api.vm().expect_status(200);
+    service.admin(&["licence", "set", "--account", &account.email, "--until", "2020-01-01"]);
+    assert_rejected(&api);
+    service.admin(&["licence", "set", "--account", &account.email, "--until", "2099-12-31"]);
+    api.vm().expect_status(200);
+}
+
+#[test]
+fn a_key_without_a_licence_is_not_made() {
+    let service = Service::start(Options::default());
+    let account = service.account_as(&NewAccount::default());
+    service.admin(&["licence", "set", "--account", &account.email, "--until", "2020-01-01"]);
+    let refused = service.try_admin(&["key", "create", "--account", &account.email, "--name", "late"]);
+    assert!(!refused.status.success());
+    assert!(!String::from_utf8_lossy(&refused.stdout).contains("api-"), "no key is shown");
+}
+
+#[test]
+fn a_key_is_shown_once_and_stored_nowhere() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    assert!(account.key.starts_with("api-"), "{}", account.key.len());
+    // At least 160 bits in letters and digits: 27 of them.
+    assert!(account.key.len() >= 4 + 27 && account.key[4..].bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    let listed = service.admin(&["key", "list", "--account", &account.email]).to_string();
+    assert!(listed.contains(&account.key_id) && !listed.contains(&account.key), "{listed}");
+    service.api(&account).vm().expect_status(200);
+    assert!(!service.log().contains(&account.key), "no key in the log");
+    for file in files_below(&service.data()) {
+        let content = std::fs::read(&file).unwrap_or_default();
+        let found = content.windows(account.key.len()).any(|window| window == account.key.as_bytes());
+        assert!(!found, "{} holds the key", file.display());
+    }
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
+            Ok(kind) if kind.is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    files
+}

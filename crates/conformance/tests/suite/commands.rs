@@ -1,0 +1,100 @@
+//! The command line: asking, and the operator's commands, which work while the service runs.
+
+use conformance::{Api, Expect, Options, Service, Vendor};
+use serde_json::Value;
+
+use crate::streams::{Stage, stage};
+
+fn ask(service: &Service, api: &Api, arguments: &[&str]) -> std::process::Output {
+    let mut command = service.command();
+    command.env("CAUSERIE_URL", format!("http://{}", api.address)).env("CAUSERIE_API_KEY", &api.key);
+    command.arg("ask").args(arguments).output().expect("the binary can be run")
+}
+
+#[test]
+fn ask_prints_the_answer_and_its_sources() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let file = service.data().with_file_name("nájem.txt");
+    std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
+    let path = file.to_str().expect("a path");
+    let asked = ask(&service, &api, &["How much is the monthly rent?", "--file", path]);
+    let (out, err) = (String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
+    assert!(asked.status.success(), "{err}");
+    assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours where nobody looks");
+    assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
+}
+
+#[test]
+fn ask_continues_a_conversation_and_tells_failures_apart() {
+    let Stage { vendor, api, service, .. } = stage();
+    assert!(ask(&service, &api, &["Hello"]).status.success());
+    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    let again = ask(&service, &api, &["And?", "--chat", &chat]);
+    assert_eq!(String::from_utf8_lossy(&again.stdout), "Done.\n");
+    assert_eq!(api.chat(&chat).json()["messages"].as_array().map(Vec::len), Some(4));
+    let refused = ask(&service, &api, &["Hello", "--model", "no-such-model"]);
+    assert!(!refused.status.success() && refused.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-model"));
+    let wrong = ask(&service, &api.with_key("api-wrong"), &["Hello"]);
+    assert!(!wrong.status.success() && !wrong.stderr.is_empty());
+    assert!(!String::from_utf8_lossy(&wrong.stderr).contains("api-wrong"), "keys are not echoed");
+    for _ in 0..20 {
+        vendor.will([conformance::Say::Refuse(400)]);
+    }
+    let failed = ask(&service, &api, &["Hello"]);
+    assert!(!failed.status.success(), "an answer that could not be finished is no success");
+}
+
+#[test]
+fn the_operator_manages_accounts_while_the_service_runs_and_while_it_does_not() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    service.api(&account).vm().expect_status(200);
+    let machines = service.admin(&["machine", "list"]);
+    assert!(machines["machines"].is_array(), "{machines}");
+    service.terminate();
+    let (_, key) = service.new_key(&account.email);
+    service.admin(&["credits", "grant", "--account", &account.email, "5"]);
+    service.restart();
+    let api = service.api(&account);
+    api.with_key(&key).vm().expect_status(200);
+    assert_eq!(service.credits(&account), (10_005, 0));
+    for wrong in [
+        vec![
+            "account",
+            "create",
+            "--email",
+            &account.email,
+            "--licence-until",
+            "2099-12-31",
+            "--credits",
+            "1",
+        ],
+        vec!["account", "create", "--email", "b@example.test", "--licence-until", "never", "--credits", "1"],
+        vec!["key", "create", "--account", "nobody@example.test", "--name", "x"],
+        vec!["key", "revoke", "no-such-key"],
+        vec!["credits", "grant", "--account", &account.email, "-5"],
+        vec!["licence", "set", "--account", "nobody@example.test", "--until", "2099-12-31"],
+    ] {
+        let output = service.try_admin(&wrong);
+        assert!(!output.status.success(), "{wrong:?}");
+        assert!(!output.stderr.is_empty(), "{wrong:?} says why");
+    }
+}
+
+#[test]
+fn a_backup_is_a_whole_service() {
+    let vendor = Vendor::start();
+    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    let answer = api.completed(&api.ask("Hello"));
+    let copy = service.data().with_file_name("backup");
+    service.admin(&["backup", copy.to_str().expect("a path")]);
+    assert!(std::fs::metadata(&copy).is_ok_and(|file| file.len() > 0));
+    let again = service.try_admin(&["backup", copy.to_str().expect("a path")]);
+    assert!(!again.status.success(), "a backup overwrites nothing");
+    assert_eq!(api.now(&answer)["text"], Value::from("Done."));
+}

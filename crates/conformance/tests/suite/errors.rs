@@ -1,0 +1,126 @@
+//! Section 7: refusals, in the form that programs can read.
+
+use std::fmt::Write;
+
+use conformance::{Expect, Request, caller, http};
+use serde_json::Value;
+
+#[test]
+fn paths_and_methods_that_do_not_exist_are_refused_in_the_same_form() {
+    let (_service, api) = caller();
+    for target in [
+        "/api/v1",
+        "/api/v1/",
+        "/api/v1/nothing",
+        "/api/v1/vm/restart",
+        "/api/v2/vm",
+        "/api/v1/chats/a/b/c/d",
+    ] {
+        api.call("GET", target).expect_code(404, "NOT_FOUND");
+    }
+    for (method, target) in [
+        ("PUT", "/api/v1/vm"),
+        ("DELETE", "/api/v1/vm"),
+        ("GET", "/api/v1/vm/start"),
+        ("POST", "/api/v1/models"),
+        ("PUT", "/api/v1/files"),
+        ("POST", "/api/v1/files/a.txt"),
+        ("DELETE", "/api/v1/directories/a"),
+        ("PUT", "/api/v1/chats"),
+    ] {
+        let response = api.call(method, target);
+        assert!(response.header("allow").is_some_and(|allow| !allow.is_empty()), "{method} {target}");
+        response.expect_refusal(405);
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused() {
+    let (_service, api) = caller();
+    let body = format!("{{\"input\":\"{}\"}}", "x".repeat(40_000_000));
+    api.send_bytes(body.as_bytes()).expect_refusal(413);
+    let chunked = api.request("POST", "/api/v1/chats").body(body).chunked().send(&api.address);
+    chunked.expect_refusal(413);
+    api.vm().expect_status(200);
+}
+
+#[test]
+fn a_target_that_is_too_long_is_refused() {
+    let (_service, api) = caller();
+    let long = api.download(&format!("/{}", "x".repeat(20_000)));
+    assert!(matches!(long.status, 400 | 404 | 414), "{}", long.status);
+    long.clone().expect_refusal(long.status);
+    let request = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(200_000));
+    let status = http::send_bytes(&api.address, request.as_bytes()).expect("a connection");
+    assert!(status.is_none_or(|status| (400..500).contains(&status)), "{status:?}");
+}
+
+#[test]
+fn requests_that_are_no_http_break_nothing() {
+    let (_service, api) = caller();
+    let long_header = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(2_000_000));
+    let mut many = "GET /healthz HTTP/1.1\r\nhost: x\r\n".to_owned();
+    for n in 0..2_000 {
+        let _ = write!(many, "x-{n}: y\r\n");
+    }
+    many.push_str("\r\n");
+    let requests: [&[u8]; 9] = [
+        b"",
+        b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET /healthz HTTP/9.9\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nno colon\r\n\r\n",
+        b"POST /api/v1/chats HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        long_header.as_bytes(),
+        many.as_bytes(),
+    ];
+    for request in requests {
+        let status = http::send_bytes(&api.address, request).expect("a connection");
+        assert!(status.is_none_or(|status| (400..500).contains(&status)), "{status:?}");
+        api.vm().expect_status(200);
+    }
+}
+
+#[test]
+fn no_refusal_shows_what_is_inside() {
+    let (_service, api) = caller();
+    for response in [
+        api.send_bytes(b"{\"input\":1}"),
+        api.chats("?limit=x"),
+        api.chat("x"),
+        api.download("/none"),
+        api.download("/../.."),
+        api.call("POST", "/api/v1/files"),
+        api.call("GET", "/api/v1/nothing"),
+    ] {
+        let text = response.text();
+        for inner in [
+            "/tmp", "crates/", ".rs:", "axum", "hyper", "serde", "sqlite", "rusqlite", "panicked", "os error",
+        ] {
+            assert!(!text.to_lowercase().contains(inner), "{inner} in {text}");
+        }
+    }
+}
+
+#[test]
+fn what_the_operator_watches_needs_no_key() {
+    let (_service, api) = caller();
+    for target in ["/healthz", "/readyz", "/metrics", "/openapi.yaml", "/api/v1/openapi.yaml"] {
+        let response = Request::new("GET", target).send(&api.address).expect_status(200);
+        assert!(target == "/healthz" || target == "/readyz" || !response.body.is_empty(), "{target}");
+    }
+    let metrics = Request::new("GET", "/metrics").send(&api.address).text();
+    assert!(metrics.lines().any(|line| line.starts_with("# TYPE ")), "{metrics}");
+    assert!(!metrics.contains("api-"), "no key in the metrics");
+}
+
+#[test]
+fn refused_questions_name_what_is_wrong() {
+    let (_service, api) = caller();
+    let message = api.send_bytes(b"{}").expect_refusal(400);
+    assert!(message.contains("input"), "{message}");
+    let message = api.send_bytes(b"{\"input\":\"x\",\"chatId\":\"y\"}").expect_refusal(400);
+    assert!(message.contains("chatId"), "{message}");
+    assert_eq!(api.chats("").json()["totalCount"], Value::from(0));
+}

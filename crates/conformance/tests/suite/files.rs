@@ -1,0 +1,301 @@
+//! Section 4.3, files: upload, download, deletion, and every error of theirs.
+
+use conformance::api::{Part, is_time};
+use conformance::{Api, Expect, Request, Response, caller};
+use serde_json::Value;
+
+/// The path as a client that encodes everything writes it.
+fn encoded(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+fn path_of(response: Response) -> String {
+    let uploaded = response.expect_status(201).json();
+    uploaded["path"].as_str().expect("a path").to_owned()
+}
+
+fn names_in(api: &Api, folder: &str) -> Vec<String> {
+    let listing = api.list(folder).expect_status(200).json();
+    let entries = listing["entries"].as_array().expect("entries");
+    entries.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn an_upload_can_be_listed_downloaded_and_deleted() {
+    let (_service, api) = caller();
+    let uploaded = api.upload("brief.txt", b"The lease ends in May.").expect_status(201).json();
+    assert_eq!(uploaded["name"], "brief.txt");
+    assert_eq!(uploaded["path"], "/uploads/brief.txt");
+    assert_eq!(uploaded["size"], 22);
+    let listing = api.list("/uploads").expect_status(200).json();
+    assert_eq!(listing["path"], "/uploads");
+    assert_eq!(listing["totalEntries"], 1);
+    let entry = &listing["entries"][0];
+    assert_eq!(
+        (&entry["name"], &entry["path"]),
+        (&Value::from("brief.txt"), &Value::from("/uploads/brief.txt"))
+    );
+    assert_eq!((&entry["type"], &entry["size"]), (&Value::from("FILE"), &Value::from(22)));
+    assert!(is_time(&entry["modifiedTime"]), "{entry}");
+    assert!(entry["mimeType"].as_str().expect("a media type").starts_with("text/plain"), "{entry}");
+    let download = api.download("/uploads/brief.txt").expect_status(200);
+    assert_eq!(download.body, b"The lease ends in May.");
+    assert_eq!(download.header("content-length"), Some("22"));
+    assert!(download.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
+    assert_eq!(download.header("x-content-type-options"), Some("nosniff"));
+    let disposition = download.header("content-disposition").expect("a disposition");
+    assert!(disposition.starts_with("attachment") && disposition.contains("brief.txt"), "{disposition}");
+    let deleted = api.delete_file("/uploads/brief.txt").expect_status(204);
+    assert!(deleted.body.is_empty());
+    api.download("/uploads/brief.txt").expect_code(404, "NOT_FOUND");
+    api.delete_file("/uploads/brief.txt").expect_code(404, "NOT_FOUND");
+}
+
+#[test]
+fn slashes_around_a_path_make_no_difference() {
+    let (_service, api) = caller();
+    path_of(api.upload("a.txt", b"a"));
+    for path in ["/uploads/a.txt", "//uploads//a.txt", "/uploads/a.txt/"] {
+        assert_eq!(api.download(path).expect_status(200).body, b"a", "{path}");
+    }
+    for folder in ["/uploads", "/uploads/", "//uploads"] {
+        assert_eq!(names_in(&api, folder), ["a.txt"], "{folder}");
+    }
+    for folder in ["uploads", "/uploads/", "//uploads"] {
+        let parts = [Part::field("destination", folder), Part::file("b.txt", b"b")];
+        assert_eq!(path_of(api.upload_form(&parts)), "/uploads/b.txt", "{folder}");
+    }
+}
+
+#[test]
+fn an_upload_under_a_known_name_replaces_the_file() {
+    let (_service, api) = caller();
+    path_of(api.upload("a.txt", b"one"));
+    path_of(api.upload("a.txt", b"another"));
+    assert_eq!(api.download("/uploads/a.txt").body, b"another");
+    assert_eq!(names_in(&api, "/uploads"), ["a.txt"]);
+}
+
+#[test]
+fn parts_of_a_form_come_in_any_order_and_length_need_not_be_told() {
+    let (_service, api) = caller();
+    api.create_folder("/in").expect_status(201);
+    let (file, folder) = (Part::file("a.txt", b"a"), Part::field("destination", "/in"));
+    assert_eq!(path_of(api.upload_form(&[file.clone(), folder.clone()])), "/in/a.txt");
+    assert_eq!(path_of(api.upload_form(&[folder.clone(), file.clone()])), "/in/a.txt");
+    let not_temporary = Part::field("temporary", "false");
+    assert_eq!(path_of(api.upload_form(&[not_temporary, file.clone(), folder.clone()])), "/in/a.txt");
+    let large = vec![b'x'; 3_000_000];
+    let request = api.upload_request(&[Part::file("large.bin", &large), folder]).chunked();
+    let uploaded = request.send(&api.address).expect_status(201).json();
+    assert_eq!(
+        (&uploaded["path"], &uploaded["size"]),
+        (&Value::from("/in/large.bin"), &Value::from(3_000_000))
+    );
+    assert!(api.download("/in/large.bin").body == large, "every byte came back");
+}
+
+#[test]
+fn temporary_files_overwrite_nothing_and_are_deleted_with_their_folder() {
+    let (_service, api) = caller();
+    let parts = [Part::file("a.txt", b"one"), Part::field("temporary", "true")];
+    let first = path_of(api.upload_form(&parts));
+    let second = path_of(api.upload_form(&parts));
+    assert_ne!(first, second);
+    for path in [&first, &second] {
+        assert!(path.starts_with("/uploads/.tmp/") && path.ends_with("/a.txt"), "{path}");
+        assert_eq!(api.download(path).expect_status(200).body, b"one");
+    }
+    assert!(names_in(&api, "/uploads").is_empty(), "hidden files are not listed");
+    assert_eq!(api.list("/uploads").json()["totalEntries"], 0, "nor counted");
+    api.delete_file(&first).expect_status(204);
+    api.download(&first).expect_code(404, "NOT_FOUND");
+    let folder = first.trim_end_matches("/a.txt");
+    api.list(folder).expect_code(404, "NOT_FOUND");
+    assert_eq!(api.download(&second).expect_status(200).body, b"one");
+}
+
+#[test]
+fn uploads_that_cannot_be_read_are_refused() {
+    let (_service, api) = caller();
+    api.create_folder("/in").expect_status(201);
+    path_of(api.upload("file.txt", b"x"));
+    let file = Part::file("a.txt", b"a");
+    let refused: [(&str, Vec<Part>, u16); 9] = [
+        ("empty", vec![Part::file("a.txt", b"")], 400),
+        ("no file", vec![Part::field("destination", "/in")], 400),
+        ("no name", vec![Part::raw("name=\"file\"; filename=\"\"", b"a")], 400),
+        ("no file name", vec![Part::raw("name=\"file\"", b"a")], 400),
+        ("name of dots", vec![Part::file("..", b"a")], 400),
+        (
+            "both",
+            vec![file.clone(), Part::field("destination", "/in"), Part::field("temporary", "true")],
+            400,
+        ),
+        ("no boolean", vec![file.clone(), Part::field("temporary", "maybe")], 400),
+        ("into a file", vec![file.clone(), Part::field("destination", "/uploads/file.txt")], 400),
+        ("into nothing", vec![file.clone(), Part::field("destination", "/none")], 404),
+    ];
+    for (what, parts, status) in refused {
+        let response = api.upload_form(&parts);
+        assert_eq!(response.status, status, "{what}: {}", response.text());
+        response.expect_refusal(status);
+    }
+    api.upload_form(&[file, Part::field("destination", "/../out")]).expect_refusal(403);
+    let no_form = api.request("POST", "/api/v1/files").header("content-type", "text/plain").body("x");
+    no_form.send(&api.address).expect_refusal(400);
+    let kind = "multipart/form-data; boundary=b";
+    let cut = "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"cut.txt\"\r\n\r\nhalf";
+    let cut = api.request("POST", "/api/v1/files").header("content-type", kind).body(cut);
+    cut.send(&api.address).expect_refusal(400);
+    assert_eq!(names_in(&api, "/uploads"), ["file.txt"], "nothing of it was kept");
+    assert!(names_in(&api, "/in").is_empty());
+}
+
+#[test]
+fn the_folders_in_a_file_name_are_dropped() {
+    let (_service, api) = caller();
+    for name in ["../../etc/a.txt", "/etc/a.txt", "deep/er/a.txt"] {
+        assert_eq!(path_of(api.upload(name, b"a")), "/uploads/a.txt", "{name}");
+    }
+}
+
+#[test]
+fn odd_names_survive() {
+    let (_service, api) = caller();
+    let names = [
+        "smlouva o nájmu – příloha č. 1.txt",
+        "100 % jistota.txt",
+        "100%.txt",
+        "a%20b.txt",
+        "it's; a=b, c.txt",
+        "🦀 krab.md",
+        "what?#now&then+plus.txt",
+        "(brackets) [and] {braces}.txt",
+        "e\u{301}.txt",
+        &"ž".repeat(120),
+    ];
+    for name in names {
+        let path = path_of(api.upload(name, name.as_bytes()));
+        let download = api.download(&encoded(&path)).expect_status(200);
+        assert_eq!(download.text(), name, "{name}");
+        let disposition = download.header("content-disposition").expect("a disposition").to_owned();
+        assert!(disposition.is_ascii(), "{disposition}");
+        if !name.is_ascii() {
+            let star = encoded(name).to_lowercase();
+            let given = disposition.to_lowercase();
+            assert!(given.contains("filename*=utf-8''"), "{disposition}");
+            assert!(given.contains(&star[..6]), "{disposition} names {name}");
+        }
+        assert!(names_in(&api, "/uploads").contains(&name.to_owned()), "{name} is listed");
+    }
+    // What a request line can carry works as it stands in the listing.
+    for name in ["100%.txt", "a%20b.txt"] {
+        assert_eq!(api.download(&format!("/uploads/{name}")).expect_status(200).text(), name);
+    }
+    for name in names {
+        api.delete_file(&format!("/uploads/{}", encoded(name))).expect_status(204);
+    }
+    assert!(names_in(&api, "/uploads").is_empty());
+}
+
+#[test]
+fn a_decoded_name_goes_before_the_name_as_written() {
+    let (_service, api) = caller();
+    path_of(api.upload("a%20b.txt", b"written"));
+    assert_eq!(api.download("/uploads/a%20b.txt").expect_status(200).body, b"written");
+    path_of(api.upload("a b.txt", b"decoded"));
+    assert_eq!(api.download("/uploads/a%20b.txt").expect_status(200).body, b"decoded");
+    assert_eq!(api.download("/uploads/a%2520b.txt").expect_status(200).body, b"written");
+}
+
+#[test]
+fn paths_that_climb_out_are_forbidden() {
+    let (_service, api) = caller();
+    for path in [
+        "/../x",
+        "/..",
+        "/../../etc/passwd",
+        "/uploads/../../etc/passwd",
+        "/none/../../x",
+        "/%2e%2e/x",
+        "/uploads/..%2f..%2fx",
+        "/..%2F..%2Fetc%2Fpasswd",
+        "/uploads/%2e%2e/%2e%2e/etc/passwd",
+    ] {
+        api.download(path).expect_refusal(403);
+        api.delete_file(path).expect_refusal(403);
+        api.list(path).expect_refusal(403);
+        api.create_folder(path).expect_refusal(403);
+    }
+    // Within the workspace they are paths like others.
+    path_of(api.upload("a.txt", b"a"));
+    assert_eq!(api.download("/uploads/../uploads/./a.txt").expect_status(200).body, b"a");
+    api.download("/etc/passwd").expect_code(404, "NOT_FOUND");
+    api.download("/uploads/a%00.txt").expect_refusal(400);
+}
+
+#[test]
+fn downloads_of_what_is_no_file_are_refused() {
+    let (_service, api) = caller();
+    api.download("/uploads").expect_refusal(400);
+    api.download("/uploads/none.txt").expect_code(404, "NOT_FOUND");
+    path_of(api.upload("a.txt", b"a"));
+    api.download("/uploads/a.txt/b.txt").expect_code(404, "NOT_FOUND");
+    api.list("/uploads/a.txt").expect_refusal(400);
+    api.list("/none").expect_code(404, "NOT_FOUND");
+}
+
+#[test]
+fn downloads_answer_ranges_conditions_and_head() {
+    let (_service, api) = caller();
+    let path = path_of(api.upload("a.pdf", b"0123456789"));
+    let target = format!("/api/v1/files{path}");
+    let with = |name: &str, value: &str| api.request("GET", &target).header(name, value).send(&api.address);
+    let head = api.call("HEAD", &target).expect_status(200);
+    assert_eq!((head.header("content-length"), head.body.len()), (Some("10"), 0));
+    assert_eq!(head.header("content-type"), Some("application/pdf"));
+    for (range, bytes, told) in [
+        ("bytes=2-4", "234", "bytes 2-4/10"),
+        ("bytes=7-", "789", "bytes 7-9/10"),
+        ("bytes=-2", "89", "bytes 8-9/10"),
+        ("bytes=8-99", "89", "bytes 8-9/10"),
+    ] {
+        let part = with("range", range).expect_status(206);
+        assert_eq!((part.text().as_str(), part.header("content-range")), (bytes, Some(told)), "{range}");
+        assert_eq!(part.header("content-length"), Some(bytes.len().to_string().as_str()));
+    }
+    let beyond = with("range", "bytes=10-");
+    assert_eq!(beyond.header("content-range"), Some("bytes */10"));
+    beyond.expect_refusal(416);
+    for ignored in ["lines=1-2", "bytes=x-y"] {
+        assert_eq!(with("range", ignored).expect_status(200).text(), "0123456789", "{ignored}");
+    }
+    let tag = head.header("etag").expect("an entity tag").to_owned();
+    assert!(head.header("last-modified").is_some_and(|time| time.ends_with(" GMT")));
+    assert!(with("if-none-match", &tag).expect_status(304).body.is_empty());
+    with("if-none-match", "\"another\"").expect_status(200);
+    path_of(api.upload("a.pdf", b"9876543210"));
+    assert_eq!(with("if-none-match", &tag).expect_status(200).text(), "9876543210");
+    let whole = with("accept-encoding", "gzip, br, zstd").expect_status(200);
+    assert_eq!((whole.header("content-encoding"), whole.header("content-length")), (None, Some("10")));
+}
+
+#[test]
+fn a_name_that_looks_like_a_page_is_no_page() {
+    let (_service, api) = caller();
+    let path = path_of(api.upload("page.html", b"<script>alert(1)</script>"));
+    let download = Request::new("GET", &format!("/api/v1/files{path}"))
+        .header("x-api-key", &api.key)
+        .header("accept", "text/html")
+        .send(&api.address);
+    assert!(download.header("content-disposition").is_some_and(|value| value.starts_with("attachment")));
+    assert_eq!(download.header("x-content-type-options"), Some("nosniff"));
+}

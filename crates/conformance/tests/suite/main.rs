@@ -1,0 +1,18 @@
+//! The suite: what the interface promises, a file a subject.
+
+mod accounts;
+mod additions;
+mod authentication;
+mod catalogs;
+mod chats;
+mod commands;
+mod coverage;
+mod crash;
+mod errors;
+mod files;
+mod folders;
+mod hostile;
+mod parts;
+mod streams;
+mod streams_resumed;
+mod vm;
