@@ -22,7 +22,7 @@ const fn operation(
     Operation { method, path, call, tests }
 }
 
-/// Every operation of the interface (section 4).
+/// Every operation of the interface (section 4) but those of [`LATER`].
 pub const OPERATIONS: &[Operation] = &[
     operation("GET", "/api/v1/vm", ".vm()", &["an_account_without_a_machine_is_told_so"]),
     operation(
@@ -38,14 +38,6 @@ pub const OPERATIONS: &[Operation] = &[
         &["a_machine_starts_and_stops_as_often_as_it_is_told"],
     ),
     operation("GET", "/api/v1/models", "catalog(\"models\"", &["models_are_complete_and_one_is_the_default"]),
-    operation(
-        "GET",
-        "/api/v1/jurisdictions",
-        "catalog(\"jurisdictions\"",
-        &["jurisdictions_skills_and_agents_are_listed"],
-    ),
-    operation("GET", "/api/v1/skills", "\"skills\"", &["jurisdictions_skills_and_agents_are_listed"]),
-    operation("GET", "/api/v1/agents", "\"agents\"", &["jurisdictions_skills_and_agents_are_listed"]),
     operation("POST", "/api/v1/files", ".upload(", &["an_upload_can_be_listed_downloaded_and_deleted"]),
     operation(
         "GET",
@@ -106,6 +98,10 @@ pub const OPERATIONS: &[Operation] = &[
         &["a_conversation_is_streamed_through_its_questions"],
     ),
 ];
+
+/// Operations of the interface that are settled and not built yet. Each is unknown until then; the test of
+/// that fails when one is built, so that it gets tests of its own.
+pub const LATER: &[&str] = &["/api/v1/jurisdictions", "/api/v1/skills", "/api/v1/agents"];
 
 /// What the service offers beyond the interface, where the schema shows it.
 pub const ADDITIONS: &[Operation] =

@@ -271,3 +271,43 @@ fn dechunk(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Request;
+
+    fn ask(vendor: &Vendor) -> crate::http::Streaming {
+        Request::new("POST", "/v1/chat/completions").body("{\"model\":\"stand-in\"}").open(&vendor.address)
+    }
+
+    #[test]
+    fn a_script_is_held_until_it_is_released() {
+        let vendor = Vendor::start();
+        vendor.will([Say::text("one"), Say::Hold, Say::text("two")]);
+        let held = ask(&vendor);
+        vendor.wait_held(1);
+        assert_eq!(ask(&vendor).whole().text().matches("Done.").count(), 1);
+        vendor.release();
+        let said = held.whole().text();
+        let at = |word: &str| said.find(word).expect(word);
+        assert!(
+            at("one") < at("two") && at("two") < at("\"stop\"") && at("\"stop\"") < at("[DONE]"),
+            "{said}"
+        );
+        assert_eq!(vendor.requests().len(), 2);
+        assert!(Request::new("GET", "/v1/models").send(&vendor.address).text().contains(MODEL));
+    }
+
+    #[test]
+    fn a_caller_that_goes_is_not_waited_for() {
+        let vendor = Vendor::start();
+        vendor.will([Say::Hold]);
+        let held = ask(&vendor);
+        vendor.wait_held(1);
+        drop(held);
+        crate::poll::until("it is let go", || (vendor.state().held == 0).then_some(()));
+        vendor.will([Say::Refuse(503)]);
+        assert_eq!(ask(&vendor).status, 503);
+    }
+}

@@ -1,6 +1,5 @@
 //! Section 4.2: what a question may choose from, and its languages.
 
-use conformance::api::is_uuid;
 use conformance::{Expect, Options, Service, Vendor, caller, vendor};
 use serde_json::Value;
 
@@ -37,25 +36,6 @@ fn models_are_complete_and_one_is_the_default() {
         }
     }
     assert_eq!(models.iter().filter(|model| model["default"] == true).count(), 1);
-}
-
-#[test]
-fn jurisdictions_skills_and_agents_are_listed() {
-    let (_service, api) = caller();
-    for jurisdiction in entries(&api.catalog("jurisdictions", None).expect_status(200).json()) {
-        assert_texts(&jurisdiction, &["id", "label"]);
-    }
-    for name in ["skills", "agents"] {
-        for entry in entries(&api.catalog(name, None).expect_status(200).json()) {
-            assert_texts(&entry, &["id", "name", "fullName", "description"]);
-            assert!(is_uuid(&entry["id"]), "{entry}");
-            let full_name = entry["fullName"].as_str().expect("a full name");
-            assert!(
-                full_name.split_once(':').is_some_and(|(a, b)| !a.is_empty() && !b.is_empty()),
-                "{entry}"
-            );
-        }
-    }
 }
 
 #[test]
