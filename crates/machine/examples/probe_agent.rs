@@ -1,0 +1,133 @@
+//! The tests' agent: it greets, runs what it is told inside the jail, and tries to get out.
+//!
+//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`serve`), and, run
+//! inside as the tools' user, the one that makes attempts (`attempt`).
+#![expect(unsafe_code, reason = "attempts are bare system calls")]
+#![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use machine::{Home, Sandbox, SandboxConfig, sandbox};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
+        Some("serve") => serve(PathBuf::from(&arguments[2]), &arguments[3]),
+        Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
+        Some(other) => panic!("unknown: {other}"),
+        None => agent(),
+    }
+}
+
+/// A service that starts a machine in this folder and then does nothing, to be killed.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn serve(folder: PathBuf, account: &str) {
+    let program = std::env::current_exe().unwrap();
+    let sandbox = Sandbox::open(SandboxConfig::new(folder.join("machines"), program)).unwrap();
+    let home = Home { account: account.parse().unwrap(), ordinal: 0, workspace: folder.join("workspace") };
+    let _machine = sandbox.start(&home).await.unwrap();
+    println!("started");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn agent() {
+    // SAFETY: the launcher hands the listening socket over under this number, to nobody else.
+    let listener = unsafe { UnixListener::from_raw_fd(3) };
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
+    let instance: &'static str = Box::leak(random.trim().to_owned().into_boxed_str());
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| answer(request, instance));
+            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            connection.serve_connection(TokioIo::new(stream), service).await
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let body = String::from_utf8(body.to_vec()).unwrap();
+    let text = match path.as_str() {
+        "/hello" => format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION),
+        "/tools" => tokio::task::spawn_blocking(move || shell(&body, true)).await.unwrap(),
+        "/agent" => tokio::task::spawn_blocking(move || shell(&body, false)).await.unwrap(),
+        "/exit" => std::process::exit(7),
+        other => panic!("unknown: {other}"),
+    };
+    Ok(Response::new(Full::new(Bytes::from(text))))
+}
+
+fn shell(command: &str, as_tools: bool) -> String {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).current_dir("/workspace").process_group(0);
+    if as_tools {
+        shell.uid(1000).gid(1000);
+    }
+    match shell.output() {
+        Ok(output) => {
+            [output.stdout, output.stderr].iter().map(|text| String::from_utf8_lossy(text)).collect()
+        }
+        Err(error) => format!("not run: {error}"),
+    }
+}
+
+/// Makes an attempt; says `refused` and why, or what it got.
+fn attempt(what: &str, argument: Option<&String>) -> String {
+    let number = argument.map_or(0, |argument| argument.parse::<i64>().unwrap());
+    let call = |number: i64, arguments: [i64; 4]| {
+        let [a, b, c, d] = arguments;
+        // SAFETY: attempts pass null or numbers for what the kernel would read or write.
+        unsafe { libc::syscall(number, a, b, c, d) }
+    };
+    let newuser = i64::from(libc::CLONE_NEWUSER);
+    let outcome = match what {
+        "mount" => call(libc::SYS_mount, [0, 0, 0, 0]),
+        "umount" => call(libc::SYS_umount2, [0, 0, 0, 0]),
+        "unshare" => call(libc::SYS_unshare, [newuser, 0, 0, 0]),
+        "clone" => call(libc::SYS_clone, [newuser | i64::from(libc::SIGCHLD), 0, 0, 0]),
+        "clone3" => call(libc::SYS_clone3, [0, 0, 0, 0]),
+        "setns" => call(libc::SYS_setns, [0, 0, 0, 0]),
+        "ptrace" => call(libc::SYS_ptrace, [i64::from(libc::PTRACE_ATTACH), number, 0, 0]),
+        "vm_readv" => call(libc::SYS_process_vm_readv, [number, 0, 0, 0]),
+        "bpf" => call(libc::SYS_bpf, [0, 0, 0, 0]),
+        "keyctl" => call(libc::SYS_keyctl, [0, 0, 0, 0]),
+        "io_uring" => call(libc::SYS_io_uring_setup, [1, 0, 0, 0]),
+        "userfaultfd" => call(libc::SYS_userfaultfd, [0, 0, 0, 0]),
+        "perf" => call(libc::SYS_perf_event_open, [0, 0, 0, 0]),
+        "open_by_handle" => call(libc::SYS_open_by_handle_at, [0, 0, 0, 0]),
+        "setuid" => call(libc::SYS_setuid, [0, 0, 0, 0]),
+        "chroot" => call(libc::SYS_chroot, [0, 0, 0, 0]),
+        "kill" => call(libc::SYS_kill, [number, 9, 0, 0]),
+        "x32" => call(0x4000_0000 + 39, [0, 0, 0, 0]),
+        "socket" => call(libc::SYS_socket, [number, i64::from(libc::SOCK_STREAM), 0, 0]),
+        "raw_socket" => call(libc::SYS_socket, [2, i64::from(libc::SOCK_RAW), 1, 0]),
+        "connect" => return connect(),
+        other => panic!("unknown: {other}"),
+    };
+    if outcome == -1 { format!("refused: {}", io::Error::last_os_error()) } else { format!("got {outcome}") }
+}
+
+fn connect() -> String {
+    let addresses = ["1.1.1.1:53", "127.0.0.1:22", "169.254.169.254:80", "10.0.0.1:443"];
+    let reached: Vec<_> =
+        addresses.iter().filter(|address| std::net::TcpStream::connect(address).is_ok()).collect();
+    if reached.is_empty() { "refused: no address is reached".into() } else { format!("got {reached:?}") }
+}

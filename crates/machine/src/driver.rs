@@ -1,0 +1,144 @@
+//! What a machine is made of: the closed set of drivers.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use domain::id::AccountId;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::sandbox::{Sandbox, SandboxMachine};
+use crate::simulated::{Simulated, SimulatedMachine};
+
+/// The account's things that a driver needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Whose machine it is.
+    pub account: AccountId,
+    /// The account's number within this service, from 0, never given twice: it picks the host's ids.
+    pub ordinal: u32,
+    /// The workspace's folder on the host, an absolute path. It belongs to the service's user.
+    pub workspace: PathBuf,
+}
+
+/// Why a driver did not do what it was told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// This host can't give the isolation; trying again changes nothing.
+    #[error("this host cannot isolate machines: {0}")]
+    Refused(String),
+    /// Another process has the account's machine.
+    #[error("the machine runs already, started by another process")]
+    Busy,
+    /// Something failed that may not fail again.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A byte stream to an agent.
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+/// How machines are made.
+#[derive(Debug)]
+pub enum Driver {
+    /// Processes in namespaces of the host.
+    Sandbox(Sandbox),
+    /// Agents inside the service's process, for tests.
+    Simulated(Simulated),
+}
+
+impl Driver {
+    /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then clears up.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub async fn start(&self, home: &Home) -> Result<RunningMachine, DriverError> {
+        match self {
+            Self::Sandbox(driver) => driver.start(home).await.map(RunningMachine::Sandbox),
+            Self::Simulated(driver) => driver.start(home.account).await.map(RunningMachine::Simulated),
+        }
+    }
+
+    /// The account's machine, if it runs, also when an earlier service has started it.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub fn attach(&self, account: AccountId) -> Result<Option<RunningMachine>, DriverError> {
+        match self {
+            Self::Sandbox(driver) => Ok(driver.attach(account)?.map(RunningMachine::Sandbox)),
+            Self::Simulated(driver) => Ok(driver.attach(account).map(RunningMachine::Simulated)),
+        }
+    }
+
+    /// The accounts of which a machine may still run that an earlier service started.
+    #[must_use]
+    pub fn left_over(&self) -> Vec<AccountId> {
+        match self {
+            Self::Sandbox(driver) => driver.left_over(),
+            Self::Simulated(driver) => driver.left_over(),
+        }
+    }
+
+    /// Stops the account's machine and comes back when nothing of it is left; does nothing if there is none.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
+        match self {
+            Self::Sandbox(driver) => driver.stop(account).await,
+            Self::Simulated(driver) => driver.stop(account),
+        }
+    }
+}
+
+/// A machine that runs.
+#[derive(Debug)]
+pub enum RunningMachine {
+    /// In namespaces of the host.
+    Sandbox(SandboxMachine),
+    /// Inside the service's process.
+    Simulated(SimulatedMachine),
+}
+
+impl RunningMachine {
+    /// A new byte stream to the agent.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
+        Ok(match self {
+            Self::Sandbox(machine) => Box::new(machine.connect().await?),
+            Self::Simulated(machine) => Box::new(machine.connect()?),
+        })
+    }
+
+    /// Waits until the machine has ended by itself. Cancel safe.
+    pub async fn ended(&self) {
+        match self {
+            Self::Sandbox(machine) => machine.ended().await,
+            Self::Simulated(machine) => machine.ended().await,
+        }
+    }
+
+    /// The host's numbers of its processes; none for a simulated one.
+    ///
+    /// # Errors
+    /// When they can't be listed.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        match self {
+            Self::Sandbox(machine) => machine.processes(),
+            Self::Simulated(_) => Ok(Vec::new()),
+        }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sandbox(driver) => write!(f, "sandbox (limits: {})", driver.limits_kind().as_str()),
+            Self::Simulated(_) => f.write_str("simulated"),
+        }
+    }
+}

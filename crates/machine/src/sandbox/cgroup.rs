@@ -1,0 +1,228 @@
+//! Control groups, where the service may make some: limits on all processes of a machine together.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::spec::Limits;
+
+/// Which limits hold beyond those of each process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitsKind {
+    /// Control groups, version 2.
+    Cgroup2,
+    /// Control groups, version 1.
+    Cgroup1,
+    /// None: each process has its own bounds, and all share one on their number.
+    Rlimit,
+}
+
+impl LimitsKind {
+    /// A word for logs and for the operator.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cgroup2 => "cgroup2",
+            Self::Cgroup1 => "cgroup1",
+            Self::Rlimit => "rlimit",
+        }
+    }
+}
+
+/// Where the service may make control groups.
+#[derive(Debug, Clone)]
+pub(crate) enum Cgroups {
+    /// One folder for all controllers.
+    Unified(PathBuf),
+    /// A folder for each controller.
+    Split {
+        memory: PathBuf,
+        pids: PathBuf,
+        cpu: Option<PathBuf>,
+    },
+    None,
+}
+
+impl Cgroups {
+    /// Finds where groups can be made, by making one.
+    pub(crate) fn find() -> Self {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let split = |controller| split_base(&own, &mounts, controller).filter(|base| can_make_in(base));
+        if let (Some(memory), Some(pids)) = (split("memory"), split("pids")) {
+            return Self::Split { memory, pids, cpu: split("cpu") };
+        }
+        unified_base(&own, &mounts).map_or(Self::None, Self::Unified)
+    }
+
+    pub(crate) const fn kind(&self) -> LimitsKind {
+        match self {
+            Self::Unified(_) => LimitsKind::Cgroup2,
+            Self::Split { .. } => LimitsKind::Cgroup1,
+            Self::None => LimitsKind::Rlimit,
+        }
+    }
+
+    /// Makes a machine's groups and sets their limits; gives their folders. What was made is taken back on failure.
+    pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Vec<PathBuf>> {
+        /// The stretch of time that processor quotas are counted in, in microseconds.
+        const PERIOD_MICROS: u64 = 100_000;
+        let quota = limits.cpu_percent.saturating_mul(PERIOD_MICROS / 100);
+        let memory_bytes = limits.memory_bytes.to_string();
+        let processes = limits.processes.to_string();
+        let plans: Vec<(PathBuf, Vec<(&str, String, bool)>)> = match self {
+            Self::None => Vec::new(),
+            Self::Unified(base) => vec![(
+                base.join(name),
+                vec![
+                    ("memory.max", memory_bytes, true),
+                    ("memory.swap.max", "0".into(), false),
+                    ("pids.max", processes, true),
+                    ("cpu.max", format!("{quota} {PERIOD_MICROS}"), false),
+                ],
+            )],
+            Self::Split { memory, pids, cpu } => {
+                let mut plans = vec![
+                    (
+                        memory.join(name),
+                        vec![
+                            ("memory.limit_in_bytes", memory_bytes.clone(), true),
+                            ("memory.memsw.limit_in_bytes", memory_bytes, false),
+                        ],
+                    ),
+                    (pids.join(name), vec![("pids.max", processes, true)]),
+                ];
+                plans.extend(cpu.as_ref().map(|cpu| {
+                    let period = ("cpu.cfs_period_us", PERIOD_MICROS.to_string(), false);
+                    (cpu.join(name), vec![period, ("cpu.cfs_quota_us", quota.to_string(), false)])
+                }));
+                plans
+            }
+        };
+        let folders: Vec<PathBuf> = plans.iter().map(|(folder, _)| folder.clone()).collect();
+        for (folder, settings) in plans {
+            if let Err(error) = set(&folder, &settings) {
+                remove(&folders);
+                return Err(error);
+            }
+        }
+        Ok(folders)
+    }
+}
+
+fn set(folder: &Path, settings: &[(&str, String, bool)]) -> io::Result<()> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    for (file, value, needed) in settings {
+        match fs::write(folder.join(file), value) {
+            Err(error) if *needed => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Removes a machine's groups. One that still holds a process stays, and is used again by the next start.
+pub(crate) fn remove(folders: &[PathBuf]) {
+    for folder in folders {
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(folder = %folder.display(), %error, "a control group stays");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+fn split_base(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let controllers = fields.next()?;
+        let path = fields.next()?;
+        controllers.split(',').any(|name| name == controller).then_some(path)
+    })?;
+    let (root, at) = mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut kind = kind.split(' ');
+        let is_cgroup = kind.next()? == "cgroup";
+        let has_it = kind.nth(1)?.split(',').any(|option| option == controller);
+        let mut mount = mount.split(' ').skip(3);
+        (is_cgroup && has_it).then_some((mount.next()?, mount.next()?))
+    })?;
+    Some(below(root, at, path))
+}
+
+fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let (root, at) = mounts.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(3);
+        kind.starts_with("cgroup2 ").then_some((mount.next()?, mount.next()?))
+    })?;
+    let mine = below(root, at, path);
+    // A group that holds processes can't hand controllers to groups below it. A service that has a group of its
+    // own (a systemd unit with Delegate=yes) moves itself into a leaf; root otherwise takes a group at the top.
+    if alone_in(&mine) && own_leaf(&mine).is_ok() && hands_down(&mine) {
+        return Some(mine);
+    }
+    let top = Path::new(at).join("causerie");
+    let taken = fs::create_dir(&top).or_else(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Ok(()),
+        _ => Err(error),
+    });
+    (taken.is_ok() && hands_down(Path::new(at)) && hands_down(&top)).then_some(top)
+}
+
+/// The host's folder of the group `path`, of a hierarchy whose part below `root` is mounted at `at`.
+fn below(root: &str, at: &str, path: &str) -> PathBuf {
+    let inner = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
+    Path::new(at).join(inner)
+}
+
+fn can_make_in(base: &Path) -> bool {
+    let trial = base.join(format!("causerie-trial-{}", std::process::id()));
+    fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial)).is_ok()
+}
+
+fn alone_in(group: &Path) -> bool {
+    let me = std::process::id().to_string();
+    fs::read_to_string(group.join("cgroup.procs"))
+        .is_ok_and(|processes| processes.lines().all(|pid| pid == me))
+}
+
+fn own_leaf(group: &Path) -> io::Result<()> {
+    let leaf = group.join("service");
+    match fs::create_dir(&leaf) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    fs::write(leaf.join("cgroup.procs"), "0")
+}
+
+fn hands_down(group: &Path) -> bool {
+    let control = group.join("cgroup.subtree_control");
+    // Without the processor's controller the others still hold.
+    let _ = fs::write(&control, "+cpu");
+    fs::write(&control, "+memory +pids").is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &str = "4:memory:/box/a\n8:pids:/\n1:cpu,cpuacct:/\n0::/user.slice/me\n";
+    const MOUNTS: &str = "30 25 0:26 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n\
+        31 25 0:27 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
+        32 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
+
+    #[test]
+    fn the_service_s_own_groups_are_found() {
+        assert_eq!(split_base(OWN, MOUNTS, "memory"), Some("/sys/fs/cgroup/memory/box/a".into()));
+        assert_eq!(split_base(OWN, MOUNTS, "pids"), Some("/sys/fs/cgroup/pids".into()));
+        assert_eq!(split_base(OWN, MOUNTS, "cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
+        assert_eq!(split_base(OWN, MOUNTS, "freezer"), None);
+        assert_eq!(below("/docker/x", "/sys/fs/cgroup", "/docker/x/y"), Path::new("/sys/fs/cgroup/y"));
+    }
+}

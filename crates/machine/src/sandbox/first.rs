@@ -1,0 +1,101 @@
+//! The first process of a machine: it reaps, keeps the log within its bound, and ends with the agent.
+
+use std::fs::File;
+use std::io::{self, PipeReader, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+use super::sys;
+
+/// The log is emptied when it has grown to this.
+const LOG_MAX_BYTES: u64 = 1024 * 1024;
+
+/// Lives until the agent ends; gives its exit code. What else still runs inside ends with the first process.
+pub(crate) fn watch(agent: Pid, output: PipeReader, mut log: File) -> i32 {
+    match follow(agent, output, &mut log) {
+        Ok(code) => code,
+        Err(error) => {
+            note(&mut log, &format!("the machine's first process failed: {error}"));
+            1
+        }
+    }
+}
+
+fn follow(agent: Pid, output: PipeReader, log: &mut File) -> io::Result<i32> {
+    let signals = sys::signals()?;
+    let mut output = Some(OwnedFd::from(output));
+    // The agent may have ended before its signal could be caught.
+    if let Some(code) = reap(agent, log) {
+        return Ok(code);
+    }
+    loop {
+        let (signalled, wrote) = {
+            let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
+            fds.extend(output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            (!fds[0].revents().is_empty(), fds.get(1).is_some_and(|fd| !fd.revents().is_empty()))
+        };
+        if wrote && copy(output.as_ref(), log) == 0 {
+            output = None;
+        }
+        if signalled {
+            if terminated(&signals) {
+                // It may have ended already.
+                let _ = kill_process(agent, Signal::TERM);
+            }
+            if let Some(code) = reap(agent, log) {
+                return Ok(code);
+            }
+        }
+    }
+}
+
+/// Moves a piece of output into the log; gives its length.
+fn copy(output: Option<&OwnedFd>, log: &mut File) -> usize {
+    let mut piece = [0; 4096];
+    let Some(length) = output.and_then(|output| rustix::io::read(output, &mut piece).ok()) else { return 0 };
+    if let Some(piece) = piece.get(..length) {
+        write(log, piece);
+    }
+    length
+}
+
+fn write(log: &mut File, piece: &[u8]) {
+    // A log that can't be written is no reason to end the machine.
+    if log.metadata().is_ok_and(|metadata| metadata.len() > LOG_MAX_BYTES) {
+        let _ = log.set_len(0);
+    }
+    let _ = log.write_all(piece);
+}
+
+fn note(log: &mut File, line: &str) {
+    write(log, format!("{line}\n").as_bytes());
+}
+
+/// Whether SIGTERM is among the signals that came.
+fn terminated(signals: &OwnedFd) -> bool {
+    /// The size of the kernel's `signalfd_siginfo`; its first four bytes are the signal's number.
+    const RECORD: usize = 128;
+    let mut records = [0; RECORD * 4];
+    let length = rustix::io::read(signals, &mut records).unwrap_or(0);
+    records.get(..length).unwrap_or_default().chunks_exact(RECORD).any(|record| {
+        record.first_chunk().is_some_and(|number| i32::from_ne_bytes(*number) == Signal::TERM.as_raw())
+    })
+}
+
+/// Reaps all children that have ended; gives the agent's exit code if it is among them.
+fn reap(agent: Pid, log: &mut File) -> Option<i32> {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if pid == agent {
+            note(log, &format!("the agent ended: {status:?}"));
+            return Some(status.exit_status().unwrap_or(1));
+        }
+    }
+    None
+}

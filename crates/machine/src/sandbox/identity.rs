@@ -1,0 +1,79 @@
+//! Telling a machine's first process from any other, and what lives below it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::spec::Identity;
+
+/// The most processes of the host that are looked at.
+const PROCESSES_MAX: usize = 100_000;
+
+/// When the process started, in clock ticks since boot.
+pub(crate) fn start_time(pid: i32) -> io::Result<u64> {
+    /// The 22nd field of the line; the name, in parentheses, is the second and may hold spaces.
+    const AFTER_NAME: usize = 19;
+    let line = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let field = line.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(AFTER_NAME));
+    field
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| io::Error::other("an unknown form of /proc/pid/stat"))
+}
+
+/// This boot of the host: process numbers of another one mean nothing.
+pub(crate) fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// A descriptor of the process, if it is still the same one.
+pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
+    if boot_id()? != identity.boot_id {
+        return Ok(None);
+    }
+    let Some(pid) = Pid::from_raw(identity.pid) else { return Ok(None) };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(rustix::io::Errno::SRCH) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // The descriptor was opened before, so that the time read now is the time of what it names or of nothing.
+    match start_time(identity.pid) {
+        Ok(time) if time == identity.start_time => Ok(if ended(&process)? { None } else { Some(process) }),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the process has ended, though perhaps nobody has reaped it.
+fn ended(process: &OwnedFd) -> io::Result<bool> {
+    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+}
+
+/// The host's numbers of a machine's processes, the first one among them.
+pub(crate) fn processes(first: i32) -> io::Result<Vec<i32>> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for entry in fs::read_dir("/proc")?.take(PROCESSES_MAX) {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // A process may end while the list is read.
+        let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let parent =
+            line.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());
+        if let Some(parent) = parent {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![first];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        found.extend(children.remove(&pid).unwrap_or_default());
+        next += 1;
+    }
+    Ok(found)
+}

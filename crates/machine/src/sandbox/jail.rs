@@ -1,0 +1,243 @@
+//! The inside of a launch: the maker, which enters the namespaces, and the first process, which prepares the agent.
+
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::thread::{Gid, Uid, UnshareFlags};
+
+use super::first;
+use super::launch::word;
+use super::privileges;
+use super::root::{self, Sources, tree};
+use super::spec::{Limits, SOCKET, Spec, TOOLS_ID, Task};
+use super::sys::{self, Doing, Failure, Fork};
+
+/// The number under which the agent finds its listening socket.
+pub(crate) const LISTENER: i32 = 3;
+
+/// What the maker takes over from the launcher.
+pub(crate) struct Plan<'a> {
+    pub(crate) spec: &'a Spec,
+    pub(crate) prepared: Option<Sources>,
+    pub(crate) log: fs::File,
+    /// The lock on the machine's folder; held as long as the first process lives.
+    pub(crate) lock: Option<fs::File>,
+    pub(crate) up: PipeWriter,
+    pub(crate) down: PipeReader,
+    pub(crate) commit: PipeReader,
+}
+
+/// Enters the namespaces, starts the first process there and ends.
+pub(crate) fn make(mut plan: Plan<'_>) -> ! {
+    match enter_namespaces(&mut plan) {
+        Ok((listener, sources)) => match sys::fork() {
+            Ok(Fork::Child) => begin(plan, &listener, &sources),
+            Ok(Fork::Parent(pid)) => {
+                let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
+                let told = plan.up.write_all(&[word::PID, a, b, c, d]);
+                sys::exit_now(i32::from(told.is_err()))
+            }
+            Err(error) => fail(&mut plan.up, &Failure::new("forking", error)),
+        },
+        Err(failure) => fail(&mut plan.up, &failure),
+    }
+}
+
+fn fail(up: &mut PipeWriter, failure: &Failure) -> ! {
+    let mut text = vec![word::FAILED];
+    text.extend_from_slice(format!("{}\n{}", failure.what, failure.source).as_bytes());
+    // Nobody else is left to be told.
+    let _ = up.write_all(&text);
+    sys::exit_now(1)
+}
+
+fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Failure> {
+    let namespaces = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWIPC
+        | UnshareFlags::NEWUTS
+        | UnshareFlags::NEWCGROUP;
+    sys::unshare(namespaces).doing("making namespaces")?;
+    plan.up.write_all(&[word::UNSHARED]).doing("asking for the id maps")?;
+    plan.down.read_exact(&mut [0]).doing("waiting for the id maps")?;
+    // Made here, so that the socket belongs to the network namespace inside, and while this process still has the
+    // service's user, whose folder it stands in.
+    let listener = listen().doing("making the agent's socket")?;
+    let sources = match plan.prepared.take() {
+        Some(sources) => sources,
+        None => Sources {
+            workspace: tree(&plan.spec.workspace, false)?,
+            index: tree(&plan.spec.index, false)?,
+            agent: tree(&plan.spec.agent, false)?,
+        },
+    };
+    rustix::thread::set_thread_groups(&[]).doing("leaving the service's groups")?;
+    rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)
+        .doing("becoming the agent's group")?;
+    rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).doing("becoming the agent's user")?;
+    Ok((listener, sources))
+}
+
+fn listen() -> io::Result<UnixListener> {
+    match fs::remove_file(SOCKET) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    UnixListener::bind(SOCKET)
+}
+
+/// The life of the first process.
+fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
+    let (agent, output) = match prepare(&mut plan, listener, sources) {
+        Ok(started) => started,
+        Err(failure) => fail(&mut plan.up, &failure),
+    };
+    let committed = plan.up.write_all(&[word::READY]).is_ok() && plan.commit.read_exact(&mut [0]).is_ok();
+    // From here on nothing but these is used, and the process leaves without destructors.
+    let kept =
+        [Some(output.as_raw_fd()), Some(plan.log.as_raw_fd()), plan.lock.as_ref().map(AsRawFd::as_raw_fd)];
+    let kept: Vec<_> = kept.into_iter().flatten().collect();
+    if !committed || sys::close_all_but(&kept).is_err() {
+        sys::exit_now(1);
+    }
+    sys::exit_now(first::watch(agent, output, plan.log))
+}
+
+/// Makes the machine around itself and starts the agent in it. Gives the agent and its output.
+fn prepare(
+    plan: &mut Plan<'_>,
+    listener: &UnixListener,
+    sources: &Sources,
+) -> Result<(Pid, PipeReader), Failure> {
+    // The launcher holds this process before it may do anything lasting.
+    plan.down.read_exact(&mut [0]).doing("waiting for the launcher")?;
+    rustix::process::setsid().doing("leaving the service's session")?;
+    rustix::system::sethostname(b"machine").doing("naming the machine")?;
+    let null = fs::File::options().read(true).write(true).open("/dev/null").doing("opening /dev/null")?;
+    for number in 0..3 {
+        sys::inherit_as(null.as_fd(), number).doing("closing the service's standard streams")?;
+    }
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
+    root::enter(sources, &plan.spec.limits)?;
+    privileges::limit(&plan.spec.limits, !plan.spec.cgroups.is_empty())?;
+    privileges::reduce()?;
+
+    let (output, output_inside) = io::pipe().doing("making a pipe")?;
+    let (mut executed, mut executed_inside) = io::pipe().doing("making a pipe")?;
+    let agent = match sys::fork().doing("forking")? {
+        Fork::Child => {
+            let failure = become_agent(plan.spec, listener, &output_inside);
+            // The first process sees this, or the end of the pipe.
+            let _ = executed_inside.write_all(format!("{}\n{}", failure.what, failure.source).as_bytes());
+            sys::exit_now(127)
+        }
+        Fork::Parent(pid) => pid,
+    };
+    drop((executed_inside, output_inside));
+    privileges::renounce()?;
+    let mut text = String::new();
+    executed.read_to_string(&mut text).doing("waiting for the agent")?;
+    if !text.is_empty() {
+        let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
+        return Err(Failure::other(what, why));
+    }
+    if plan.spec.task == Task::Check {
+        check(agent)?;
+    }
+    Ok((agent, output))
+}
+
+/// Becomes the agent; comes back only with what failed.
+fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Failure {
+    let prepared = || -> Result<(), Failure> {
+        sys::inherit_as(listener.as_fd(), LISTENER).doing("handing over the socket")?;
+        sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
+        sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
+        sys::reset_signals().doing("resetting signals")?;
+        privileges::filter()
+    };
+    if let Err(failure) = prepared() {
+        return failure;
+    }
+    match spec.task {
+        Task::Check => check_as_tools(),
+        Task::Run | Task::Clear => {
+            Failure::new("executing the agent", sys::exec("/agent", &[], &environment(&spec.limits)))
+        }
+    }
+}
+
+fn environment(limits: &Limits) -> Vec<String> {
+    let Limits {
+        memory_bytes,
+        processes,
+        workspace_bytes,
+        file_bytes,
+        temporary_bytes,
+        cpu_percent: _,
+        open_files: _,
+    } = limits;
+    vec![
+        "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin".into(),
+        "LANG=C.UTF-8".into(),
+        "HOME=/tmp".into(),
+        format!("CAUSERIE_LISTEN_FD={LISTENER}"),
+        format!("CAUSERIE_TOOLS_UID={TOOLS_ID}"),
+        format!("CAUSERIE_TOOLS_GID={TOOLS_ID}"),
+        "CAUSERIE_WORKSPACE=/workspace".into(),
+        "CAUSERIE_INDEX=/index".into(),
+        format!("CAUSERIE_MEMORY_BYTES={memory_bytes}"),
+        format!("CAUSERIE_PROCESSES={processes}"),
+        format!("CAUSERIE_WORKSPACE_BYTES={workspace_bytes}"),
+        format!("CAUSERIE_FILE_BYTES={file_bytes}"),
+        format!("CAUSERIE_TEMPORARY_BYTES={temporary_bytes}"),
+    ]
+}
+
+/// Stands in for the agent when a host is tried: becomes the tools' user, as the agent does for every tool, and runs
+/// a program of the host there.
+fn check_as_tools() -> Failure {
+    let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
+    let changed = rustix::thread::set_thread_groups(&[])
+        .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid));
+    match changed {
+        Ok(()) => Failure::new(
+            "running /bin/sh inside",
+            sys::exec("/bin/sh", &["-c", CHECK], &environment(&Limits::default())),
+        ),
+        Err(error) => Failure::new("becoming the tools' user", error),
+    }
+}
+
+/// What must hold inside, as far as a shell can see: the right user, a workspace that can be written, a system that
+/// can't, and nothing of the host.
+const CHECK: &str = "test \"$(id -u)\" = 1000 && : > /workspace/.causerie-check && rm /workspace/.causerie-check \
+    && ! test -e /home && ! test -e /sys && ! test -w /usr && ! test -r /index && test -r /proc/self/status";
+
+fn check(agent: Pid) -> Result<(), Failure> {
+    let ended = waitpid(Some(agent), WaitOptions::empty()).doing("waiting for the trial")?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        _ => Err(Failure::other("trying the jail", "what must hold inside does not")),
+    }
+}
+
+/// Removes all that a folder holds.
+pub(crate) fn empty(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

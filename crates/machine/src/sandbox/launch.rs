@@ -1,0 +1,369 @@
+//! The launcher: the service's own program, run again with a single thread, which makes one machine and ends.
+//!
+//! ```text
+//! service ── launcher ── maker (enters the namespaces) ── first (pid 1 inside) ── agent
+//!              │            ends                            lives on
+//!              └ writes the id maps, keeps the identity, commits, ends
+//! ```
+//! Until the commit every process waits on a pipe that ends with the launcher, so that a launch which is cut
+//! anywhere leaves no process behind. The lock on the machine's folder passes to the first process and is held
+//! as long as the machine lives.
+
+use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::thread::UnshareFlags;
+
+use super::identity;
+use super::jail::{self, Plan};
+use super::root::{Sources, tree};
+use super::spec::{Identity, Ids, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task};
+use super::sys::{self, Doing, Failure, Fork};
+
+/// What the maker and the first process say to the launcher.
+pub(crate) mod word {
+    /// The namespaces are there and wait for their id maps.
+    pub(crate) const UNSHARED: u8 = b'U';
+    /// Four bytes follow: the host's number of the first process.
+    pub(crate) const PID: u8 = b'P';
+    /// All is done; the first process waits for the commit.
+    pub(crate) const READY: u8 = b'R';
+    /// Text follows to the end: what failed.
+    pub(crate) const FAILED: u8 = b'E';
+}
+
+/// The longest text of a failure.
+const FAILURE_MAX_BYTES: u64 = 4096;
+
+/// Runs a launch to its end: reads a spec from standard input and writes a report to standard output. The process
+/// must have a single thread.
+pub fn launch_main() -> ! {
+    let code = match launch() {
+        Ok(()) => 0,
+        Err(Refusal::Busy) => report(&Report::Busy),
+        Err(Refusal::Failure(failure)) => report(&Report::Failed { reason: explain(&failure) }),
+    };
+    sys::exit_now(code)
+}
+
+enum Refusal {
+    Busy,
+    Failure(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+fn report(report: &Report) -> i32 {
+    i32::from(write_report(report).is_err()) + 1
+}
+
+fn write_report(report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    let mut out = io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()
+}
+
+fn launch() -> Result<(), Refusal> {
+    sys::close_from(3).doing("closing what was inherited")?;
+    sys::reserve_listener_number().doing("opening /dev/null")?;
+    let mut text = Vec::new();
+    io::stdin().take(SPEC_MAX_BYTES as u64).read_to_end(&mut text).doing("reading the spec")?;
+    let spec: Spec = serde_json::from_slice(&text).doing("reading the spec")?;
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
+    rustix::process::chdir(&spec.machine).doing("entering the machine's folder")?;
+    match spec.task {
+        Task::Clear => {
+            clear(&spec)?;
+            write_report(&Report::Cleared).doing("reporting")?;
+        }
+        Task::Check => {
+            let launched = start(&spec, None)?;
+            launched.discard();
+            write_report(&Report::Checked).doing("reporting")?;
+        }
+        Task::Run => run(&spec)?,
+    }
+    Ok(())
+}
+
+fn run(spec: &Spec) -> Result<(), Refusal> {
+    let lock = open_private(LOCK).doing("opening the machine's lock")?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Err(Refusal::Busy),
+        Err(error) => return Err(Failure::new("locking the machine's folder", error).into()),
+    }
+    for group in &spec.cgroups {
+        fs::write(group.join("cgroup.procs"), "0").doing("joining the machine's control group")?;
+    }
+    let held = lock.try_clone().doing("keeping the machine's lock")?;
+    let mut launched = start(spec, Some(held))?;
+    let identity = Identity {
+        pid: launched.pid,
+        start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
+        boot_id: identity::boot_id().doing("reading the boot id")?,
+        cgroups: spec.cgroups.clone(),
+    };
+    keep(&identity).doing("keeping the machine's identity")?;
+    // A service that is gone can't take the machine over from this report; then nothing is left of it.
+    write_report(&Report::Running(identity)).doing("reporting")?;
+    launched.commit.write_all(b"c").doing("committing")?;
+    Ok(())
+}
+
+fn keep(identity: &Identity) -> io::Result<()> {
+    let fresh = format!("{STATE}.new");
+    fs::write(&fresh, serde_json::to_vec(identity)?)?;
+    fs::rename(&fresh, STATE)
+}
+
+fn open_private(name: &str) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(name)
+}
+
+/// A machine that is complete and waits to be committed. Dropped, it ends.
+struct Launched {
+    pid: i32,
+    process: OwnedFd,
+    commit: PipeWriter,
+}
+
+impl Launched {
+    fn discard(self) {
+        drop(self.commit);
+        // It may have ended by itself already.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+}
+
+fn start(spec: &Spec, lock: Option<fs::File>) -> Result<Launched, Failure> {
+    // So that the host's memory killer takes a machine before anything else. Not every kernel lets this be written.
+    let _ = fs::write("/proc/self/oom_score_adj", "300");
+    let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
+    let log = open_private(LOG).doing("opening the machine's log")?;
+    let (mut up, up_inside) = io::pipe().doing("making a pipe")?;
+    let (down_inside, mut down) = io::pipe().doing("making a pipe")?;
+    let (commit_inside, commit) = io::pipe().doing("making a pipe")?;
+    let maker = match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop((up, down, commit));
+            let plan =
+                Plan { spec, prepared, log, lock, up: up_inside, down: down_inside, commit: commit_inside };
+            jail::make(plan)
+        }
+        Fork::Parent(pid) => pid,
+    };
+    drop((up_inside, down_inside, commit_inside, prepared));
+    let mut first = None;
+    let outcome = follow(&mut up, &mut down, maker, spec, &mut first);
+    drop(down);
+    match (outcome, first) {
+        (Ok(()), Some((pid, process))) => {
+            waitpid(Some(maker), WaitOptions::empty()).doing("waiting for the maker")?;
+            Ok(Launched { pid, process, commit })
+        }
+        (Ok(()), None) => Err(Failure::other("starting the machine", "it never named its first process")),
+        (Err(failure), first) => {
+            if let Some((_, process)) = first {
+                let _ = pidfd_send_signal(&process, Signal::KILL);
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// Follows what comes up until all is ready.
+fn follow(
+    up: &mut PipeReader,
+    down: &mut PipeWriter,
+    maker: Pid,
+    spec: &Spec,
+    first: &mut Option<(i32, OwnedFd)>,
+) -> Result<(), Failure> {
+    /// Unshared, the first process's number, ready.
+    const WORDS_MAX: usize = 3;
+    for _ in 0..WORDS_MAX {
+        let mut word = [0];
+        up.read_exact(&mut word).doing("following the machine's start")?;
+        match word[0] {
+            word::UNSHARED => {
+                map_ids(maker, spec)?;
+                down.write_all(b"m").doing("telling the maker that ids are mapped")?;
+            }
+            word::PID => {
+                let mut pid = [0; 4];
+                up.read_exact(&mut pid).doing("reading the first process's number")?;
+                let pid = i32::from_le_bytes(pid);
+                let process = Pid::from_raw(pid)
+                    .ok_or(rustix::io::Errno::SRCH)
+                    .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
+                    .doing("opening the first process")?;
+                *first = Some((pid, process));
+                down.write_all(b"p").doing("telling the first process that it is known")?;
+            }
+            word::READY => return Ok(()),
+            _ => {
+                let mut text = String::new();
+                up.take(FAILURE_MAX_BYTES).read_to_string(&mut text).doing("reading what failed")?;
+                let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
+                return Err(Failure::other(what, why));
+            }
+        }
+    }
+    Err(Failure::other("starting the machine", "its processes said too much"))
+}
+
+fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
+    let Ids { agent_uid, agent_gid, tools_uid, tools_gid } = spec.ids;
+    let pid = process.as_raw_nonzero();
+    if spec.privileged {
+        let map = |agent, tools| format!("0 {agent} 1\n{TOOLS_ID} {tools} 1\n");
+        fs::write(format!("/proc/{pid}/uid_map"), map(agent_uid, tools_uid)).doing("mapping users")?;
+        return fs::write(format!("/proc/{pid}/gid_map"), map(agent_gid, tools_gid)).doing("mapping groups");
+    }
+    for (program, agent, tools) in [("newuidmap", agent_uid, tools_uid), ("newgidmap", agent_gid, tools_gid)]
+    {
+        let arguments = [pid.to_string(), "0".into(), agent.to_string(), "1".into(), TOOLS_ID.to_string()];
+        let output = Command::new(Path::new("/usr/bin").join(program))
+            .args(arguments)
+            .args([tools.to_string(), "1".into()])
+            .output()
+            .doing(&format!("running {program} (Debian package uidmap)"))?;
+        if !output.status.success() {
+            return Err(Failure::other(
+                format!("running {program}"),
+                String::from_utf8_lossy(&output.stderr).trim(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// As root the account's folders are opened here, with the host's eyes: inside nothing on the way to them can be
+/// entered. Their owner on disk, the service, is shown inside as the tools' user, and the index's as the agent's.
+fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
+    let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let shown = |path: &Path, uid: u32, gid: u32| -> Result<OwnedFd, Failure> {
+        let mount = tree(path, false)?;
+        let owners = owners(owner, (uid, gid))?;
+        sys::mount_setattr(mount.as_fd(), false, 0, Some(owners.as_fd())).map_err(|error| {
+            let what = format!(
+                "mapping the owner of {}: its file system must support idmapped mounts (ext4, xfs, btrfs, tmpfs do), \
+                 or the service must run as an ordinary user",
+                path.display()
+            );
+            Failure::new(what, error)
+        })?;
+        Ok(mount)
+    };
+    Ok(Sources {
+        workspace: shown(&spec.workspace, spec.ids.tools_uid, spec.ids.tools_gid)?,
+        index: shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
+        agent: tree(&spec.agent, false)?,
+    })
+}
+
+/// A user namespace that shows one user and group as others.
+fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
+    let (mut ready, mut ready_inside) = io::pipe().doing("making a pipe")?;
+    let (mut done_inside, done) = io::pipe().doing("making a pipe")?;
+    let child = match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop((ready, done));
+            let mut ended = [0];
+            if sys::unshare(UnshareFlags::NEWUSER).is_ok() && ready_inside.write_all(b"u").is_ok() {
+                // Ends with the launcher's end of the pipe.
+                let _ = done_inside.read(&mut ended);
+            }
+            sys::exit_now(0)
+        }
+        Fork::Parent(pid) => pid,
+    };
+    drop((ready_inside, done_inside));
+    let namespace = ready.read_exact(&mut [0]).doing("making a user namespace").and_then(|()| {
+        let proc = format!("/proc/{}", child.as_raw_nonzero());
+        fs::write(format!("{proc}/uid_map"), format!("{} {} 1\n", on_disk.0, shown.0))
+            .doing("mapping an owner")?;
+        fs::write(format!("{proc}/gid_map"), format!("{} {} 1\n", on_disk.1, shown.1))
+            .doing("mapping a group")?;
+        fs::File::open(format!("{proc}/ns/user")).doing("opening a user namespace")
+    });
+    drop(done);
+    waitpid(Some(child), WaitOptions::empty()).doing("waiting for a process")?;
+    namespace.map(Into::into)
+}
+
+/// Empties the index. Its files belong to the agent's user, so this is done inside a user namespace that has it.
+fn clear(spec: &Spec) -> Result<(), Failure> {
+    if spec.privileged {
+        return jail::empty(&spec.index).doing("emptying the index");
+    }
+    let (mut up, mut up_inside) = io::pipe().doing("making a pipe")?;
+    let (mut down_inside, mut down) = io::pipe().doing("making a pipe")?;
+    let child = match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop((up, down));
+            let outcome = sys::unshare(UnshareFlags::NEWUSER)
+                .and_then(|()| up_inside.write_all(&[word::UNSHARED]))
+                .and_then(|()| down_inside.read_exact(&mut [0]))
+                .and_then(|()| jail::empty(&spec.index));
+            sys::exit_now(i32::from(outcome.is_err()))
+        }
+        Fork::Parent(pid) => pid,
+    };
+    drop((up_inside, down_inside));
+    up.read_exact(&mut [0]).doing("making a user namespace")?;
+    map_ids(child, spec)?;
+    down.write_all(b"m").doing("telling that ids are mapped")?;
+    let ended = waitpid(Some(child), WaitOptions::empty()).doing("waiting for a process")?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        _ => Err(Failure::other("emptying the index", "some of it is left")),
+    }
+}
+
+/// The failure, and what the operator can do about it.
+fn explain(failure: &Failure) -> String {
+    let hints = [
+        (
+            "/proc/sys/kernel/unprivileged_userns_clone",
+            "0",
+            "user namespaces are off: set kernel.unprivileged_userns_clone=1",
+        ),
+        (
+            "/proc/sys/user/max_user_namespaces",
+            "0",
+            "user namespaces are off: raise user.max_user_namespaces",
+        ),
+        (
+            "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "AppArmor restricts user namespaces: add a profile that allows `userns` for this program, or set \
+             kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ];
+    let mut text = failure.to_string();
+    let denied = failure.source.kind() == io::ErrorKind::PermissionDenied || text.contains("not permitted");
+    for (path, value, hint) in hints {
+        if fs::read_to_string(path).is_ok_and(|content| content.trim() == value) {
+            text.push_str("; ");
+            text.push_str(hint);
+        }
+    }
+    if denied && failure.what.contains("/proc") {
+        text.push_str("; this host's /proc is covered in places, as inside a container, so that the kernel gives no new one");
+    }
+    text
+}

@@ -1,0 +1,442 @@
+//! The driver `sandbox`: the agent in namespaces of its own on the service's host.
+//!
+//! A machine is a process that the service has started through a launcher (see [`launch_main`]) and that lives on
+//! without it. Its folder, `machines/<account>` in the service's data folder, has the agent's socket, a lock that
+//! the machine holds while it lives, the identity by which a later service finds it, the log and the index.
+
+mod cgroup;
+mod filter;
+mod first;
+mod identity;
+mod jail;
+mod launch;
+mod privileges;
+mod root;
+mod spec;
+mod subordinate;
+mod sys;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use domain::id::AccountId;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+pub use self::cgroup::LimitsKind;
+pub use self::launch::launch_main;
+pub use self::spec::Limits;
+
+use self::cgroup::Cgroups;
+use self::spec::{Identity, Ids, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task};
+use crate::driver::{DriverError, Home};
+
+/// The first argument of a program that is to run [`launch_main`].
+pub const LAUNCH_ARGUMENT: &str = "machine-launch";
+
+/// How long a launch may take.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an agent that was asked to end may take.
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a killed machine may take to be gone.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a lock that a dying process holds is looked at, and for how long at most.
+const LOCK_POLL: Duration = Duration::from_millis(10);
+const LOCK_POLLS_MAX: u32 = 500;
+/// The first of the host's ids that a root service gives to machines, two for each account.
+const IDS_FIRST: u32 = 0x7000_0000;
+/// The most accounts of one root service.
+const ORDINALS_MAX: u32 = 0x0400_0000;
+
+/// Where a sandbox finds its parts.
+#[derive(Debug, Clone)]
+pub struct SandboxConfig {
+    /// The folder that holds a folder for each machine.
+    pub machines: PathBuf,
+    /// The agent's program, unpacked. Everyone may read and execute it.
+    pub agent: PathBuf,
+    /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
+    pub launcher: PathBuf,
+    /// What each machine may use.
+    pub limits: Limits,
+}
+
+impl SandboxConfig {
+    /// The configuration in which the running program is its own launcher.
+    #[must_use]
+    pub fn new(machines: PathBuf, agent: PathBuf) -> Self {
+        Self { machines, agent, launcher: PathBuf::from("/proc/self/exe"), limits: Limits::default() }
+    }
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Sandbox {
+    config: SandboxConfig,
+    users: Users,
+    cgroups: Cgroups,
+}
+
+/// Where the two users of a machine come from.
+#[derive(Debug, Clone, Copy)]
+enum Users {
+    /// The service is root and takes ids from a range of its own.
+    Root,
+    /// The service is an ordinary user, who is the tools' user too; the agent's comes from the user's subordinate ids.
+    Ordinary { own: (u32, u32), users: subordinate::Range, groups: subordinate::Range },
+}
+
+impl Sandbox {
+    /// Prepares the driver: makes the folder of machines, finds the ids and the control groups.
+    ///
+    /// # Errors
+    /// [`DriverError::Refused`] where the service's user can have no second user for the tools.
+    pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
+        private_folder(&config.machines)?;
+        for path in [&mut config.machines, &mut config.agent] {
+            *path =
+                path.canonicalize().map_err(|error| failed(&format!("finding {}", path.display()), error))?;
+        }
+        let users = find_users()?;
+        Ok(Self { config, users, cgroups: Cgroups::find() })
+    }
+
+    /// Which limits hold for a machine as a whole.
+    #[must_use]
+    pub const fn limits_kind(&self) -> LimitsKind {
+        self.cgroups.kind()
+    }
+
+    /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.
+    ///
+    /// # Errors
+    /// [`DriverError::Refused`] with what the kernel would not give.
+    pub async fn probe(&self) -> Result<(), DriverError> {
+        let trial = self.config.machines.join(format!(".trial-{}", std::process::id()));
+        let (workspace, index) = (trial.join("workspace"), trial.join("index"));
+        for folder in [&trial, &workspace, &index] {
+            private_folder(folder)?;
+        }
+        let spec = |task| Spec {
+            task,
+            machine: trial.clone(),
+            workspace: workspace.clone(),
+            index: index.clone(),
+            agent: self.config.agent.clone(),
+            privileged: matches!(self.users, Users::Root),
+            ids: self.ids(0),
+            limits: self.config.limits.clone(),
+            cgroups: Vec::new(),
+        };
+        let outcome = self.launch(&spec(Task::Check)).await;
+        // As an ordinary user the trial's index belongs to another one by now.
+        let _ = self.launch(&spec(Task::Clear)).await;
+        let _ = remove_folder(&trial);
+        match outcome {
+            Ok(Report::Checked) => Ok(()),
+            Ok(other) => Err(unexpected(&other)),
+            Err(DriverError::Failed(reason)) => Err(DriverError::Refused(reason)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Starts the account's machine. Dropping the future abandons the start and leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`DriverError::Busy`] when the machine runs already, else with the launcher's reason.
+    pub async fn start(&self, home: &Home) -> Result<SandboxMachine, DriverError> {
+        if home.ordinal >= ORDINALS_MAX {
+            return Err(DriverError::Refused("there are no more ids for this many accounts".into()));
+        }
+        let folder = self.folder(home.account);
+        let index = folder.join("index");
+        private_folder(&folder)?;
+        if !index.exists() {
+            private_folder(&index)?;
+        }
+        let name = format!("causerie-{}", home.account);
+        let cgroups = self.cgroups.make(&name, &self.config.limits);
+        let cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
+        let spec = Spec {
+            task: Task::Run,
+            machine: folder.clone(),
+            workspace: home.workspace.clone(),
+            index,
+            agent: self.config.agent.clone(),
+            privileged: matches!(self.users, Users::Root),
+            ids: self.ids(home.ordinal),
+            limits: self.config.limits.clone(),
+            cgroups,
+        };
+        match self.launch(&spec).await {
+            Ok(Report::Running(identity)) => SandboxMachine::open(&folder, identity)?
+                .ok_or_else(|| DriverError::Failed("the machine ended as soon as it had started".into())),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => {
+                if !matches!(error, DriverError::Busy) {
+                    cgroup::remove(&spec.cgroups);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The account's machine, if one runs that this or an earlier service started.
+    ///
+    /// # Errors
+    /// When the machine's folder or the kernel can't be read.
+    pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
+        let folder = self.folder(account);
+        match read_identity(&folder)? {
+            Some(identity) => SandboxMachine::open(&folder, identity),
+            None => Ok(None),
+        }
+    }
+
+    /// The accounts whose machines left an identity behind, running or not.
+    #[must_use]
+    pub fn left_over(&self) -> Vec<AccountId> {
+        let folders = fs::read_dir(&self.config.machines).into_iter().flatten().flatten();
+        folders
+            .filter(|entry| entry.path().join(STATE).exists())
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect()
+    }
+
+    /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Comes back when nothing
+    /// of it is left. May be called at any time, also after a start that was abandoned.
+    ///
+    /// # Errors
+    /// When a process of it does not go away.
+    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.folder(account);
+        let identity = read_identity(&folder)?;
+        if let Some(machine) = self.attach(account)? {
+            machine.signal(Signal::TERM)?;
+            if timeout(TERM_TIMEOUT, machine.ended()).await.is_err() {
+                machine.signal(Signal::KILL)?;
+                timeout(KILL_TIMEOUT, machine.ended())
+                    .await
+                    .map_err(|_| DriverError::Failed("the machine's processes do not go away".into()))?;
+            }
+        }
+        wait_until_unlocked(&folder).await?;
+        if let Some(identity) = identity {
+            cgroup::remove(&identity.cgroups);
+        }
+        for name in [STATE, SOCKET] {
+            match fs::remove_file(folder.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("clearing up", error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all that the driver keeps for an account whose machine is stopped, the index above all.
+    ///
+    /// # Errors
+    /// When something of it is left.
+    pub async fn remove(&self, home: &Home) -> Result<(), DriverError> {
+        let folder = self.folder(home.account);
+        let index = folder.join("index");
+        if index.exists() {
+            let spec = Spec {
+                task: Task::Clear,
+                machine: folder.clone(),
+                workspace: home.workspace.clone(),
+                index,
+                agent: self.config.agent.clone(),
+                privileged: matches!(self.users, Users::Root),
+                ids: self.ids(home.ordinal),
+                limits: self.config.limits.clone(),
+                cgroups: Vec::new(),
+            };
+            self.launch(&spec).await?;
+        }
+        remove_folder(&folder).map_err(|error| failed("removing the machine's folder", error))
+    }
+
+    fn folder(&self, account: AccountId) -> PathBuf {
+        self.config.machines.join(account.to_string())
+    }
+
+    const fn ids(&self, ordinal: u32) -> Ids {
+        match self.users {
+            Users::Root => {
+                let agent = IDS_FIRST + 2 * ordinal;
+                Ids { agent_uid: agent, agent_gid: agent, tools_uid: agent + 1, tools_gid: agent + 1 }
+            }
+            Users::Ordinary { own: (uid, gid), users, groups } => Ids {
+                agent_uid: users.first + ordinal % users.count,
+                agent_gid: groups.first + ordinal % groups.count,
+                tools_uid: uid,
+                tools_gid: gid,
+            },
+        }
+    }
+
+    /// Runs a launcher to its end. Dropping the future kills it.
+    async fn launch(&self, spec: &Spec) -> Result<Report, DriverError> {
+        let text = serde_json::to_vec(spec).map_err(|error| failed("writing the spec", error))?;
+        let mut launcher = tokio::process::Command::new(&self.config.launcher)
+            .arg(OsString::from(LAUNCH_ARGUMENT))
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| failed("starting the launcher", error))?;
+        let (input, output) = (launcher.stdin.take(), launcher.stdout.take());
+        let exchange = async {
+            if let Some(mut input) = input {
+                input.write_all(&text).await?;
+            }
+            let mut report = Vec::new();
+            if let Some(output) = output {
+                output.take(REPORT_MAX_BYTES as u64).read_to_end(&mut report).await?;
+            }
+            let status = launcher.wait().await?;
+            Ok::<_, io::Error>((report, status))
+        };
+        let (report, status) = timeout(LAUNCH_TIMEOUT, exchange)
+            .await
+            .map_err(|_| DriverError::Failed("the launcher took too long".into()))?
+            .map_err(|error| failed("running the launcher", error))?;
+        match serde_json::from_slice(&report) {
+            Ok(Report::Failed { reason }) => Err(DriverError::Failed(reason)),
+            Ok(Report::Busy) => Err(DriverError::Busy),
+            Ok(report) if status.success() => Ok(report),
+            Ok(_) => Err(DriverError::Failed("the launcher could not finish".into())),
+            Err(_) => Err(DriverError::Failed(format!("the launcher ended without a report: {status}"))),
+        }
+    }
+}
+
+/// A machine that runs.
+#[derive(Debug)]
+pub struct SandboxMachine {
+    folder: PathBuf,
+    first: i32,
+    process: AsyncFd<OwnedFd>,
+}
+
+impl SandboxMachine {
+    fn open(folder: &Path, identity: Identity) -> Result<Option<Self>, DriverError> {
+        let process =
+            identity::open(&identity).map_err(|error| failed("finding the machine's process", error))?;
+        let Some(process) = process else { return Ok(None) };
+        let process =
+            sys::watched(process).map_err(|error| failed("watching the machine's process", error))?;
+        Ok(Some(Self { folder: folder.to_owned(), first: identity.pid, process }))
+    }
+
+    /// A new byte stream to the agent.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn connect(&self) -> io::Result<UnixStream> {
+        // The address of a socket holds some hundred bytes, fewer than a path may have.
+        let folder = rustix::fs::open(
+            &self.folder,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd())).await
+    }
+
+    /// Waits until the machine has ended. Cancel safe.
+    pub async fn ended(&self) {
+        if let Err(error) = self.process.readable().await {
+            tracing::warn!(%error, "a machine can no longer be watched");
+        }
+    }
+
+    /// The host's numbers of all its processes, the first one first.
+    ///
+    /// # Errors
+    /// When `/proc` can't be read.
+    pub fn processes(&self) -> io::Result<Vec<i32>> {
+        identity::processes(self.first)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), DriverError> {
+        match pidfd_send_signal(self.process.get_ref(), signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(failed("signalling the machine", error)),
+        }
+    }
+}
+
+fn failed(what: &str, error: impl Into<io::Error>) -> DriverError {
+    DriverError::Failed(format!("{what}: {}", error.into()))
+}
+
+fn unexpected(report: &Report) -> DriverError {
+    DriverError::Failed(format!("the launcher answered something else: {report:?}"))
+}
+
+fn private_folder(path: &Path) -> Result<(), DriverError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+        .map_err(|error| failed(&format!("making {}", path.display()), error))
+}
+
+/// Removes a machine's folder, whose index is empty. That may belong to the agent's user, so that nobody else may
+/// look into it.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    let gone = |outcome: io::Result<()>| match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    };
+    gone(fs::remove_dir(folder.join("index")))?;
+    gone(fs::remove_dir_all(folder))
+}
+
+fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
+    match fs::read(folder.join(STATE)) {
+        // One that can't be understood names no process; the lock still guards against a second machine.
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("reading the machine's identity", error)),
+    }
+}
+
+/// Waits until no process holds the machine's lock: also those of an abandoned start are gone then.
+async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
+    let lock = match fs::File::open(folder.join(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("opening the machine's lock", error)),
+    };
+    for _ in 0..LOCK_POLLS_MAX {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => sleep(LOCK_POLL).await,
+            Err(error) => return Err(failed("trying the machine's lock", error)),
+        }
+    }
+    Err(DriverError::Failed("another process holds the machine".into()))
+}
+
+fn find_users() -> Result<Users, DriverError> {
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if own.0 == 0 {
+        return Ok(Users::Root);
+    }
+    let (users, groups) = subordinate::find(own.0).map_err(DriverError::Refused)?;
+    Ok(Users::Ordinary { own, users, groups })
+}

@@ -1,0 +1,95 @@
+//! What the processes of a machine may not do: limits, capabilities, system calls, files.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, Scope, path_beneath_rules,
+};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities, set_capabilities_secure_bits,
+    set_no_new_privs,
+};
+
+use super::filter as calls;
+use super::spec::Limits;
+use super::sys::{self, Doing, Failure};
+
+/// What the agent needs to run tools as another user and to end them: CAP_KILL, CAP_SETGID, CAP_SETUID.
+const KEPT: [u32; 3] = [5, 6, 7];
+
+/// Sets the limits of the calling process and all that it starts. Without a control group each process gets the
+/// memory that else all share.
+pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
+    /// Programs reserve far more address space than they use.
+    const ADDRESSES_PER_MEMORY: u64 = 64;
+    let data = if grouped { limits.memory_bytes.saturating_mul(4) } else { limits.memory_bytes };
+    let bounds = [
+        (Resource::Core, 0),
+        (Resource::Nproc, limits.processes),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Data, data),
+        (Resource::As, limits.memory_bytes.saturating_mul(ADDRESSES_PER_MEMORY)),
+        (Resource::Stack, 64 << 20),
+        (Resource::Memlock, 64 << 10),
+        (Resource::Msgqueue, 64 << 10),
+        (Resource::Sigpending, limits.processes.saturating_mul(4)),
+        (Resource::Nice, 0),
+        (Resource::Rtprio, 0),
+    ];
+    for (resource, bound) in bounds {
+        // A hard limit of the service's own can't be raised, only kept.
+        let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
+        let both = Rlimit { current: Some(bound), maximum: Some(bound) };
+        setrlimit(resource, both).doing("limiting resources")?;
+    }
+    Ok(())
+}
+
+/// Gives up all privileges but the agent's three, for good.
+pub(crate) fn reduce() -> Result<(), Failure> {
+    set_no_new_privs(true).doing("giving up new privileges")?;
+    sys::bound_capabilities(&KEPT).doing("bounding capabilities")?;
+    let secure = CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    set_capabilities_secure_bits(secure).doing("locking capabilities")?;
+    let kept = CapabilitySet::KILL | CapabilitySet::SETGID | CapabilitySet::SETUID;
+    capabilities(kept)?;
+    // A layer more where the kernel has it: whatever else fails, files outside these folders can't be written and no
+    // connection leaves. Older kernels do without.
+    let _ = landlock();
+    Ok(())
+}
+
+/// Gives up the rest: what the first process needs once the agent is there, which is nothing.
+pub(crate) fn renounce() -> Result<(), Failure> {
+    capabilities(CapabilitySet::empty())?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).doing("closing the process to others")?;
+    filter()
+}
+
+/// Denies system calls.
+pub(crate) fn filter() -> Result<(), Failure> {
+    calls::apply().doing("filtering system calls")
+}
+
+fn capabilities(kept: CapabilitySet) -> Result<(), Failure> {
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).doing("giving up capabilities")
+}
+
+fn landlock() -> Result<RestrictionStatus, RulesetError> {
+    const KNOWN: ABI = ABI::V7;
+    let every = AccessFs::from_all(KNOWN);
+    let look = AccessFs::from_read(KNOWN);
+    Ruleset::default()
+        .handle_access(every)?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(["/"], look))?
+        .add_rules(path_beneath_rules(["/workspace", "/index", "/tmp", "/dev", "/proc"], every))?
+        .restrict_self()
+}

@@ -1,0 +1,252 @@
+//! The private file system of a machine: the host's programs read-only, the workspace, and nothing else.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    unmount,
+};
+
+use super::spec::{Limits, TOOLS_ID};
+use super::sys::{Doing, Failure, mount_setattr};
+
+const QUIET: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const READ_ONLY: u64 = QUIET | libc::MOUNT_ATTR_RDONLY;
+
+/// Where the new root is put together: a folder that every host has, and that the new root covers meanwhile.
+const SITE: &str = "/tmp";
+/// Folders of programs and libraries; on most hosts links into `/usr`.
+const SYSTEM: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+/// What programs look up below `/etc` and what says nothing about the host.
+const ETC: [&str; 5] = ["alternatives", "fonts", "ld.so.cache", "localtime", "mime.types"];
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Parts of `/proc` that could change the kernel's behaviour for all.
+const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];
+/// Parts of `/proc` that tell about the host's memory and kernel.
+const PROC_HIDDEN: [&str; 12] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "timer_list",
+    "kpagecount",
+    "kpageflags",
+    "kpagecgroup",
+    "kallsyms",
+    "kmsg",
+    "vmallocinfo",
+    "slabinfo",
+    "latency_stats",
+];
+
+/// The mounts that come from the account's own folders, not attached yet.
+pub(crate) struct Sources {
+    pub(crate) workspace: OwnedFd,
+    pub(crate) index: OwnedFd,
+    pub(crate) agent: OwnedFd,
+}
+
+/// A mount of what stands at `path`, not attached yet.
+pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, Failure> {
+    let path = path.as_ref();
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    open_tree(CWD, path, flags).doing(&format!("taking {}", path.display()))
+}
+
+/// Puts the new root together and makes it the calling process's, which must be the first of its process namespace
+/// and have all capabilities in its user namespace.
+pub(crate) fn enter(sources: &Sources, limits: &Limits) -> Result<(), Failure> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .doing("making mounts private")?;
+    let root = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
+    attach(&root, SITE)?;
+    rustix::process::chdir(SITE).doing("entering the new root")?;
+
+    system()?;
+    etc()?;
+    proc()?;
+    dev(limits)?;
+    place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
+    folder("run")?;
+    folder("var")?;
+    symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
+
+    restrict(&sources.workspace, false, QUIET, "/workspace")?;
+    place(&sources.workspace, "workspace")?;
+    restrict(&sources.index, false, QUIET | libc::MOUNT_ATTR_NOEXEC, "/index")?;
+    place(&sources.index, "index")?;
+    restrict(&sources.agent, false, READ_ONLY, "/agent")?;
+    fs::write("agent", "").doing("making /agent")?;
+    attach(&sources.agent, "agent")?;
+
+    restrict(&root, false, READ_ONLY, "/")?;
+    rustix::process::pivot_root(".", ".").doing("changing the root")?;
+    unmount(".", UnmountFlags::DETACH).doing("letting the host's root go")?;
+    rustix::process::chdir("/").doing("entering the root")?;
+    own_index()
+}
+
+/// As an ordinary user's service the index folder is that user's until the agent's user takes it over, once.
+fn own_index() -> Result<(), Failure> {
+    let owner = fs::metadata("/index").doing("looking at /index")?.uid();
+    if owner != 0 {
+        std::os::unix::fs::chown("/index", Some(0), Some(0)).doing("giving /index to the agent")?;
+        fs::set_permissions("/index", fs::Permissions::from_mode(0o700)).doing("closing /index")?;
+    }
+    Ok(())
+}
+
+fn system() -> Result<(), Failure> {
+    bind_system("usr")?;
+    for name in SYSTEM {
+        let host = Path::new("/").join(name);
+        let Ok(metadata) = fs::symlink_metadata(&host) else { continue };
+        if metadata.is_symlink() {
+            let target = fs::read_link(&host).doing("reading a system link")?;
+            symlink(target, name).doing("making a system link")?;
+        } else if metadata.is_dir() {
+            bind_system(name)?;
+        }
+    }
+    Ok(())
+}
+
+fn bind_system(name: &str) -> Result<(), Failure> {
+    let mount = tree(Path::new("/").join(name), true)?;
+    restrict(&mount, true, READ_ONLY, name)?;
+    place(&mount, name)
+}
+
+fn etc() -> Result<(), Failure> {
+    folder("etc")?;
+    let passwd = format!(
+        "root:x:0:0:agent:/tmp:/usr/sbin/nologin\nuser:x:{TOOLS_ID}:{TOOLS_ID}:user:/workspace:/bin/sh\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    );
+    let files = [
+        ("passwd", passwd),
+        ("group", format!("root:x:0:\nuser:x:{TOOLS_ID}:\nnogroup:x:65534:\n")),
+        ("hosts", "127.0.0.1 localhost machine\n::1 localhost machine\n".to_owned()),
+        ("hostname", "machine\n".to_owned()),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
+    ];
+    for (name, content) in files {
+        fs::write(Path::new("etc").join(name), content).doing("writing /etc")?;
+    }
+    for name in ETC {
+        let host = Path::new("/etc").join(name);
+        let inside = Path::new("etc").join(name);
+        let Ok(metadata) = fs::symlink_metadata(&host) else { continue };
+        if metadata.is_symlink() {
+            let target = fs::read_link(&host).doing("reading a link in /etc")?;
+            symlink(target, inside).doing("making a link in /etc")?;
+            continue;
+        }
+        let mount = tree(&host, false)?;
+        restrict(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/etc")?;
+        if metadata.is_dir() {
+            fs::create_dir(&inside).doing("making a folder in /etc")?;
+        } else {
+            fs::write(&inside, "").doing("making a file in /etc")?;
+        }
+        attach(&mount, inside)?;
+    }
+    Ok(())
+}
+
+fn proc() -> Result<(), Failure> {
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let open = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).doing("opening a new /proc")?;
+    fsconfig_create(open.as_fd()).doing("making a new /proc")?;
+    let mount = fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).doing("mounting a new /proc")?;
+    place(&mount, "proc")?;
+    // Another layer under the filter and the empty bounding set: no user namespace can be made from inside. Where the
+    // kernel does not let it be written the other layers hold.
+    let _ = fs::write("proc/sys/user/max_user_namespaces", "0");
+    for name in PROC_READ_ONLY {
+        let path = Path::new("proc").join(name);
+        if path.exists() {
+            let mount = tree(&path, false)?;
+            restrict(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/proc")?;
+            attach(&mount, path)?;
+        }
+    }
+    for name in PROC_HIDDEN {
+        let path = Path::new("proc").join(name);
+        if path.exists() {
+            attach(&tree("/dev/null", false)?, path)?;
+        }
+    }
+    for name in ["acpi", "scsi"] {
+        let path = Path::new("proc").join(name);
+        if path.is_dir() {
+            let empty = tmpfs(4096, "0555", MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            attach(&empty, path)?;
+        }
+    }
+    Ok(())
+}
+
+fn dev(limits: &Limits) -> Result<(), Failure> {
+    let dev = tmpfs(64 << 10, "0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+    place(&dev, "dev")?;
+    for name in DEVICES {
+        let mount = tree(Path::new("/dev").join(name), false)?;
+        restrict(&mount, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev")?;
+        let inside = Path::new("dev").join(name);
+        fs::write(&inside, "").doing("making a device file")?;
+        attach(&mount, inside)?;
+    }
+    let links = [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
+    for (name, target) in links {
+        symlink(Path::new("/proc/self").join(target), Path::new("dev").join(name)).doing("linking /dev")?;
+    }
+    place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::MOUNT_ATTR_NOEXEC)?, "dev/shm")?;
+    restrict(&dev, false, READ_ONLY, "/dev")
+}
+
+fn tmpfs(size_bytes: u64, mode: &str, more: MountAttrFlags) -> Result<OwnedFd, Failure> {
+    /// A file or folder for each 4 KiB, so that empty files can't take the kernel's memory either.
+    const BYTES_PER_INODE: u64 = 4096;
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | more;
+    let open = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).doing("opening a tmpfs")?;
+    let options = [
+        ("size", size_bytes.to_string()),
+        ("nr_inodes", (size_bytes / BYTES_PER_INODE).max(64).to_string()),
+        ("mode", mode.to_owned()),
+    ];
+    for (key, value) in options {
+        fsconfig_set_string(open.as_fd(), key, value).doing("sizing a tmpfs")?;
+    }
+    fsconfig_create(open.as_fd()).doing("making a tmpfs")?;
+    fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).doing("mounting a tmpfs")
+}
+
+fn restrict(mount: &OwnedFd, recursive: bool, set: u64, what: &str) -> Result<(), Failure> {
+    mount_setattr(mount.as_fd(), recursive, set, None).doing(&format!("restricting {what}"))
+}
+
+fn folder(name: &str) -> Result<(), Failure> {
+    fs::create_dir(name).doing(&format!("making /{name}"))
+}
+
+/// Makes the folder and attaches the mount there.
+fn place(mount: &OwnedFd, name: &str) -> Result<(), Failure> {
+    folder(name)?;
+    attach(mount, name)
+}
+
+fn attach(mount: &OwnedFd, at: impl AsRef<Path>) -> Result<(), Failure> {
+    let at = at.as_ref();
+    move_mount(mount.as_fd(), "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .doing(&format!("attaching at {}", at.display()))
+}

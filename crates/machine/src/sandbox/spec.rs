@@ -1,0 +1,111 @@
+//! What the service tells the launcher, what the launcher answers, and what it leaves in the machine's folder.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest spec that a launcher reads.
+pub(crate) const SPEC_MAX_BYTES: usize = 64 * 1024;
+/// The longest report that a service reads.
+pub(crate) const REPORT_MAX_BYTES: usize = 64 * 1024;
+/// The agent's listening socket in the machine's folder.
+pub(crate) const SOCKET: &str = "agent.sock";
+/// The file that is locked as long as the machine lives.
+pub(crate) const LOCK: &str = "lock";
+/// The machine's [`Identity`].
+pub(crate) const STATE: &str = "state.json";
+/// What agent and jail wrote to standard output and error.
+pub(crate) const LOG: &str = "agent.log";
+/// The user of tools inside.
+pub(crate) const TOOLS_ID: u32 = 1000;
+
+/// What a machine may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Memory of all processes together where there is a control group, else of each process.
+    pub memory_bytes: u64,
+    /// Processes and threads.
+    pub processes: u64,
+    /// Processor time in percent of one core, where there is a control group.
+    pub cpu_percent: u64,
+    /// The workspace; the agent watches it.
+    pub workspace_bytes: u64,
+    /// The largest file that a process may write.
+    pub file_bytes: u64,
+    /// `/tmp` and `/dev/shm`, each.
+    pub temporary_bytes: u64,
+    /// Open files of each process.
+    pub open_files: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            processes: 256,
+            cpu_percent: 100,
+            workspace_bytes: 10 << 30,
+            file_bytes: 2 << 30,
+            temporary_bytes: 128 << 20,
+            open_files: 4096,
+        }
+    }
+}
+
+/// The host's ids that stand for the two users of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ids {
+    pub(crate) agent_uid: u32,
+    pub(crate) agent_gid: u32,
+    pub(crate) tools_uid: u32,
+    pub(crate) tools_gid: u32,
+}
+
+/// What a launcher is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Start the machine.
+    Run,
+    /// Make the whole jail, try it, and leave nothing behind.
+    Check,
+    /// Empty the index, whose files belong to the agent's user.
+    Clear,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) task: Task,
+    pub(crate) machine: PathBuf,
+    pub(crate) workspace: PathBuf,
+    pub(crate) index: PathBuf,
+    pub(crate) agent: PathBuf,
+    /// Whether the service is root and maps ids itself.
+    pub(crate) privileged: bool,
+    pub(crate) ids: Ids,
+    pub(crate) limits: Limits,
+    /// The machine's control groups, made by the service.
+    pub(crate) cgroups: Vec<PathBuf>,
+}
+
+/// Which process a machine is: the first one of its process namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) pid: i32,
+    /// In clock ticks since boot: tells it from a later process of the same number.
+    pub(crate) start_time: u64,
+    pub(crate) boot_id: String,
+    pub(crate) cgroups: Vec<PathBuf>,
+}
+
+/// The launcher's answer, one line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    Running(Identity),
+    Checked,
+    Cleared,
+    /// Another process has this machine.
+    Busy,
+    Failed {
+        reason: String,
+    },
+}

@@ -1,0 +1,225 @@
+//! The system calls that rustix does not wrap, or wraps as unsafe. All unsafe code of this crate stands here.
+#![expect(unsafe_code, reason = "system calls without a safe wrapper; each block says why it is sound")]
+
+use std::ffi::CString;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::process::Pid;
+use rustix::thread::UnshareFlags;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A step of a launch that failed, in words for the operator.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub(crate) struct Failure {
+    pub(crate) what: String,
+    pub(crate) source: io::Error,
+}
+
+impl Failure {
+    pub(crate) fn new(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self { what: what.into(), source: source.into() }
+    }
+
+    pub(crate) fn other(what: impl Into<String>, why: &str) -> Self {
+        Self::new(what, io::Error::other(why.to_owned()))
+    }
+}
+
+/// Names the step that an error comes from.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, what: &str) -> Result<T, Failure> {
+        self.map_err(|source| Failure::new(what, source))
+    }
+}
+
+/// Which side of a fork goes on.
+pub(crate) enum Fork {
+    Child,
+    Parent(Pid),
+}
+
+/// Forks. Only the launcher calls this, which has a single thread.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: the launcher has one thread, so that the child inherits no lock that another thread holds.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+    }
+}
+
+/// Ends the process without running destructors or exit handlers, as a forked child must.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process; nothing of ours runs afterwards.
+    unsafe { libc::_exit(code) }
+}
+
+/// Leaves the namespaces that `flags` name for new ones.
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+    // SAFETY: the callers never pass `FILES`, which alone would make descriptors of other threads invalid.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: the launcher calls this before it owns any descriptor above `first`.
+    match unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Closes every descriptor above standard error but those in `kept`; whoever owns the others must not use them again.
+pub(crate) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for fd in kept.into_iter().chain([u32::MAX]) {
+        if first < fd {
+            let last = if fd == u32::MAX { fd } else { fd - 1 };
+            // SAFETY: only the jail's first process calls this, once, and uses nothing but `kept` afterwards; it
+            // leaves by `_exit`, so that no destructor closes a number that came to mean something else.
+            if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        first = fd.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// Makes `fd` known under the number `number` too, to be inherited by what is executed next.
+pub(crate) fn inherit_as(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    // SAFETY: called in a forked child just before it executes; whatever had `number` is not used again.
+    let result = unsafe {
+        if fd.as_raw_fd() == number {
+            libc::fcntl(number, libc::F_SETFD, 0)
+        } else {
+            libc::dup2(fd.as_raw_fd(), number)
+        }
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Changes the attributes of a mount, and with `recursive` those of the mounts below it.
+pub(crate) fn mount_setattr(
+    mount: BorrowedFd<'_>,
+    recursive: bool,
+    set: u64,
+    owners: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let owners_fd = match owners {
+        Some(fd) => u64::try_from(fd.as_raw_fd()).map_err(io::Error::other)?,
+        None => 0,
+    };
+    let idmap = if owners.is_some() { libc::MOUNT_ATTR_IDMAP } else { 0 };
+    let attr = libc::mount_attr { attr_set: set | idmap, attr_clr: 0, propagation: 0, userns_fd: owners_fd };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is an empty C string, and `attr` with its size lives through the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Takes every capability but `kept` out of the bounding set.
+pub(crate) fn bound_capabilities(kept: &[u32]) -> io::Result<()> {
+    /// The kernel's set has 64 bits.
+    const CAPABILITIES_MAX: u32 = 64;
+    for capability in (0..CAPABILITIES_MAX).filter(|capability| !kept.contains(capability)) {
+        // SAFETY: a plain prctl with integer arguments.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) } == -1 {
+            let error = io::Error::last_os_error();
+            // The kernel knows no capability of this number, nor of any greater one.
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+        }
+    }
+    Ok(())
+}
+
+/// Blocks SIGTERM and SIGCHLD and gives a descriptor that is readable when one of them has come.
+pub(crate) fn signals() -> io::Result<OwnedFd> {
+    // SAFETY: the set lives on the stack through all calls; the descriptor that comes back is fresh and ours alone.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGTERM);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Puts signals back to what a fresh program expects: none blocked, SIGPIPE ending it.
+pub(crate) fn reset_signals() -> io::Result<()> {
+    // SAFETY: the set lives on the stack through the calls; the default action needs no handler.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Becomes another program; comes back only with the reason why it could not.
+pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) -> io::Error {
+    fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> io::Result<Vec<CString>> {
+        texts.map(|text| CString::new(text).map_err(io::Error::other)).collect()
+    }
+    let prepared = CString::new(program).map_err(io::Error::other).and_then(|path| {
+        let arguments = texts(std::iter::once(program).chain(arguments.iter().copied()))?;
+        Ok((path, arguments, texts(environment.iter().map(String::as_str))?))
+    });
+    let (path, arguments, environment) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => return error,
+    };
+    let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    // SAFETY: both arrays end with a null pointer, and their strings live through the call.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Keeps descriptor 3 occupied, so that no pipe gets the number that the agent's listener will have.
+pub(crate) fn reserve_listener_number() -> io::Result<()> {
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    mem::forget(null);
+    Ok(())
+}
+
+/// The descriptor of a process, to wait for its end with tokio.
+pub(crate) fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` names the same open descriptor for its whole life, and the `AsyncFd` owns it.
+    unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(Into::into)
+}

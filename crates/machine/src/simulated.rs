@@ -1,0 +1,175 @@
+//! The driver `simulated`: agents inside the service's process, for tests of what stands above the machine.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use domain::id::{AccountId, InstanceId};
+use tokio::io::{DuplexStream, duplex};
+use tokio_util::sync::CancellationToken;
+
+use crate::driver::DriverError;
+
+/// What each direction of a stream holds before its writer waits.
+const STREAM_BYTES: usize = 64 * 1024;
+
+/// One connection that an agent serves: whose, in which life, over what.
+#[derive(Debug)]
+pub struct Connection {
+    /// Whose machine.
+    pub account: AccountId,
+    /// The life of the agent; another after each start.
+    pub instance: InstanceId,
+    /// The agent's end of the stream.
+    pub stream: DuplexStream,
+}
+
+type Serve = dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+
+/// The driver. Clones are the same driver: a test keeps one to interfere.
+#[derive(Clone)]
+pub struct Simulated {
+    serve: Arc<Serve>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    machines: HashMap<AccountId, (InstanceId, CancellationToken)>,
+    failures: Vec<DriverError>,
+    held: bool,
+    starts: u64,
+    released: Arc<tokio::sync::Notify>,
+}
+
+impl Simulated {
+    /// A driver whose agents serve each connection with `serve`. The machine's end cuts it.
+    pub fn new<F, S>(serve: F) -> Self
+    where
+        F: Fn(Connection) -> S + Send + Sync + 'static,
+        S: Future<Output = ()> + Send + 'static,
+    {
+        Self { serve: Arc::new(move |connection| Box::pin(serve(connection))), state: Arc::default() }
+    }
+
+    /// Lets the next start fail like this. Several are used up one after another.
+    pub fn fail_next_start(&self, error: DriverError) {
+        self.state().failures.push(error);
+    }
+
+    /// Holds every start until [`Simulated::release_starts`].
+    pub fn hold_starts(&self) {
+        self.state().held = true;
+    }
+
+    /// Lets held starts go on.
+    pub fn release_starts(&self) {
+        let mut state = self.state();
+        state.held = false;
+        state.released.notify_waiters();
+    }
+
+    /// Ends the account's machine as a crash would, if it runs.
+    pub fn kill(&self, account: AccountId) {
+        if let Some((_, life)) = self.state().machines.remove(&account) {
+            life.cancel();
+        }
+    }
+
+    /// How many starts there were, failed ones included.
+    #[must_use]
+    pub fn starts(&self) -> u64 {
+        self.state().starts
+    }
+
+    /// Whether the account's machine runs.
+    #[must_use]
+    pub fn runs(&self, account: AccountId) -> bool {
+        self.state().machines.contains_key(&account)
+    }
+
+    pub(crate) async fn start(&self, account: AccountId) -> Result<SimulatedMachine, DriverError> {
+        loop {
+            let released = Arc::clone(&self.state().released);
+            let mut released = std::pin::pin!(released.notified());
+            // Registered before the look, so that no release is missed.
+            released.as_mut().enable();
+            if !self.state().held {
+                break;
+            }
+            released.await;
+        }
+        let mut state = self.state();
+        state.starts += 1;
+        if !state.failures.is_empty() {
+            return Err(state.failures.remove(0));
+        }
+        if state.machines.contains_key(&account) {
+            return Err(DriverError::Busy);
+        }
+        let instance = InstanceId::from_random(account.bits() ^ u128::from(state.starts) << 64);
+        let life = CancellationToken::new();
+        state.machines.insert(account, (instance, life.clone()));
+        Ok(SimulatedMachine { account, instance, life, serve: Arc::clone(&self.serve) })
+    }
+
+    pub(crate) fn attach(&self, account: AccountId) -> Option<SimulatedMachine> {
+        let (instance, life) = self.state().machines.get(&account)?.clone();
+        Some(SimulatedMachine { account, instance, life, serve: Arc::clone(&self.serve) })
+    }
+
+    pub(crate) fn left_over(&self) -> Vec<AccountId> {
+        self.state().machines.keys().copied().collect()
+    }
+
+    pub(crate) fn stop(&self, account: AccountId) -> Result<(), DriverError> {
+        self.kill(account);
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Simulated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulated").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// A machine that runs.
+pub struct SimulatedMachine {
+    account: AccountId,
+    instance: InstanceId,
+    life: CancellationToken,
+    serve: Arc<Serve>,
+}
+
+impl SimulatedMachine {
+    pub(crate) fn connect(&self) -> io::Result<DuplexStream> {
+        if self.life.is_cancelled() {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (host, stream) = duplex(STREAM_BYTES);
+        let serving = (self.serve)(Connection { account: self.account, instance: self.instance, stream });
+        let life = self.life.clone();
+        tokio::spawn(async move {
+            life.run_until_cancelled(serving).await;
+        });
+        Ok(host)
+    }
+
+    pub(crate) async fn ended(&self) {
+        self.life.cancelled().await;
+    }
+}
+
+impl fmt::Debug for SimulatedMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedMachine").field("account", &self.account).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,310 @@
+//! The task that owns one machine.
+
+use std::future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::AccountId;
+use domain::machine::{Effect, Event, Machine, State};
+use domain::time::Timestamp;
+use futures_util::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{MachineRecord, MachineView, Seen, Shared};
+use crate::driver::{DriverError, Home, RunningMachine};
+use crate::link::AgentLink;
+
+/// How often a connection to an agent is tried before the agent counts as lost.
+const GREETINGS_MAX: u32 = 3;
+/// The pause between two tries.
+const GREETING_PAUSE: Duration = Duration::from_millis(200);
+
+/// What a machine's task is asked.
+#[derive(Debug)]
+pub(super) enum Command {
+    Start(oneshot::Sender<()>),
+    Stop(oneshot::Sender<()>),
+    Processes(oneshot::Sender<Vec<i32>>),
+}
+
+/// How an operation ended.
+enum Done {
+    Attached(Result<Option<RunningMachine>, DriverError>),
+    Started(Result<RunningMachine, DriverError>),
+    Greeted(Result<AgentLink, String>),
+    Reconnected(Result<AgentLink, String>),
+    Stopped(Result<(), DriverError>),
+}
+
+/// What the task wakes up for.
+enum Wake {
+    Asked(Option<Command>),
+    TurnsChanged,
+    Done(Done),
+    MachineEnded,
+    LinkClosed,
+    TimePassed,
+    Shutdown,
+}
+
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    home: Home,
+    machine: Machine,
+    /// The machine's process, from its start (or attachment) until it is stopped.
+    process: Option<Arc<RunningMachine>>,
+    link: Option<AgentLink>,
+    /// The one operation under way.
+    operation: Option<BoxFuture<'static, Done>>,
+    turns: watch::Receiver<u32>,
+    seen: watch::Sender<Seen>,
+    began: Instant,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        record: MachineRecord,
+        turns: watch::Receiver<u32>,
+    ) -> (Self, watch::Receiver<Seen>) {
+        let (machine, first) = Machine::new(record.desired, shared.rules);
+        let view = MachineView { status: machine.status(), failure: None, turns: 0 };
+        let (seen, receiver) = watch::channel(Seen { view, settled: false, link: None });
+        let home = record.home;
+        let began = Instant::now();
+        let mut supervisor =
+            Self { shared, home, machine, process: None, link: None, operation: None, turns, seen, began };
+        supervisor.operate(&first);
+        (supervisor, receiver)
+    }
+
+    /// Lives until the service ends or nobody holds the machine's handle any more.
+    pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Command>) {
+        loop {
+            match self.wake(&mut mailbox).await {
+                Wake::Asked(None) | Wake::Shutdown => return,
+                Wake::Asked(Some(command)) => self.asked(command).await,
+                Wake::TurnsChanged => self.count_turns().await,
+                Wake::Done(done) => {
+                    self.operation = None;
+                    self.done(done).await;
+                }
+                Wake::MachineEnded => {
+                    self.happens(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
+                }
+                Wake::LinkClosed => {
+                    self.link = None;
+                    if self.operation.is_none() {
+                        self.operation = self.greeting(Done::Reconnected);
+                    }
+                    self.show();
+                }
+                Wake::TimePassed => self.happens(Event::Tick).await,
+            }
+        }
+    }
+
+    async fn wake(&mut self, mailbox: &mut mpsc::Receiver<Command>) -> Wake {
+        // A machine that is being stopped may end; that is no loss.
+        let process = match self.machine.state() {
+            State::Greeting { .. } | State::Running { .. } => self.process.clone(),
+            State::Attaching
+            | State::Stopped
+            | State::Failed { .. }
+            | State::Starting { .. }
+            | State::Backoff { .. }
+            | State::Stopping { .. } => None,
+        };
+        let due = self.machine.wake_at().map(|at| self.began + at.since(Timestamp::from_micros(0)));
+        let (link, operation) = (&self.link, &mut self.operation);
+        tokio::select! {
+            () = self.shared.shutdown.cancelled() => Wake::Shutdown,
+            command = mailbox.recv() => Wake::Asked(command),
+            Ok(()) = self.turns.changed() => Wake::TurnsChanged,
+            done = async {
+                match operation {
+                    Some(operation) => operation.await,
+                    None => future::pending().await,
+                }
+            } => Wake::Done(done),
+            () = async {
+                match &process {
+                    Some(process) => process.ended().await,
+                    None => future::pending().await,
+                }
+            } => Wake::MachineEnded,
+            () = async {
+                match link {
+                    Some(link) => link.closed().await,
+                    None => future::pending().await,
+                }
+            } => Wake::LinkClosed,
+            () = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => future::pending().await,
+                }
+            } => Wake::TimePassed,
+        }
+    }
+
+    async fn asked(&mut self, command: Command) {
+        // Who asked may have gone; what was asked happens all the same.
+        match command {
+            Command::Start(answer) => {
+                self.happens(Event::StartRequested).await;
+                let _ = answer.send(());
+            }
+            Command::Stop(answer) => {
+                self.happens(Event::StopRequested).await;
+                let _ = answer.send(());
+            }
+            Command::Processes(answer) => {
+                let processes = self.process.as_ref().map(|process| process.processes());
+                let _ = answer.send(processes.and_then(Result::ok).unwrap_or_default());
+            }
+        }
+    }
+
+    async fn count_turns(&mut self) {
+        let wanted = *self.turns.borrow_and_update();
+        while self.machine.turns() != wanted {
+            let more = self.machine.turns() < wanted;
+            self.happens(if more { Event::TurnBegan } else { Event::TurnEnded }).await;
+        }
+    }
+
+    async fn done(&mut self, done: Done) {
+        let event = match done {
+            Done::Attached(Ok(Some(process))) => {
+                self.process = Some(Arc::new(process));
+                Event::Attached
+            }
+            Done::Attached(Ok(None)) => Event::NothingToAttach,
+            Done::Attached(Err(error)) => {
+                tracing::warn!(account = %self.home.account, %error, "a machine could not be looked for");
+                Event::NothingToAttach
+            }
+            Done::Started(Ok(process)) => {
+                self.process = Some(Arc::new(process));
+                Event::DriverStarted
+            }
+            Done::Started(Err(error)) => {
+                let permanent = matches!(error, DriverError::Refused(_));
+                self.start_failed(error.to_string(), permanent)
+            }
+            Done::Greeted(Ok(link)) | Done::Reconnected(Ok(link)) => {
+                let instance = link.instance();
+                self.link = Some(link);
+                Event::AgentAnswered { instance }
+            }
+            Done::Greeted(Err(reason)) => self.start_failed(reason, false),
+            Done::Reconnected(Err(reason)) => Event::AgentLost { reason },
+            Done::Stopped(Ok(())) => Event::DriverStopped,
+            Done::Stopped(Err(error)) => Event::StopFailed { reason: error.to_string() },
+        };
+        self.happens(event).await;
+    }
+
+    fn start_failed(&self, reason: String, permanent: bool) -> Event {
+        tracing::warn!(account = %self.home.account, reason, "a machine did not start");
+        Event::StartFailed { reason, permanent }
+    }
+
+    async fn happens(&mut self, event: Event) {
+        let before = self.machine.status();
+        for effect in self.machine.on(event, self.now()) {
+            if let Effect::Save(desired) = effect {
+                if let Err(error) = self.shared.records.save(self.home.account, desired).await {
+                    tracing::error!(account = %self.home.account, %error, "what a machine is meant to be was not kept");
+                }
+            } else {
+                self.operate(&effect);
+            }
+        }
+        let after = self.machine.status();
+        if before != after {
+            let (before, after) = (before.as_str(), after.as_str());
+            tracing::info!(account = %self.home.account, before, after, "a machine changed");
+        }
+        self.show();
+    }
+
+    /// Begins an operation. The one under way, if any, is abandoned: only stopping supersedes another.
+    fn operate(&mut self, effect: &Effect) {
+        let (shared, home) = (Arc::clone(&self.shared), self.home.clone());
+        self.operation = match effect {
+            Effect::Attach => {
+                Some(Box::pin(async move { Done::Attached(shared.driver.attach(home.account)) }))
+            }
+            Effect::StartDriver => Some(Box::pin(async move { Done::Started(start(&shared, &home).await) })),
+            Effect::Greet => self.greeting(Done::Greeted),
+            Effect::StopDriver => {
+                self.process = None;
+                self.link = None;
+                Some(Box::pin(async move { Done::Stopped(shared.driver.stop(home.account).await) }))
+            }
+            Effect::Save(_) => return,
+        };
+    }
+
+    fn greeting(&self, done: fn(Result<AgentLink, String>) -> Done) -> Option<BoxFuture<'static, Done>> {
+        let process = self.process.clone()?;
+        Some(Box::pin(async move { done(greet(&process).await) }))
+    }
+
+    fn show(&self) {
+        let failure = match self.machine.state() {
+            State::Failed { reason } => Some(reason.clone()),
+            State::Attaching
+            | State::Stopped
+            | State::Starting { .. }
+            | State::Greeting { .. }
+            | State::Backoff { .. }
+            | State::Running { .. }
+            | State::Stopping { .. } => None,
+        };
+        let view = MachineView { status: self.machine.status(), failure, turns: self.machine.turns() };
+        let running = matches!(self.machine.state(), State::Running { .. });
+        let link = if running { self.link.clone() } else { None };
+        let settled = !matches!(self.machine.state(), State::Attaching);
+        self.seen.send_replace(Seen { view, settled, link });
+    }
+
+    /// Time since this task began: monotonic, and tokio's, so that tests can let it pass.
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(0).plus(self.began.elapsed())
+    }
+}
+
+async fn start(shared: &Shared, home: &Home) -> Result<RunningMachine, DriverError> {
+    // The semaphore is never closed.
+    let _turn = shared.starts.acquire().await;
+    match shared.driver.start(home).await {
+        Err(DriverError::Busy) => attach_started(shared, home.account),
+        outcome => outcome,
+    }
+}
+
+/// A start that an earlier service had under way as it ended may have come to its end since.
+fn attach_started(shared: &Shared, account: AccountId) -> Result<RunningMachine, DriverError> {
+    shared.driver.attach(account)?.ok_or(DriverError::Busy)
+}
+
+async fn greet(process: &RunningMachine) -> Result<AgentLink, String> {
+    let mut reason = String::new();
+    for attempt in 0..GREETINGS_MAX {
+        if attempt > 0 {
+            sleep(GREETING_PAUSE).await;
+        }
+        reason = match process.connect().await {
+            Ok(stream) => match AgentLink::open(stream).await {
+                Ok(link) => return Ok(link),
+                Err(error) => error.to_string(),
+            },
+            Err(error) => format!("the agent could not be connected to: {error}"),
+        };
+    }
+    Err(reason)
+}

@@ -1,0 +1,166 @@
+//! What is inside stays inside.
+
+use crate::site::{Site, as_agent, as_tools};
+
+#[tokio::test]
+async fn nothing_of_the_host_is_there() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    let top = as_tools(&link, "ls -A / | tr '\\n' ' '").await;
+    let allowed = "agent bin dev etc index lib lib32 lib64 libx32 proc run sbin tmp usr var workspace";
+    for name in top.split_whitespace() {
+        assert!(allowed.split(' ').any(|known| known == name), "{name} stands in /");
+    }
+    for path in ["/etc/shadow", "/home", "/root", "/sys", "/opt", "/srv", "/var/lib", "/run/systemd", "/mnt"]
+    {
+        let seen = as_tools(&link, &format!("ls -d {path}")).await;
+        assert!(seen.contains("No such file"), "{path}: {seen}");
+    }
+    let folder = site.folder.path().display();
+    assert!(as_agent(&link, &format!("ls {folder}")).await.contains("No such file"));
+    let mounts = as_tools(&link, "cut -d' ' -f5 /proc/self/mountinfo").await;
+    assert!(mounts.lines().all(|at| !at.starts_with("/home") && !at.starts_with("/sys")), "{mounts}");
+    assert!(as_tools(&link, "cat /etc/passwd").await.contains("user:x:1000"));
+    assert_eq!(as_tools(&link, "hostname").await, "machine");
+}
+
+#[tokio::test]
+async fn processes_of_the_host_are_not_seen() {
+    let site = Site::new();
+    let (machine, link) = site.start().await;
+    let seen = as_tools(&link, "ls /proc | grep -c '^[0-9]'").await;
+    assert!(seen.parse::<u32>().unwrap() <= 8, "{seen} processes");
+    let inside = as_tools(&link, "sleep 60 >/dev/null 2>&1 & echo started").await;
+    assert_eq!(inside, "started");
+    assert_eq!(machine.processes().unwrap().len(), 3, "the first one, the agent, the sleeper");
+}
+
+#[tokio::test]
+async fn the_system_cannot_be_written() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    for target in
+        ["/x", "/usr/x", "/usr/bin/x", "/etc/x", "/dev/x", "/agent", "/proc/sys/kernel/core_pattern"]
+    {
+        for outcome in [
+            as_tools(&link, &format!("echo x > {target} && echo written")).await,
+            as_agent(&link, &format!("echo x > {target} && echo written")).await,
+        ] {
+            assert!(!outcome.contains("written") && !outcome.is_empty(), "{target}: {outcome}");
+        }
+    }
+    assert_eq!(as_tools(&link, "echo x > /dev/null && echo written").await, "written");
+    assert_eq!(as_tools(&link, "echo x > /tmp/x && cat /tmp/x").await, "x");
+}
+
+#[tokio::test]
+async fn forbidden_calls_are_refused() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    let attempts = [
+        "mount",
+        "umount",
+        "unshare",
+        "clone",
+        "clone3",
+        "setns",
+        "bpf",
+        "keyctl",
+        "io_uring",
+        "userfaultfd",
+        "perf",
+        "open_by_handle",
+        "chroot",
+        "x32",
+        "raw_socket",
+        "connect",
+        "socket 16",
+        "socket 38",
+        "socket 40",
+        "ptrace 1",
+        "ptrace 2",
+        "vm_readv 2",
+    ];
+    for attempt in attempts {
+        for (user, outcome) in [
+            ("tools", as_tools(&link, &format!("/agent attempt {attempt}")).await),
+            ("agent", as_agent(&link, &format!("/agent attempt {attempt}")).await),
+        ] {
+            assert!(outcome.starts_with("refused"), "{attempt} as {user}: {outcome}");
+        }
+    }
+    assert!(as_tools(&link, "cat /proc/net/dev | grep -vc -e lo: -e '|'").await.starts_with('0'));
+}
+
+#[tokio::test]
+async fn tools_are_another_user_than_the_agent() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "id -u; id -g; id -G").await, "1000\n1000\n1000");
+    assert_eq!(as_agent(&link, "id -u; id -G").await, "0\n0");
+    for attempt in ["setuid", "kill 1", "kill 2", "ptrace 2"] {
+        let outcome = as_tools(&link, &format!("/agent attempt {attempt}")).await;
+        assert!(outcome.starts_with("refused"), "{attempt}: {outcome}");
+    }
+    // The agent's socket has no path inside, and its descriptor is not to be had.
+    let agent = as_agent(&link, "echo $PPID").await;
+    for path in
+        [format!("/proc/{agent}/fd/3"), format!("/proc/{agent}/mem"), "/proc/1/fd".into(), "/index".into()]
+    {
+        let seen = as_tools(&link, &format!("ls {path}/ 2>&1; cat {path} 2>&1")).await;
+        assert!(seen.contains("Permission denied"), "{path}: {seen}");
+    }
+    assert!(as_tools(&link, "find / -xdev -type s 2>/dev/null").await.is_empty());
+    // Only the agent's three capabilities are left to it, and none to tools.
+    assert_eq!(
+        as_tools(&link, "grep -E 'CapEff|CapPrm|CapAmb|NoNewPrivs' /proc/self/status | cut -f2 | sort -u")
+            .await,
+        "0000000000000000\n1"
+    );
+    assert_eq!(as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await, "00000000000000e0");
+    assert_eq!(as_agent(&link, "grep Seccomp: /proc/self/status | cut -f2").await, "2");
+}
+
+#[tokio::test]
+async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s() {
+    use std::os::unix::fs::MetadataExt;
+    let site = Site::new();
+    let workspace = site.folder.path().join("workspace");
+    std::fs::write(workspace.join("question.txt"), "host").unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(
+        as_tools(&link, "cat question.txt; echo tool > answer.txt; echo more >> question.txt").await,
+        "host"
+    );
+    assert_eq!(std::fs::read_to_string(workspace.join("answer.txt")).unwrap(), "tool\n");
+    assert_eq!(std::fs::read_to_string(workspace.join("question.txt")).unwrap(), "hostmore\n");
+    let owner = std::fs::metadata(workspace.join("answer.txt")).unwrap().uid();
+    assert_eq!(owner, std::fs::metadata(&workspace).unwrap().uid(), "what tools write is the service's");
+    std::fs::create_dir(workspace.join("uploads")).unwrap();
+    assert_eq!(as_tools(&link, "echo x > uploads/x && cat uploads/x").await, "x");
+    // A program that ran as its owner would be real on the host.
+    let outcome = as_tools(&link, "cp /bin/sh s && chmod u+s s; chmod g+s s; stat -c %a s").await;
+    assert!(outcome.contains("755") && outcome.contains("not permitted"), "{outcome}");
+    assert_eq!(as_agent(&link, "echo x > /index/x && cat /index/x").await, "x");
+}
+
+#[tokio::test]
+async fn greed_is_bounded() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    let bomb = "(for i in $(seq 200); do sleep 30 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
+                while read -r line; do echo \"$line\"; done </tmp/bomb";
+    let outcome = as_tools(&link, bomb).await;
+    assert!(
+        outcome.contains("Cannot fork") && !outcome.contains("all"),
+        "200 processes were started: {outcome}"
+    );
+    let hog = "head -c 400m /dev/zero | tail -c 399m | wc -c";
+    assert_ne!(as_tools(&link, hog).await, (399 << 20).to_string(), "400 MiB were held");
+    let full = as_tools(&link, "head -c 40m /dev/zero > /tmp/full; stat -c %s /tmp/full").await;
+    assert!(full.contains("No space left"), "{full}");
+    let large = as_tools(&link, "head -c 100m /dev/zero > large; stat -c %s large").await;
+    assert!(large.contains(&(64 << 20).to_string()), "{large}");
+    assert!(as_tools(&link, "ulimit -c").await.starts_with('0'));
+    assert_eq!(as_tools(&link, "echo still here").await, "still here");
+}

@@ -1,0 +1,114 @@
+//! Machines outlive services, and leave nothing behind.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use machine::{AgentLink, DriverError, RunningMachine, Sandbox};
+use tokio::time::timeout;
+
+use crate::site::{Site, as_tools, config, program};
+
+/// One that has ended and that the host's first process has not reaped yet does nothing any more.
+fn lives(pid: i32) -> bool {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    line.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[tokio::test]
+async fn a_host_is_tried_for_real() {
+    let site = Site::new();
+    site.sandbox.probe().await.unwrap();
+    let left: Vec<_> = std::fs::read_dir(site.folder.path().join("machines")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_machine_outlives_its_service_and_is_taken_over() {
+    let site = Site::new();
+    let mut service = Command::new(program())
+        .arg("serve")
+        .arg(site.folder.path())
+        .arg(site.home().account.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "started\n");
+    service.kill().unwrap();
+    service.wait().unwrap();
+
+    let machine = site.sandbox.attach(site.home().account).unwrap().expect("it lives");
+    let machine = RunningMachine::Sandbox(machine);
+    let link = AgentLink::open(machine.connect().await.unwrap()).await.unwrap();
+    assert_eq!(as_tools(&link, "echo alive").await, "alive");
+    // A second service finds the same life of the agent, and can't start another machine beside it.
+    let other = Sandbox::open(config(site.folder.path())).unwrap();
+    let again = RunningMachine::Sandbox(other.attach(site.home().account).unwrap().unwrap());
+    assert_eq!(AgentLink::open(again.connect().await.unwrap()).await.unwrap().instance(), link.instance());
+    assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
+}
+
+#[tokio::test]
+async fn stopping_ends_every_process() {
+    let site = Site::new();
+    let (machine, link) = site.start().await;
+    as_tools(
+        &link,
+        "(setsid sleep 600; true) >/dev/null 2>&1 & (trap '' TERM; sleep 600) >/dev/null 2>&1 & true",
+    )
+    .await;
+    let processes = machine.processes().unwrap();
+    assert!(processes.len() >= 4, "{processes:?}");
+    site.sandbox.stop(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
+    assert!(site.sandbox.attach(site.home().account).unwrap().is_none());
+    timeout(Duration::from_secs(5), link.closed()).await.unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "echo again").await, "again");
+}
+
+#[tokio::test]
+async fn a_machine_ends_with_its_agent() {
+    let site = Site::new();
+    let (machine, link) = site.start().await;
+    as_tools(&link, "sleep 600 >/dev/null 2>&1 &").await;
+    let processes = machine.processes().unwrap();
+    let request = http::Request::post("/exit").body(machine::Body::default()).unwrap();
+    assert!(link.request(request).await.is_err());
+    timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+    site.sandbox.stop(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
+    let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
+    assert!(log.contains("the agent ended"), "{log}");
+}
+
+#[tokio::test]
+async fn an_abandoned_start_leaves_nothing() {
+    let site = Site::new();
+    // Cut at many points of the launch, from its beginning to past its end.
+    for delay in 0..40 {
+        let cut = timeout(Duration::from_millis(delay), site.sandbox.start(&site.home())).await;
+        site.sandbox.stop(site.home().account).await.unwrap();
+        if let Ok(Ok(machine)) = cut {
+            timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+        }
+        assert!(site.sandbox.attach(site.home().account).unwrap().is_none(), "cut after {delay} ms");
+    }
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "echo fine").await, "fine");
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason() {
+    let site = Site::new();
+    let broken = site.folder.path().join("broken");
+    std::fs::write(&broken, "no program").unwrap();
+    let mut config = config(site.folder.path());
+    config.agent = broken;
+    let sandbox = Sandbox::open(config).unwrap();
+    let error = sandbox.start(&site.home()).await.expect_err("it is no program");
+    assert!(error.to_string().contains("executing the agent"), "{error}");
+    sandbox.stop(site.home().account).await.unwrap();
+}

@@ -1,0 +1,63 @@
+//! The same as an ordinary user, and what an ordinary user without subordinate ids is told.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use crate::site::program;
+
+const UID: u32 = 47_113;
+
+/// Runs tests of this program as an ordinary user, in a mount namespace in which that user exists and has these
+/// subordinate ids.
+fn as_ordinary_user(subordinate: &str, tests: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::copy(std::env::current_exe().unwrap(), path("tests")).unwrap();
+    fs::copy(program(), path("probe_agent")).unwrap();
+    let passwd = fs::read_to_string("/etc/passwd").unwrap();
+    fs::write(path("passwd"), format!("{passwd}ordinary:x:{UID}:{UID}::/:/bin/sh\n")).unwrap();
+    fs::write(path("ids"), subordinate).unwrap();
+    fs::create_dir(path("tmp")).unwrap();
+    fs::set_permissions(path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+    let script = format!(
+        "set -e; cd {folder}; mount --bind passwd /etc/passwd; touch /etc/subuid /etc/subgid; \
+         mount --bind ids /etc/subuid; mount --bind ids /etc/subgid; \
+         exec setpriv --reuid {UID} --regid {UID} --clear-groups --inh-caps=-all \
+         env TMPDIR={folder}/tmp PROBE_AGENT={folder}/probe_agent {folder}/tests --test-threads 2 \"$@\"",
+        folder = folder.path().display()
+    );
+    Command::new("unshare").args(["--mount", "sh", "-c", &script, "sh"]).args(tests).output().unwrap()
+}
+
+fn root() -> bool {
+    rustix_uid() == 0
+}
+
+fn rustix_uid() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata("/proc/self").unwrap().uid()
+}
+
+/// As an ordinary user the other tests are run so already.
+#[test]
+fn all_of_it_holds_for_an_ordinary_user() {
+    if root() {
+        let output = as_ordinary_user(&format!("{UID}:1700000000:65536\n"), &["escape::", "life::"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("13 passed"), "{text}");
+    }
+}
+
+#[test]
+fn an_ordinary_user_without_subordinate_ids_is_told() {
+    if root() {
+        let output = as_ordinary_user("", &["life::a_host_is_tried_for_real"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success());
+        assert!(text.contains("user ordinary has no subordinate ids in /etc/subuid"), "{text}");
+        assert!(text.contains("usermod --add-subuids"), "{text}");
+    }
+}

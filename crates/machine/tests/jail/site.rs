@@ -1,0 +1,110 @@
+//! A folder with a driver in it; whatever it started ends with it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::id::AccountId;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use machine::{AgentLink, Home, Limits, RunningMachine, Sandbox, SandboxConfig};
+
+pub(crate) struct Site {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) sandbox: Sandbox,
+}
+
+/// The tests' agent and launcher, beside the test programs.
+pub(crate) fn program() -> PathBuf {
+    if let Some(path) = std::env::var_os("PROBE_AGENT") {
+        return path.into();
+    }
+    let tests = std::env::current_exe().unwrap();
+    tests.parent().and_then(Path::parent).unwrap().join("examples/probe_agent")
+}
+
+pub(crate) fn home(folder: &Path) -> Home {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    folder.hash(&mut hasher);
+    Home {
+        account: AccountId::from_random(hasher.finish().into()),
+        ordinal: 0,
+        workspace: folder.join("workspace"),
+    }
+}
+
+pub(crate) fn config(folder: &Path) -> SandboxConfig {
+    let limits = Limits {
+        memory_bytes: 192 << 20,
+        processes: 40,
+        temporary_bytes: 16 << 20,
+        file_bytes: 64 << 20,
+        ..Limits::default()
+    };
+    SandboxConfig { machines: folder.join("machines"), agent: program(), launcher: program(), limits }
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("workspace")).unwrap();
+        let sandbox = Sandbox::open(config(folder.path())).unwrap();
+        Self { folder, sandbox }
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        home(self.folder.path())
+    }
+
+    pub(crate) fn machine_folder(&self) -> PathBuf {
+        self.folder.path().join("machines").join(self.home().account.to_string())
+    }
+
+    pub(crate) async fn start(&self) -> (RunningMachine, AgentLink) {
+        let machine = match self.sandbox.start(&self.home()).await {
+            Ok(machine) => RunningMachine::Sandbox(machine),
+            Err(error) => panic!("{error}"),
+        };
+        let link = AgentLink::open(machine.connect().await.unwrap()).await.unwrap();
+        (machine, link)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let runtime = std::thread::scope(|scope| {
+            let stop = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    self.sandbox.stop(self.home().account).await?;
+                    self.sandbox.remove(&self.home()).await
+                })
+            });
+            stop.join()
+        });
+        if !std::thread::panicking() {
+            runtime.unwrap().unwrap();
+        }
+    }
+}
+
+/// Runs a command inside and gives what it wrote.
+pub(crate) async fn run(link: &AgentLink, path: &str, command: &str) -> String {
+    let body = Full::new(Bytes::from(command.to_owned())).map_err(|never| match never {}).boxed_unsync();
+    let request = Request::post(path).body(body).unwrap();
+    let answered = async {
+        let response = link.request(request).await.unwrap();
+        response.into_body().collect().await.unwrap().to_bytes()
+    };
+    let bytes = tokio::time::timeout(Duration::from_secs(60), answered).await.unwrap();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+pub(crate) async fn as_tools(link: &AgentLink, command: &str) -> String {
+    run(link, "/tools", command).await
+}
+
+pub(crate) async fn as_agent(link: &AgentLink, command: &str) -> String {
+    run(link, "/agent", command).await
+}
