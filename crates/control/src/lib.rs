@@ -1,1 +1,25 @@
-//! The `control` crate.
+//! The use cases of the service: one module each, none of which knows HTTP.
+//!
+//! [`Questions`] accepts, [`dispatch`] works, [`live`] shows what is being written, [`Answers`] hands it to
+//! readers; [`Conversations`], [`Access`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
+//! a cheap handle, so that an edge is given the one that it needs. [`Service`] puts them together.
+
+pub mod access;
+pub mod admin;
+pub mod answers;
+pub mod conversations;
+pub mod dispatch;
+pub mod environment;
+pub mod live;
+pub mod questions;
+pub mod service;
+pub mod vm;
+
+pub use access::Access;
+pub use admin::Admin;
+pub use answers::Answers;
+pub use conversations::Conversations;
+pub use environment::Environment;
+pub use questions::Questions;
+pub use service::{Service, ServiceConfig};
+pub use vm::Vm;

@@ -127,6 +127,15 @@ impl LiveAnswer {
         self.tell(&state.answer);
     }
 
+    /// The answer was completed elsewhere: this is how it stands for good.
+    pub fn conclude(&self, answer: Answer) {
+        let mut state = self.lock();
+        if state.answer.ending.is_none() {
+            *state = State { answer, pieces: Pieces::default(), shot: None };
+            self.tell(&state.answer);
+        }
+    }
+
     /// The conversation was deleted: what was being written ends here.
     fn delete(&self) {
         let mut state = self.lock();
@@ -240,11 +249,10 @@ pub struct Watch {
 impl Watch {
     /// The conversation's latest answer; `stored` is what the store says is, when none has been seen here.
     #[must_use]
-    pub fn latest(&self, stored: LiveAnswer) -> Arc<LiveAnswer> {
+    pub fn latest(&self, stored: Arc<LiveAnswer>) -> Arc<LiveAnswer> {
         let mut known = self.live.lock();
-        let open = known.answers.get(&stored.meta.answer).cloned();
-        let Some(watched) = known.watched.get_mut(&self.conversation) else { return Arc::new(stored) };
-        watched.latest.get_or_insert_with(|| open.unwrap_or_else(|| Arc::new(stored))).clone()
+        let Some(watched) = known.watched.get_mut(&self.conversation) else { return stored };
+        watched.latest.get_or_insert(stored).clone()
     }
 }
 

@@ -1,0 +1,134 @@
+//! Who calls: keys resolved to accounts (section 5 of the interface).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::id::{AccountId, KeyId, UserId};
+use domain::key::{KeyFingerprint, SecretKey};
+use domain::time::Timestamp;
+use store::keys::{self, Resolved};
+use store::{Store, StoreError};
+
+use crate::Environment;
+
+/// How long a resolved key is believed without asking the store. Revocation through this service is seen at
+/// once; this bounds what another node can do.
+const BELIEVED: Duration = Duration::from_secs(2);
+/// Keys that are remembered at once.
+const REMEMBERED_MAX: usize = 10_000;
+/// Last use is recorded to the minute.
+const MINUTE_MICROS: i64 = 60_000_000;
+
+/// Who calls, as every use case takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The account.
+    pub account: AccountId,
+    /// Whose key it is, where that is known.
+    pub user: Option<UserId>,
+    /// The key.
+    pub key: KeyId,
+    /// Whether the account has a machine.
+    pub has_machine: bool,
+    fingerprint: KeyFingerprint,
+}
+
+/// Why a call is not let in.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The key is missing, mistyped, revoked or expired.
+    #[error("no valid key")]
+    Unauthorized,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Resolves keys. Cheap to clone.
+#[derive(Clone)]
+pub struct Access {
+    store: Store,
+    environment: Environment,
+    remembered: Arc<Mutex<HashMap<KeyFingerprint, Remembered>>>,
+}
+
+struct Remembered {
+    resolved: Resolved,
+    at: Timestamp,
+    touched: Timestamp,
+}
+
+impl Access {
+    /// Resolves by this store.
+    #[must_use]
+    pub fn new(store: Store, environment: Environment) -> Self {
+        Self { store, environment, remembered: Arc::default() }
+    }
+
+    /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn resolve(&self, key: &str) -> Result<Caller, AccessError> {
+        let fingerprint = SecretKey::parse(key).map_err(|_| AccessError::Unauthorized)?.fingerprint();
+        self.admit(fingerprint).await
+    }
+
+    /// Whether the caller would still be let in: for streams that stay open.
+    pub async fn holds(&self, caller: &Caller) -> bool {
+        !matches!(self.admit(caller.fingerprint).await, Err(AccessError::Unauthorized))
+    }
+
+    /// Forgets what is believed: after a key was revoked or a licence changed.
+    pub fn forget(&self) {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    async fn admit(&self, fingerprint: KeyFingerprint) -> Result<Caller, AccessError> {
+        let now = self.environment.now();
+        let resolved = match self.believed(fingerprint, now) {
+            Some(resolved) => resolved,
+            None => self.ask_store(fingerprint, now).await?,
+        };
+        if !resolved.valid(now) {
+            return Err(AccessError::Unauthorized);
+        }
+        Ok(Caller {
+            account: resolved.account,
+            user: resolved.user,
+            key: resolved.key,
+            has_machine: resolved.has_machine,
+            fingerprint,
+        })
+    }
+
+    fn believed(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<Resolved> {
+        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = remembered.get(&fingerprint).filter(|known| now.since(known.at) < BELIEVED)?;
+        Some(known.resolved.clone())
+    }
+
+    async fn ask_store(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Result<Resolved, AccessError> {
+        let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
+        let resolved = resolved.ok_or(AccessError::Unauthorized)?;
+        let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
+        let key = resolved.key;
+        let touch = {
+            let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+            if remembered.len() >= REMEMBERED_MAX {
+                remembered.clear();
+            }
+            let before = remembered.get(&fingerprint).map(|known| known.touched);
+            let known = Remembered { resolved: resolved.clone(), at: now, touched: minute };
+            remembered.insert(fingerprint, known);
+            before != Some(minute) && resolved.valid(now)
+        };
+        if touch {
+            let store = self.store.clone();
+            // The call does not wait for it, and is not refused when it fails.
+            tokio::spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
+        }
+        Ok(resolved)
+    }
+}

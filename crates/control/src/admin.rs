@@ -1,0 +1,290 @@
+//! What operators do: accounts, keys, licences, credits, machines, backups. Each is in the audit log.
+
+use std::path::Path;
+
+use domain::account::Role;
+use domain::credits::{Credits, Purse};
+use domain::id::{AccountId, KeyId, PostingId, UserId};
+use domain::key::SecretKey;
+use domain::machine::MachineStatus;
+use domain::time::Timestamp;
+use machine::Machines;
+use store::accounts::{self, Account, AccountError, NewAccount};
+use store::credits::{self, GrantError};
+use store::keys::{self, Key, KeyError, NewKey};
+use store::{Store, StoreError, audit, machines};
+use workspace::{WorkspaceError, Workspaces};
+
+use crate::{Access, Environment};
+
+/// Machines that one look at the store brings.
+const MACHINES_PAGE: u32 = 500;
+
+/// Why an operator's command was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// There is no account of this email or identifier.
+    #[error("there is no account {0:?}")]
+    NoSuchAccount(String),
+    /// The email is not one.
+    #[error("{0:?} is no email address")]
+    NotAnEmail(String),
+    /// Another account has the email.
+    #[error("an account of this email exists already")]
+    EmailTaken,
+    /// The key could not be made or revoked.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The workspace could not be made.
+    #[error("the workspace could not be made: {0}")]
+    Workspace(#[from] WorkspaceError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A key as it is shown once.
+#[derive(Debug)]
+pub struct MadeKey {
+    /// Its identifier.
+    pub id: KeyId,
+    /// The key.
+    pub key: SecretKey,
+}
+
+/// A machine as an operator sees it.
+#[derive(Debug, Clone)]
+pub struct ListedMachine {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its state; `None` while no service runs that would know.
+    pub status: Option<MachineStatus>,
+    /// The driver that it was last run by.
+    pub driver: Option<String>,
+    /// The host's numbers of its processes.
+    pub pids: Vec<i32>,
+}
+
+/// An operator's hands. Works in a running service and without one. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    store: Store,
+    environment: Environment,
+    workspaces: Workspaces,
+    running: Option<(Machines, Access)>,
+}
+
+impl Admin {
+    /// On this store; `running` are a running service's machines and keys.
+    #[must_use]
+    pub fn new(
+        store: Store,
+        environment: Environment,
+        workspaces: Workspaces,
+        running: Option<(Machines, Access)>,
+    ) -> Self {
+        Self { store, environment, workspaces, running }
+    }
+
+    /// Makes an account with its owner, its first credits, its workspace and, if wanted, its machine.
+    ///
+    /// # Errors
+    /// [`AdminError::NotAnEmail`], [`AdminError::EmailTaken`].
+    pub async fn create_account(
+        &self,
+        email: &str,
+        licence_until: Option<Timestamp>,
+        grant: Credits,
+        machine: bool,
+    ) -> Result<Account, AdminError> {
+        let email = email.trim();
+        let (name, host) = email.rsplit_once('@').unwrap_or_default();
+        if name.is_empty() || host.is_empty() || email.len() > 320 || email.chars().any(char::is_control) {
+            return Err(AdminError::NotAnEmail(email.to_owned()));
+        }
+        let new = NewAccount {
+            account: AccountId::from_random(self.environment.bits()),
+            user: UserId::from_random(self.environment.bits()),
+            role: Role::Owner,
+            email: email.to_owned(),
+            licence_until,
+            grant,
+            posting: PostingId::from_random(self.environment.bits()),
+            machine,
+            now: self.environment.now(),
+        };
+        let account = self.store.write(move |tx| accounts::create(tx, &new)).await.map_err(|error| match error {
+            AccountError::EmailTaken => AdminError::EmailTaken,
+            AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
+            AccountError::Store(error) => AdminError::Store(error),
+        })?;
+        self.provision(&account).await?;
+        self.note(Some(account.id), "create account", email, &format!("credits {}", grant.0)).await?;
+        Ok(account)
+    }
+
+    /// Makes the account's workspace, or sees that it is there.
+    async fn provision(&self, account: &Account) -> Result<(), AdminError> {
+        let id = account.id;
+        let kept = self.store.read(move |tx| machines::get(tx, id)).await?;
+        let owner = kept.and_then(|kept| machine::workspace_owner(kept.ordinal));
+        self.workspaces.provision(id, owner).await?;
+        Ok(())
+    }
+
+    /// The account of this email or identifier.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn account(&self, named: &str) -> Result<Account, AdminError> {
+        let email = named.to_owned();
+        let id = named.parse::<AccountId>().ok();
+        let found = self.store.read(move |tx| match id {
+            Some(id) => accounts::get(tx, id),
+            None => accounts::by_email(tx, &email),
+        });
+        found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
+    }
+
+    /// Makes a key. It can be shown now and never again.
+    ///
+    /// # Errors
+    /// [`KeyError::NoLicence`] among others.
+    pub async fn create_key(&self, account: &str, name: &str) -> Result<MadeKey, AdminError> {
+        let account = self.account(account).await?;
+        let key = SecretKey::from_random(self.environment.bytes());
+        let new = NewKey {
+            id: KeyId::from_random(self.environment.bits()),
+            account: account.id,
+            user: Some(account.user),
+            name: name.to_owned(),
+            fingerprint: key.fingerprint(),
+            expires_at: None,
+            now: self.environment.now(),
+        };
+        let id = new.id;
+        self.store.write(move |tx| keys::create(tx, &new)).await?;
+        self.note(Some(account.id), "create key", &id.to_string(), name).await?;
+        Ok(MadeKey { id, key })
+    }
+
+    /// The account's keys.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn list_keys(&self, account: &str) -> Result<Vec<Key>, AdminError> {
+        let account = self.account(account).await?.id;
+        Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
+    }
+
+    /// Revokes a key: every further call with it is refused, open streams end within seconds.
+    ///
+    /// # Errors
+    /// [`KeyError::NotFound`].
+    pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
+        let now = self.environment.now();
+        let account = self.store.write(move |tx| keys::revoke(tx, key, now)).await?;
+        self.forget();
+        self.note(Some(account), "revoke key", &key.to_string(), "").await
+    }
+
+    /// Says until when the account's licence holds.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn set_licence(&self, account: &str, until: Option<Timestamp>) -> Result<Account, AdminError> {
+        let account = self.account(account).await?;
+        let id = account.id;
+        let set = self.store.write(move |tx| accounts::set_licence(tx, id, until)).await;
+        set.map_err(|error| match error {
+            AccountError::Store(error) => AdminError::Store(error),
+            AccountError::NotFound | AccountError::EmailTaken => AdminError::NoSuchAccount(account.email.clone()),
+        })?;
+        self.forget();
+        let until = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
+        self.note(Some(id), "set licence", &account.email, &until).await?;
+        self.account(&id.to_string()).await
+    }
+
+    /// Gives credits to the account.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn grant(&self, account: &str, amount: Credits) -> Result<Purse, AdminError> {
+        let account = self.account(account).await?;
+        let (id, now) = (account.id, self.environment.now());
+        let posting = PostingId::from_random(self.environment.bits());
+        let granted = self.store.write(move |tx| credits::grant(tx, id, posting, amount, now)).await;
+        let purse = granted.map_err(|error| match error {
+            GrantError::NotFound => AdminError::NoSuchAccount(account.email.clone()),
+            GrantError::Store(error) => AdminError::Store(error),
+        })?;
+        self.note(Some(id), "grant credits", &account.email, &amount.0.to_string()).await?;
+        Ok(purse)
+    }
+
+    /// What the account can spend, and what is held.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn purse(&self, account: &str) -> Result<Purse, AdminError> {
+        let id = self.account(account).await?.id;
+        let purse = self.store.read(move |tx| credits::purse(tx, id)).await?;
+        purse.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
+    }
+
+    /// Every machine.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn list_machines(&self) -> Result<Vec<ListedMachine>, AdminError> {
+        let mut listed = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await?;
+            let Some(last) = page.last() else { return Ok(listed) };
+            after = Some(last.ordinal);
+            for kept in page {
+                let (status, pids) = match &self.running {
+                    Some((running, _)) => (
+                        running.status(kept.account).await.ok(),
+                        running.processes(kept.account).await.unwrap_or_default(),
+                    ),
+                    None => (None, Vec::new()),
+                };
+                let driver = kept.driver.or_else(|| {
+                    self.running.as_ref().map(|(running, _)| running.driver().name().to_owned())
+                });
+                listed.push(ListedMachine { account: kept.account, status, driver, pids });
+            }
+        }
+    }
+
+    /// Writes a copy of the database to `to`, where nothing may be, while the service goes on.
+    ///
+    /// # Errors
+    /// When it could not be made.
+    pub async fn backup(&self, to: &Path) -> Result<(), AdminError> {
+        self.store.backup(to).await?;
+        self.note(None, "backup", &to.display().to_string(), "").await
+    }
+
+    fn forget(&self) {
+        if let Some((_, access)) = &self.running {
+            access.forget();
+        }
+    }
+
+    async fn note(&self, account: Option<AccountId>, action: &str, subject: &str, detail: &str) -> Result<(), AdminError> {
+        let entry = audit::Entry {
+            at: self.environment.now(),
+            account,
+            actor: "operator".to_owned(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            detail: detail.to_owned(),
+            trace: None,
+        };
+        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+    }
+}

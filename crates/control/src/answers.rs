@@ -1,0 +1,182 @@
+//! Answers: collected as they stand, or followed while they are written (sections 4.4 and 6).
+
+use std::sync::Arc;
+
+use domain::id::{AccountId, ConversationId, MessageId};
+use store::Store;
+use store::conversations::{self, Answered, ConversationError};
+use tokio::sync::watch;
+
+use crate::live::{Live, LiveAnswer, Meta, Progress, Snapshot, Watch};
+
+/// The answers of all accounts. Cheap to clone.
+#[derive(Clone)]
+pub struct Answers {
+    pub(crate) store: Store,
+    pub(crate) live: Arc<Live>,
+}
+
+impl Answers {
+    /// The answer as it stands.
+    ///
+    /// # Errors
+    /// [`ConversationError::NotFound`] when it does not exist or is another account's.
+    pub async fn find(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Arc<LiveAnswer>, ConversationError> {
+        if let Some(live) = self.live.get(message) {
+            let meta = live.meta();
+            let own = meta.account == account && meta.conversation == conversation;
+            return if own { Ok(live) } else { Err(ConversationError::NotFound) };
+        }
+        let stored = self.stored(account, conversation, message).await?;
+        self.attach(account, stored).await
+    }
+
+    /// A stored answer as it is shown: as it stands here, when it is being written here.
+    #[must_use]
+    pub fn shown(&self, account: AccountId, stored: Answered) -> Arc<Snapshot> {
+        let live = self.live.get(stored.id).filter(|_| stored.completed_at.is_none());
+        live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer))).snapshot()
+    }
+
+    /// Follows one answer until it is done.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub async fn follow(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Follower, ConversationError> {
+        let live = self.find(account, conversation, message).await?;
+        Ok(Follower::new(live, None))
+    }
+
+    /// Follows a conversation: its latest answer, then each that begins later, until it is deleted.
+    ///
+    /// # Errors
+    /// [`ConversationError::NotFound`].
+    pub async fn watch(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+    ) -> Result<Follower, ConversationError> {
+        let watch = self.live.watch(conversation);
+        let stored = self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
+        let latest = watch.latest(self.attach(account, stored).await?);
+        Ok(Follower::new(latest, Some(watch)))
+    }
+
+    /// The answer to be read. One that is in progress and not written here yet is waited for; one that was
+    /// completed while this was found out is not.
+    async fn attach(&self, account: AccountId, stored: Answered) -> Result<Arc<LiveAnswer>, ConversationError> {
+        let meta = meta(account, &stored);
+        if stored.completed_at.is_some() {
+            return Ok(Arc::new(LiveAnswer::new(meta, stored.answer)));
+        }
+        let live = self.live.begin(meta, stored.answer);
+        match self.stored(account, stored.conversation, stored.id).await {
+            Ok(again) if again.completed_at.is_some() => {
+                live.conclude(again.answer);
+                self.live.finish(stored.id);
+                Ok(live)
+            }
+            Ok(_) => Ok(live),
+            Err(error) => {
+                self.live.delete(stored.conversation);
+                Err(error)
+            }
+        }
+    }
+
+    async fn stored(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Answered, ConversationError> {
+        self.store.read(move |tx| conversations::answer(tx, account, conversation, message)).await
+    }
+}
+
+fn meta(account: AccountId, stored: &Answered) -> Meta {
+    Meta {
+        answer: stored.id,
+        account,
+        conversation: stored.conversation,
+        created_at: stored.created_at,
+        model: stored.model.clone(),
+    }
+}
+
+/// A reader of one answer, or of a conversation's answers one after another. It holds a place, never a
+/// queue: each state that it takes is the newest.
+pub struct Follower {
+    current: Arc<LiveAnswer>,
+    progress: watch::Receiver<Progress>,
+    watch: Option<Watch>,
+    first: bool,
+    ended: bool,
+}
+
+impl Follower {
+    fn new(current: Arc<LiveAnswer>, watch: Option<Watch>) -> Self {
+        let progress = current.progress();
+        Self { current, progress, watch, first: true, ended: false }
+    }
+
+    /// The answer that is being read.
+    #[must_use]
+    pub fn current(&self) -> &Arc<LiveAnswer> {
+        &self.current
+    }
+
+    /// Says that the reader has the current answer's state already: the next one is the next change.
+    pub fn skip_present(&mut self) {
+        self.first = false;
+        let progress = *self.progress.borrow_and_update();
+        self.ended = progress.ended;
+    }
+
+    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more.
+    /// Cancel safe: a state that was not handed out is handed out the next time.
+    pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
+        loop {
+            if self.ended {
+                self.move_on().await?;
+            }
+            if !self.first {
+                // The sender lives as long as `current`, which is held here.
+                self.progress.changed().await.ok()?;
+            }
+            self.progress.borrow_and_update();
+            let snapshot = self.current.snapshot();
+            self.first = false;
+            self.ended = snapshot.ending.is_some();
+            return Some(snapshot);
+        }
+    }
+
+    /// Waits for the answer after the current one, where there may be one.
+    async fn move_on(&mut self) -> Option<()> {
+        self.watch.as_ref()?;
+        loop {
+            if let Some(next) = self.current.next() {
+                self.progress = next.progress();
+                self.current = next;
+                self.first = true;
+                self.ended = false;
+                return Some(());
+            }
+            if self.progress.borrow_and_update().deleted {
+                return None;
+            }
+            self.progress.changed().await.ok()?;
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A turn's link to the agent: one HTTP/2 exchange in which both sides stream frames.
+
+use std::time::Duration;
+
+use domain::id::AccountId;
+use domain::turn::AgentFrame;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, StreamBody};
+use machine::{AgentLink, MachineError, Machines};
+use protocol::turn::{Lines, read_agent_line};
+use tokio::sync::mpsc;
+
+use super::turn::Inbox;
+
+/// Lines that wait to be sent on one link. An agent that lets more pile up is given up.
+pub(super) const LINES_WAITING_MAX: usize = 256;
+/// The pause before a link that failed is tried again; doubles with each failure in a row.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DOUBLINGS_MAX: u32 = 7;
+
+/// What a link tells its turn.
+pub(super) enum LinkEvent {
+    /// It stands: lines may be sent.
+    Up { link: AgentLink, lines: mpsc::Sender<bytes::Bytes> },
+    /// The agent said something.
+    Frame(AgentFrame),
+    /// The agent said something that is no frame.
+    Violation,
+    /// It is gone.
+    Down,
+    /// There will be none: the machine's start was given up, or the account has none.
+    Hopeless(String),
+}
+
+/// Makes a link and carries its frames until it ends. `failures` counts the links before it that came to
+/// nothing.
+pub(super) async fn run(
+    machines: Machines,
+    account: AccountId,
+    number: u32,
+    failures: u32,
+    inbox: mpsc::Sender<Inbox>,
+) {
+    if failures > 0 {
+        tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
+    }
+    let tell = async |event| inbox.send(Inbox::Link { number, event }).await.is_ok();
+    let link = match machines.when_running(account).await {
+        Ok(link) => link,
+        Err(MachineError::GivenUp(reason)) => {
+            tell(LinkEvent::Hopeless(reason)).await;
+            return;
+        }
+        Err(MachineError::NoMachine) => {
+            tell(LinkEvent::Hopeless("the account has no machine".to_owned())).await;
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(%error, "no link to the agent");
+            tell(LinkEvent::Down).await;
+            return;
+        }
+    };
+    let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
+    if !tell(LinkEvent::Up { link: link.clone(), lines }).await {
+        return;
+    }
+    let last = match exchange(&link, waiting, async |frame| tell(LinkEvent::Frame(frame)).await).await {
+        Ok(()) => LinkEvent::Down,
+        Err(NotAnAgent) => LinkEvent::Violation,
+    };
+    tell(last).await;
+}
+
+/// The agent said something that no agent says.
+struct NotAnAgent;
+
+async fn exchange(
+    link: &AgentLink,
+    waiting: mpsc::Receiver<bytes::Bytes>,
+    heard: impl AsyncFn(AgentFrame) -> bool,
+) -> Result<(), NotAnAgent> {
+    let lines = futures_util::stream::unfold(waiting, async |mut waiting| {
+        waiting.recv().await.map(|line| (line, waiting))
+    });
+    let body = StreamBody::new(lines.map(|line| Ok(http_body::Frame::data(line)))).boxed_unsync();
+    let request = http::Request::post("/turn").body(body).expect("a fixed path is a request");
+    let Ok(response) = link.request(request).await else { return Ok(()) };
+    if !response.status().is_success() {
+        return Err(NotAnAgent);
+    }
+    let mut body = response.into_body();
+    let mut lines = Lines::default();
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame else { return Ok(()) };
+        let Ok(bytes) = frame.into_data() else { continue };
+        lines.push(&bytes);
+        while let Some(line) = lines.next().map_err(|_| NotAnAgent)? {
+            let frame = read_agent_line(&line).map_err(|_| NotAnAgent)?;
+            if !heard(frame).await {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

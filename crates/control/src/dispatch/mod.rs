@@ -1,0 +1,251 @@
+//! Dispatch: takes accepted answers under a lease and sees each to its end.
+//!
+//! The store is the truth: a row for each answer in progress. This node claims rows that nobody holds, runs
+//! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops and
+//! deletions. Whatever it misses, the next look at the store shows.
+
+mod link;
+mod setup;
+mod turn;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::id::{MessageId, NodeId};
+use domain::turn::host::Event;
+use machine::Machines;
+use models::Catalog;
+use store::turns::{self, Claimed, Held, Terms};
+use store::{Store, StoreError};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::Environment;
+use crate::live::Live;
+
+pub use setup::first_reservation;
+
+/// How long a lease holds without being renewed.
+const LEASE: Duration = Duration::from_secs(30);
+/// How often leases are renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(8);
+/// How often the store is looked at when nobody says that there is something to claim.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Answers that one look claims.
+const CLAIMS_PER_LOOK: u32 = 256;
+/// Events that wait for one turn.
+const EVENTS_WAITING_MAX: usize = 256;
+
+/// How much is worked on at once.
+#[derive(Debug, Clone, Copy)]
+pub struct DispatchLimits {
+    /// Answers of one account at once; the rest wait in order.
+    pub turns_per_account: u32,
+    /// Answers on this node at once.
+    pub turns: u32,
+}
+
+impl Default for DispatchLimits {
+    fn default() -> Self {
+        Self { turns_per_account: 100, turns: 2000 }
+    }
+}
+
+/// Sees answers to their end. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatch {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    store: Store,
+    environment: Environment,
+    live: Arc<Live>,
+    machines: Machines,
+    catalog: Arc<Catalog>,
+    node: NodeId,
+    limits: DispatchLimits,
+    wake: Notify,
+    turns: Mutex<HashMap<MessageId, Seat>>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+/// A turn that runs here.
+struct Seat {
+    epoch: u64,
+    events: mpsc::Sender<turn::Inbox>,
+}
+
+/// What dispatch works with.
+pub struct Parts {
+    /// The store.
+    pub store: Store,
+    /// Time and randomness.
+    pub environment: Environment,
+    /// Where answers are shown.
+    pub live: Arc<Live>,
+    /// The accounts' machines.
+    pub machines: Machines,
+    /// The models.
+    pub catalog: Arc<Catalog>,
+    /// This process's identity, the same after a restart.
+    pub node: NodeId,
+    /// How much is worked on at once.
+    pub limits: DispatchLimits,
+}
+
+impl Dispatch {
+    /// Takes over what an earlier process of this node held, and begins to work.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
+        let Parts { store, environment, live, machines, catalog, node, limits } = parts;
+        store.write(move |tx| turns::take_over(tx, node)).await?;
+        let shared = Arc::new(Shared {
+            store,
+            environment,
+            live,
+            machines,
+            catalog,
+            node,
+            limits,
+            wake: Notify::new(),
+            turns: Mutex::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        });
+        shared.tasks.spawn(look(shared.clone()));
+        shared.tasks.spawn(renew(shared.clone()));
+        Ok(Self { shared })
+    }
+
+    /// Something was accepted: look at once.
+    pub fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// The user wants the answer stopped. The store knows it already.
+    pub fn stop(&self, answer: MessageId) {
+        self.shared.tell(answer, Event::StopRequested);
+        self.wake(); // nobody may hold it yet
+    }
+
+    /// The answer's conversation was deleted.
+    pub fn abandon(&self, answer: MessageId) {
+        self.shared.tell(answer, Event::Fenced);
+    }
+
+    /// How many answers are being worked on here.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.shared.seats().len()
+    }
+
+    /// Ends all tasks. Answers under way are given back: they go on when a node claims them again.
+    pub async fn shutdown(&self) {
+        self.shared.shutdown.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Shared {
+    fn seats(&self) -> MutexGuard<'_, HashMap<MessageId, Seat>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the turn, if it runs here. One that does not take its events is told again by the next renewal.
+    fn tell(&self, answer: MessageId, event: Event) {
+        if let Some(seat) = self.seats().get(&answer) {
+            let _ = seat.events.try_send(turn::Inbox::Event(event));
+        }
+    }
+
+    fn seat(self: &Arc<Self>, claimed: Claimed) {
+        let (events, inbox) = mpsc::channel(EVENTS_WAITING_MAX);
+        let answer = claimed.fence.answer;
+        self.seats().insert(answer, Seat { epoch: claimed.fence.epoch, events: events.clone() });
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            turn::run(&shared, claimed, events, inbox).await;
+            let mut seats = shared.seats();
+            if seats.get(&answer).is_some_and(|seat| seat.epoch == claimed.fence.epoch) {
+                seats.remove(&answer);
+            }
+            drop(seats);
+            shared.wake.notify_one(); // one that waited for room may be claimed
+        });
+    }
+
+    async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
+        let room = (self.limits.turns as usize).saturating_sub(self.seats().len());
+        let now = self.environment.now();
+        let terms = Terms {
+            node: self.node,
+            now,
+            lease_until: now.plus(LEASE),
+            per_account_max: self.limits.turns_per_account,
+            limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
+        };
+        if terms.limit == 0 {
+            return Ok(());
+        }
+        let claimed = self.store.write(move |tx| turns::claim(tx, &terms)).await?;
+        if claimed.len() as u32 == terms.limit {
+            self.wake.notify_one(); // there may be more
+        }
+        for one in claimed {
+            self.seat(one);
+        }
+        Ok(())
+    }
+
+    async fn renew(&self) -> Result<(), StoreError> {
+        let (node, until) = (self.node, self.environment.now().plus(LEASE));
+        let held: Vec<Held> = self.store.write(move |tx| turns::renew(tx, node, until)).await?;
+        let held: HashMap<MessageId, Held> = held.into_iter().map(|held| (held.fence.answer, held)).collect();
+        let seats: Vec<(MessageId, u64)> = self.seats().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
+        for (answer, epoch) in seats {
+            match held.get(&answer) {
+                Some(held) if held.fence.epoch == epoch && held.stop_requested => {
+                    self.tell(answer, Event::StopRequested);
+                }
+                Some(held) if held.fence.epoch == epoch => {}
+                // Its own writes are refused as well; this ends what does not write.
+                _ => self.tell(answer, Event::Fenced),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Claims what nobody holds, when told to and now and then.
+async fn look(shared: Arc<Shared>) {
+    loop {
+        if let Err(error) = shared.claim().await {
+            tracing::warn!(%error, "answers could not be claimed");
+        }
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = shared.shutdown.cancelled() => return,
+        }
+    }
+}
+
+async fn renew(shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(RENEW_EVERY) => {}
+            () = shared.shutdown.cancelled() => return,
+        }
+        if let Err(error) = shared.renew().await {
+            tracing::warn!(%error, "leases could not be renewed");
+        }
+    }
+}
+

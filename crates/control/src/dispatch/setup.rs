@@ -1,0 +1,95 @@
+//! What a turn begins with: the model's measures, the instructions, the tools.
+
+use domain::catalog::ModelEntry;
+use domain::credits::Credits;
+use domain::id::MessageId;
+use domain::step::ToolSpec;
+use domain::turn::estimated_tokens;
+use domain::turn::host::{self, Exchange, Setup};
+use protocol::tool::{Effect, Tool};
+use store::turns::{Claimed, TurnRecord};
+
+/// What the model is told of itself and its work.
+const INSTRUCTIONS: &str = include_str!("instructions.md");
+
+/// The least that is left for the transcript of a model with a small window.
+const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
+
+/// The instructions of a turn.
+pub(super) fn instructions(record: &TurnRecord) -> String {
+    let mut text = INSTRUCTIONS.to_owned();
+    if !record.jurisdictions.is_empty() {
+        text.push_str("\nThe question is about the law of: ");
+        text.push_str(&record.jurisdictions.join(", "));
+        text.push_str(".\n");
+    }
+    text
+}
+
+/// The tools of the machine, as a model is offered them.
+pub(super) fn tools() -> Vec<ToolSpec> {
+    let spec = |tool: Tool| ToolSpec {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        schema: tool.schema().to_owned(),
+    };
+    Tool::ALL.into_iter().map(spec).collect()
+}
+
+/// The turn of a claimed answer.
+pub(super) fn setup(claimed: &Claimed, record: &TurnRecord, model: &ModelEntry) -> Setup {
+    let exchange = |one: &store::turns::Exchange| Exchange {
+        question: one.question.clone(),
+        attachments: one.attachments.clone(),
+        log: one.log.clone(),
+    };
+    Setup {
+        epoch: claimed.fence.epoch,
+        earlier: record.earlier.iter().map(exchange).collect(),
+        bill: record.bill,
+        stop: claimed.stop_requested || record.stop_requested,
+        ..measured(
+            claimed.fence.answer,
+            Exchange {
+                question: record.question.clone(),
+                attachments: record.attachments.clone(),
+                log: record.log.clone(),
+            },
+            model,
+            instructions(record).len(),
+        )
+    }
+}
+
+/// What is held before a question to this model is accepted.
+#[must_use]
+pub fn first_reservation(question: &str, attachments: &[String], model: &ModelEntry) -> Credits {
+    let present =
+        Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
+    host::first_reservation(&measured(MessageId::from_random(0), present, model, INSTRUCTIONS.len()))
+}
+
+fn measured(answer: MessageId, present: Exchange, model: &ModelEntry, instructions_bytes: usize) -> Setup {
+    let tools_bytes: usize =
+        Tool::ALL.iter().map(|tool| tool.description().len() + tool.schema().len()).sum();
+    let overhead_tokens = estimated_tokens(instructions_bytes) + estimated_tokens(tools_bytes);
+    let room = u64::from(model.context_tokens).saturating_sub(overhead_tokens + u64::from(model.output_max_tokens));
+    Setup {
+        answer,
+        epoch: 0,
+        earlier: Vec::new(),
+        present,
+        bill: domain::credits::Bill::default(),
+        price: model.price,
+        overhead_tokens,
+        context_tokens: room.max(TRANSCRIPT_TOKENS_MIN),
+        output_max_tokens: model.output_max_tokens,
+        repeatable,
+        stop: false,
+    }
+}
+
+/// Whether a call of this tool may run again. A tool that is not known changes nothing: it fails.
+fn repeatable(tool: &str) -> bool {
+    Tool::named(tool).is_none_or(|tool| tool.effect() == Effect::Repeatable)
+}

@@ -1,0 +1,401 @@
+//! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::answer::LogEntry;
+use domain::id::{AccountId, PostingId};
+use domain::step::{Item, StepError, StepRequest};
+use domain::turn::HostFrame;
+use domain::turn::host::{Completion, Effect, Event, Turn};
+use futures_util::StreamExt;
+use machine::TurnGuard;
+use models::{Model, StepStream};
+use protocol::turn::host_line;
+use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Shared;
+use super::link::{self, LinkEvent};
+use super::setup;
+use crate::live::{LiveAnswer, Meta};
+
+/// How often a failing store is tried again before the answer is given back.
+const STORE_ATTEMPTS_MAX: u32 = 5;
+/// The pause before the first of these; doubles.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+/// Links in a row that came to nothing before the machine counts as failed.
+const FRUITLESS_LINKS_MAX: u32 = 12;
+
+/// What comes to a turn.
+pub(super) enum Inbox {
+    /// Something that the turn itself understands.
+    Event(Event),
+    /// Something of a link.
+    Link {
+        /// Which link: those before the newest do not count.
+        number: u32,
+        /// What.
+        event: LinkEvent,
+    },
+}
+
+/// Sees a claimed answer to its end, or until another takes it over or the service ends.
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    claimed: Claimed,
+    events: mpsc::Sender<Inbox>,
+    inbox: mpsc::Receiver<Inbox>,
+) {
+    let fence = claimed.fence;
+    let ended = tokio::select! {
+        ended = work(shared, claimed, events, inbox) => ended,
+        () = shared.shutdown.cancelled() => Ended::GiveBack,
+    };
+    if let Ended::GiveBack = ended
+        && let Err(error) = shared.store.write(move |tx| turns::release(tx, fence)).await
+    {
+        tracing::debug!(answer = %fence.answer, %error, "the lease runs out by itself");
+    }
+}
+
+/// How the work on a claimed answer ended here.
+enum Ended {
+    /// Completed, taken over or deleted: nothing is left to do here.
+    Over,
+    /// Another attempt may do better: the lease goes back.
+    GiveBack,
+}
+
+async fn work(
+    shared: &Arc<Shared>,
+    claimed: Claimed,
+    events: mpsc::Sender<Inbox>,
+    mut inbox: mpsc::Receiver<Inbox>,
+) -> Ended {
+    let answer = claimed.fence.answer;
+    let record = match shared.store.read(move |tx| turns::load(tx, answer)).await {
+        Ok(Some(record)) => record,
+        Ok(None) => return Ended::Over,
+        Err(error) => {
+            tracing::error!(%answer, %error, "an answer could not be loaded");
+            return Ended::GiveBack;
+        }
+    };
+    let Some(mut shell) = Shell::new(shared, claimed, record, events).await else { return Ended::GiveBack };
+    let mut effects: VecDeque<Effect> = shell.turn.begin().into();
+    loop {
+        while let Some(effect) = effects.pop_front() {
+            match shell.carry_out(effect).await {
+                Ok(Some(event)) => effects.extend(shell.turn.on(event)),
+                Ok(None) => {}
+                Err(ended) => return ended,
+            }
+        }
+        shell.link_if_wanted();
+        let event = tokio::select! {
+            Some(came) = inbox.recv() => shell.receive(came),
+            event = said(&mut shell.voice) => Some(event),
+        };
+        if let Some(event) = event {
+            effects.extend(shell.turn.on(event));
+        }
+    }
+}
+
+/// A model that is saying a step.
+struct Voice {
+    number: u32,
+    attempt: u32,
+    stream: StepStream,
+    jitter: u64,
+}
+
+/// What the model says next; never, while none is asked.
+async fn said(voice: &mut Option<Voice>) -> Event {
+    let Some(Voice { number, attempt, stream, jitter }) = voice else { return std::future::pending().await };
+    let (number, attempt, jitter) = (*number, *attempt, *jitter);
+    match stream.next().await {
+        Some(Ok(event)) => Event::Said { number, attempt, event },
+        other => {
+            *voice = None;
+            let cut = StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
+            let error = other.and_then(Result::err).unwrap_or(cut);
+            tracing::info!(%error, number, attempt, "a model step failed");
+            Event::SayFailed { number, attempt, error, jitter }
+        }
+    }
+}
+
+struct Shell {
+    shared: Arc<Shared>,
+    fence: Fence,
+    account: AccountId,
+    model: Option<Model>,
+    record: TurnRecord,
+    instructions: String,
+    live: Arc<LiveAnswer>,
+    turn: Turn,
+    voice: Option<Voice>,
+    events: mpsc::Sender<Inbox>,
+    link: Link,
+    pause: Option<AbortOnDropHandle<()>>,
+    _guard: TurnGuard,
+}
+
+#[derive(Default)]
+struct Link {
+    number: u32,
+    fruitless: u32,
+    task: Option<AbortOnDropHandle<()>>,
+    lines: Option<mpsc::Sender<bytes::Bytes>>,
+}
+
+impl Shell {
+    /// `None` when it can't be begun now.
+    async fn new(
+        shared: &Arc<Shared>,
+        claimed: Claimed,
+        record: TurnRecord,
+        events: mpsc::Sender<Inbox>,
+    ) -> Option<Self> {
+        let model = shared.catalog.resolve(Some(&record.model));
+        // A model that is gone has no measures any more; the step then fails, and says so.
+        let measures = model.clone().or_else(|| shared.catalog.resolve(None))?;
+        let turn = Turn::new(setup::setup(&claimed, &record, &measures.entry));
+        let meta = Meta {
+            answer: claimed.fence.answer,
+            account: claimed.account,
+            conversation: claimed.conversation,
+            created_at: record.created_at,
+            model: record.model.clone(),
+        };
+        let live = shared.live.begin(meta, turn.answer().clone());
+        live.restart(turn.answer().clone());
+        let guard = match shared.machines.turn(claimed.account).await {
+            Ok(guard) => guard,
+            Err(error) => {
+                tracing::error!(%error, "a turn could not ask for its machine");
+                return None;
+            }
+        };
+        Some(Self {
+            shared: shared.clone(),
+            fence: claimed.fence,
+            account: claimed.account,
+            model,
+            instructions: setup::instructions(&record),
+            record,
+            live,
+            turn,
+            voice: None,
+            events,
+            link: Link::default(),
+            pause: None,
+            _guard: guard,
+        })
+    }
+
+    /// Does what the turn wants and tells what came of it at once, if something did.
+    async fn carry_out(&mut self, effect: Effect) -> Result<Option<Event>, Ended> {
+        match effect {
+            Effect::Send(frame) => self.send(&frame),
+            Effect::Relink => self.drop_link(),
+            Effect::Reserve { number, greatest } => return self.reserve(number, greatest).await.map(Some),
+            Effect::Say { number, attempt, transcript, tools } => self.say(number, attempt, transcript, tools),
+            Effect::Hush => self.voice = None,
+            Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
+            Effect::CommitStep { entry, cost, .. } => {
+                let done = self.step_done(entry, cost);
+                let number = done.number;
+                return self.write(Event::StepCommitted { number }, move |tx, fence| {
+                    turns::commit_step(tx, fence, &done)
+                })
+                .await
+                .map(Some);
+            }
+            Effect::CommitResult { number, result } => {
+                let (call, now) = (result.call.clone(), self.shared.environment.now());
+                return self.write(Event::ResultCommitted { call }, move |tx, fence| {
+                    turns::commit_result(tx, fence, number, &result, now).map(drop)
+                })
+                .await
+                .map(Some);
+            }
+            Effect::Publish(stamp, change) => self.live.fold(stamp, change),
+            Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
+            Effect::Leave => {
+                self.shared.live.finish(self.fence.answer);
+                return Err(Ended::Over);
+            }
+        }
+        Ok(None)
+    }
+
+    fn receive(&mut self, came: Inbox) -> Option<Event> {
+        match came {
+            Inbox::Event(event) => Some(event),
+            Inbox::Link { number, .. } if number != self.link.number => None,
+            Inbox::Link { event, .. } => match event {
+                LinkEvent::Up { link, lines } => {
+                    self.link.lines = Some(lines);
+                    Some(Event::Linked(link.instance()))
+                }
+                LinkEvent::Frame(frame) => {
+                    self.link.fruitless = 0;
+                    Some(Event::Agent(frame))
+                }
+                LinkEvent::Violation => Some(Event::Violation),
+                LinkEvent::Down => {
+                    self.drop_link();
+                    self.link.fruitless += 1;
+                    if self.link.fruitless < FRUITLESS_LINKS_MAX {
+                        return Some(Event::Unlinked);
+                    }
+                    Some(Event::MachineFailed("the agent does not answer".to_owned()))
+                }
+                LinkEvent::Hopeless(reason) => Some(Event::MachineFailed(reason)),
+            },
+        }
+    }
+
+    fn link_if_wanted(&mut self) {
+        if self.link.task.is_some() || !self.turn.wants_link() {
+            return;
+        }
+        self.link.number += 1;
+        let (number, fruitless) = (self.link.number, self.link.fruitless);
+        let run = link::run(self.shared.machines.clone(), self.account, number, fruitless, self.events.clone());
+        self.link.task = Some(AbortOnDropHandle::new(tokio::spawn(run)));
+    }
+
+    fn drop_link(&mut self) {
+        self.link.lines = None;
+        self.link.task = None;
+        self.link.number += 1;
+    }
+
+    fn send(&mut self, frame: &HostFrame) {
+        let Some(lines) = &self.link.lines else { return };
+        if lines.try_send(bytes::Bytes::from(host_line(frame))).is_err() {
+            // It takes nothing any more: a new link begins with all that this one was not told.
+            self.drop_link();
+            let _ = self.events.try_send(Inbox::Event(Event::Unlinked));
+        }
+    }
+
+    fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, tools: bool) {
+        let jitter = u64::from_be_bytes(self.shared.environment.bytes());
+        let stream: StepStream = match &self.model {
+            Some(model) => model.step(StepRequest {
+                model: model.entry.vendor_name.clone(),
+                instructions: self.instructions.clone(),
+                transcript,
+                tools: if tools { setup::tools() } else { Vec::new() },
+                settings: self.record.settings.clone(),
+                output_max_tokens: model.entry.output_max_tokens,
+            }),
+            None => {
+                self.model = self.shared.catalog.resolve(Some(&self.record.model));
+                let reason = format!("the catalog has no model {}", self.record.model);
+                let gone = StepError::Unavailable { reason, retry_after: None };
+                Box::pin(futures_util::stream::iter([Err(gone)]))
+            }
+        };
+        self.voice = Some(Voice { number, attempt, stream, jitter });
+    }
+
+    fn pause(&mut self, number: u32, attempt: u32, wait: Duration) {
+        let events = self.events.clone();
+        self.pause = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // The turn that is told nothing has ended.
+            let _ = events.send(Inbox::Event(Event::PauseOver { number, attempt })).await;
+        })));
+    }
+
+    async fn reserve(&self, number: u32, greatest: domain::credits::Credits) -> Result<Event, Ended> {
+        let new = Reserve {
+            step: number,
+            greatest,
+            model: self.record.model.clone(),
+            release: self.posting(),
+            reserve: self.posting(),
+            now: self.shared.environment.now(),
+        };
+        let granted = Event::Reserved { number, granted: true };
+        self.write(granted, move |tx, fence| turns::reserve(tx, fence, &new)).await
+    }
+
+    fn step_done(&self, entry: LogEntry, cost: domain::credits::Credits) -> StepDone {
+        let (number, step, instance) = match entry {
+            LogEntry::Step { number, step, instance } => (number, step, instance),
+            LogEntry::Result { .. } => unreachable!("only steps are committed as steps"),
+        };
+        StepDone {
+            number,
+            step,
+            instance,
+            cost,
+            model: self.record.model.clone(),
+            settle: self.posting(),
+            release: self.posting(),
+            now: self.shared.environment.now(),
+        }
+    }
+
+    async fn complete(&self, completion: Completion) -> Result<Event, Ended> {
+        let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
+        let last = turns::Completion {
+            text: completion.answer.text(),
+            answer: completion.answer,
+            release: self.posting(),
+            now: self.shared.environment.now(),
+        };
+        self.write(Event::Completed, move |tx, fence| {
+            if let Some(partial) = &partial {
+                turns::commit_step(tx, fence, partial)?;
+            }
+            turns::complete(tx, fence, &last)
+        })
+        .await
+    }
+
+    /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.
+    async fn write(
+        &self,
+        done: Event,
+        op: impl Fn(&mut dyn store::Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
+    ) -> Result<Event, Ended> {
+        let fence = self.fence;
+        for attempt in 0..STORE_ATTEMPTS_MAX {
+            let op = op.clone();
+            match self.shared.store.write(move |tx| op(tx, fence)).await {
+                Ok(()) => return Ok(done),
+                Err(TurnError::Fenced) => return Ok(Event::Fenced),
+                // The first try was durable and its answer lost.
+                Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
+                Err(TurnError::Insufficient) => return Ok(refused(done)),
+                Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
+                    tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
+                    tokio::time::sleep(STORE_PAUSE * 2_u32.pow(attempt)).await;
+                }
+            }
+        }
+        Err(Ended::GiveBack)
+    }
+
+    fn posting(&self) -> PostingId {
+        PostingId::from_random(self.shared.environment.bits())
+    }
+}
+
+/// What a reservation that the balance does not cover comes to.
+fn refused(done: Event) -> Event {
+    match done {
+        Event::Reserved { number, .. } => Event::Reserved { number, granted: false },
+        other => other,
+    }
+}

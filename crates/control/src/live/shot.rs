@@ -1,0 +1,138 @@
+//! Snapshots: an answer at one revision, in segments that all readers share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use domain::answer::{Answer, Body, Ending, Part, RunState, Stamp};
+use domain::citation::{Place, Stripper, strip};
+use domain::id::PartId;
+use render::Renderer;
+
+use super::Meta;
+use super::rope::{Growing, Rope};
+
+/// An answer at one revision.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What is known of it from its beginning.
+    pub meta: Arc<Meta>,
+    /// The revision.
+    pub stamp: Stamp,
+    /// How it ended; `None` while it is in progress.
+    pub ending: Option<Ending>,
+    /// The text so far: Markdown without marks.
+    pub text: Rope,
+    /// Its parts, in the order created.
+    pub parts: Vec<ShotPart>,
+}
+
+/// A part at one revision (section 2.10).
+#[derive(Debug)]
+pub struct ShotPart {
+    /// Its identifier.
+    pub id: PartId,
+    /// What it is.
+    pub shape: Shape,
+}
+
+/// What a part is.
+#[derive(Debug)]
+pub enum Shape {
+    /// A piece of the answer.
+    Text {
+        /// Safe HTML, citations as links.
+        html: Rope,
+        /// What it cites, in order, each once.
+        citations: Vec<Citation>,
+    },
+    /// Reasoning.
+    Reasoning {
+        /// Safe HTML.
+        html: Rope,
+    },
+    /// A tool that the agent ran.
+    Tool {
+        /// The tool's name.
+        tool: String,
+        /// The call's identifier.
+        call: String,
+        /// Where it stands.
+        state: RunState,
+        /// Where it found something.
+        sources: Vec<Place>,
+    },
+    /// A workspace file that entered the answer.
+    File {
+        /// The workspace path.
+        path: String,
+    },
+}
+
+/// A source that a part cites.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Citation {
+    /// The number of its mark.
+    pub number: u32,
+    /// Where the passage stands.
+    pub place: Place,
+}
+
+/// What is kept between snapshots, so that each piece of text is stripped and rendered once.
+#[derive(Default)]
+pub(super) struct Pieces {
+    texts: HashMap<PartId, Piece>,
+}
+
+impl Pieces {
+    /// The answer as it stands.
+    pub(super) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
+        self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
+        let mut text = Rope::default();
+        let parts = answer.parts.iter().map(|part| self.part(part, answer, &mut text)).collect();
+        Snapshot { meta: meta.clone(), stamp: answer.stamp, ending: answer.ending.clone(), text, parts }
+    }
+
+    /// Forgets what an attempt before wrote: the step is said anew.
+    pub(super) fn cut(&mut self, answer: &Answer) {
+        self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
+    }
+
+    fn part(&mut self, part: &Part, answer: &Answer, text: &mut Rope) -> ShotPart {
+        let shape = match &part.body {
+            Body::Text(markdown) => {
+                let (piece, html, citations) = if answer.ending.is_some() {
+                    let (html, citations) = whole(markdown, answer);
+                    (Rope::of(strip(markdown).trim_matches('\n').to_owned()), html, citations)
+                } else {
+                    let piece = self.texts.entry(part.id).or_default();
+                    piece.take(markdown, answer);
+                    let (html, citations) = piece.html(answer);
+                    (piece.text.rope(), html, citations)
+                };
+                if !text.is_empty() && !piece.is_empty() {
+                    text.append(&Rope::of("\n\n".to_owned()));
+                }
+                text.append(&piece);
+                Shape::Text { html, citations }
+            }
+            Body::Reasoning(markdown) => {
+                let html = if answer.ending.is_some() {
+                    whole(markdown, answer).0
+                } else {
+                    let piece = self.texts.entry(part.id).or_default();
+                    piece.take(markdown, answer);
+                    piece.html(answer).0
+                };
+                Shape::Reasoning { html }
+            }
+            Body::Tool { tool, call, state, sources } => Shape::Tool {
+                tool: tool.clone(),
+                call: call.clone(),
+                state: *state,
+                sources: sources.clone(),
+            },
+            Body::File { path } => Shape::File { path: path.clone() },
+        };
+        ShotPart { id: part.id, shape }
+    }
+}

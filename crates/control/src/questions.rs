@@ -1,0 +1,296 @@
+//! Asking: a question is checked, accepted in one transaction, and dispatched (section 4.4 of the interface).
+
+use std::sync::Arc;
+
+use domain::answer::Answer;
+use domain::catalog::{Jurisdiction, ModelEntry};
+use domain::id::{ConversationId, MessageId, PostingId};
+use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
+use machine::{MachineError, Machines};
+use models::Catalog;
+use store::conversations::{self, ConversationError};
+use store::questions::{self, Accepted, Asked, Idempotency, NewConversation, NewQuestion, Target, Through};
+use store::{Store, StoreError};
+use workspace::{AskedPath, WorkspaceError, Workspaces};
+
+use crate::Environment;
+use crate::access::Caller;
+use crate::dispatch::{Dispatch, first_reservation};
+use crate::live::{Live, LiveAnswer, Meta};
+
+/// A question as a client sends it.
+#[derive(Debug, Clone, Default)]
+pub struct Asking {
+    /// The text.
+    pub input: String,
+    /// The conversation to go on with; a new one unless given.
+    pub conversation: Option<ConversationId>,
+    /// Workspace paths to attach, as written.
+    pub attachments: Vec<String>,
+    /// The model; the default one unless given. For a new conversation only, as are the next three.
+    pub model: Option<String>,
+    /// Settings of the model.
+    pub settings: Vec<(String, String)>,
+    /// Identifiers of jurisdictions.
+    pub jurisdictions: Vec<String>,
+    /// Whether the web may be searched.
+    pub web_search: bool,
+    /// What keeps a repeated request from asking again.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// Why a question was not accepted. Nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The text is missing, or only white space.
+    #[error("input is missing: it is the text of the question")]
+    Blank,
+    /// The text is longer than a question may be, or holds NUL.
+    #[error("input is longer than {QUESTION_MAX_BYTES} bytes, or holds a NUL character")]
+    Unreadable,
+    /// There is no such model.
+    #[error("there is no model {asked:?}; valid values: {}", valid.join(", "))]
+    UnknownModel {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        valid: Vec<String>,
+    },
+    /// The model has no such setting, or the setting no such value.
+    #[error("{asked:?} is no setting of this model; valid values: {}", valid.join(", "))]
+    UnknownSetting {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        valid: Vec<String>,
+    },
+    /// There is no such jurisdiction.
+    #[error("there is no jurisdiction {asked:?}; valid values: {}", valid.join(", "))]
+    UnknownJurisdiction {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        valid: Vec<String>,
+    },
+    /// More files than a question may have.
+    #[error("more than {ATTACHMENTS_MAX} files are attached")]
+    TooManyAttachments,
+    /// An attached path leads nowhere.
+    #[error("filePaths: there is nothing at {0:?}")]
+    NoSuchAttachment(String),
+    /// An attached path cannot be used.
+    #[error("filePaths: {path:?}: {error}")]
+    Attachment {
+        /// The path as written.
+        path: String,
+        /// Why.
+        #[source]
+        error: WorkspaceError,
+    },
+    /// The account has no machine.
+    #[error("the account has no machine")]
+    NoMachine,
+    /// The store refuses it.
+    #[error(transparent)]
+    Refused(#[from] questions::AskError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ConversationError> for AskError {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::NotFound => Self::Refused(questions::AskError::NotFound),
+            ConversationError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// What became of a question.
+pub enum Taken {
+    /// It was accepted.
+    Accepted(Arc<LiveAnswer>),
+    /// The same request was accepted before.
+    Replayed {
+        /// Its conversation.
+        conversation: ConversationId,
+        /// Its answer.
+        answer: MessageId,
+    },
+}
+
+/// Takes questions. Cheap to clone.
+#[derive(Clone)]
+pub struct Questions {
+    pub(crate) store: Store,
+    pub(crate) environment: Environment,
+    pub(crate) live: Arc<Live>,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) machines: Machines,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
+}
+
+impl Questions {
+    /// Accepts a question: when this returns, it will be answered whatever happens. The machine is started
+    /// for it.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn ask(&self, caller: &Caller, asking: Asking) -> Result<Taken, AskError> {
+        if asking.input.trim().is_empty() {
+            return Err(AskError::Blank);
+        }
+        if asking.input.len() > QUESTION_MAX_BYTES || asking.input.contains('\0') {
+            return Err(AskError::Unreadable);
+        }
+        let (target, model) = self.target(caller, &asking).await?;
+        let attachments = self.attachments(caller, &asking.attachments).await?;
+        if !caller.has_machine {
+            return Err(AskError::NoMachine);
+        }
+        let new = NewQuestion {
+            account: caller.account,
+            user: caller.user,
+            through: Through::Key(caller.key),
+            trace: None,
+            target,
+            question: MessageId::from_random(self.environment.bits()),
+            answer: MessageId::from_random(self.environment.bits()),
+            reserve: first_reservation(&asking.input, &attachments, &model),
+            text: asking.input,
+            attachments,
+            agent: None,
+            skills: Vec::new(),
+            posting: PostingId::from_random(self.environment.bits()),
+            idempotency: asking.idempotency,
+            now: self.environment.now(),
+        };
+        let attachments = new.attachments.clone();
+        match self.store.write(move |tx| questions::ask(tx, &new)).await? {
+            Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
+            Asked::Accepted(accepted) => Ok(Taken::Accepted(self.begin(caller, accepted, &attachments).await)),
+        }
+    }
+
+    async fn begin(&self, caller: &Caller, accepted: Accepted, attachments: &[String]) -> Arc<LiveAnswer> {
+        let meta = Meta {
+            answer: accepted.answer,
+            account: caller.account,
+            conversation: accepted.conversation.id,
+            created_at: accepted.created_at,
+            model: accepted.conversation.model,
+        };
+        let live = self.live.begin(meta, Answer::new(accepted.answer, attachments));
+        self.dispatch.wake();
+        match self.machines.start(caller.account).await {
+            Ok(()) => {}
+            // The turn tells what became of the machine.
+            Err(error @ (MachineError::NoMachine | MachineError::ShuttingDown)) => {
+                tracing::debug!(%error, "the machine is not started for a question");
+            }
+            Err(error) => tracing::warn!(%error, "the machine is not started for a question"),
+        }
+        live
+    }
+
+    /// Where the question goes, and the model that answers there.
+    async fn target(&self, caller: &Caller, asking: &Asking) -> Result<(Target, ModelEntry), AskError> {
+        if let Some(id) = asking.conversation {
+            let account = caller.account;
+            let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
+            let model = self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
+            let model = model.ok_or_else(|| self.unknown_model(&conversation.model))?;
+            return Ok((Target::Existing(id), model.entry));
+        }
+        let asked = asking.model.as_deref();
+        let model = self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
+        check_settings(&model, &asking.settings)?;
+        self.check_jurisdictions(&asking.jurisdictions)?;
+        let new = NewConversation {
+            id: ConversationId::from_random(self.environment.bits()),
+            title: title_of(&asking.input),
+            model: model.id.clone(),
+            settings: asking.settings.clone(),
+            jurisdictions: asking.jurisdictions.clone(),
+            web_search: asking.web_search,
+        };
+        Ok((Target::New(new), model))
+    }
+
+    fn unknown_model(&self, asked: &str) -> AskError {
+        let valid = self.catalog.entries().iter().map(|entry| entry.id.clone()).collect();
+        AskError::UnknownModel { asked: asked.to_owned(), valid }
+    }
+
+    fn check_jurisdictions(&self, asked: &[String]) -> Result<(), AskError> {
+        let known = |id: &String| self.jurisdictions.iter().any(|jurisdiction| jurisdiction.id == *id);
+        match asked.iter().find(|id| !known(id)) {
+            None => Ok(()),
+            Some(id) => Err(AskError::UnknownJurisdiction {
+                asked: id.clone(),
+                valid: self.jurisdictions.iter().map(|jurisdiction| jurisdiction.id.clone()).collect(),
+            }),
+        }
+    }
+
+    /// The attached paths as the workspace has them.
+    async fn attachments(&self, caller: &Caller, written: &[String]) -> Result<Vec<String>, AskError> {
+        if written.len() > ATTACHMENTS_MAX {
+            return Err(AskError::TooManyAttachments);
+        }
+        let workspace = self.workspaces.of(caller.account);
+        let mut attachments = Vec::with_capacity(written.len());
+        for path in written {
+            let failed = |error| AskError::Attachment { path: path.clone(), error };
+            let asked = AskedPath::from_text(path).map_err(|error| failed(error.into()))?;
+            match workspace.find(&asked).await {
+                Ok(found) => attachments.push(found.path.to_string()),
+                Err(WorkspaceError::NotFound) => return Err(AskError::NoSuchAttachment(path.clone())),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(attachments)
+    }
+}
+
+fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {
+    for (key, value) in settings {
+        let Some(setting) = model.settings.iter().find(|setting| setting.key == *key) else {
+            let valid = model.settings.iter().map(|setting| setting.key.clone()).collect();
+            return Err(AskError::UnknownSetting { asked: key.clone(), valid });
+        };
+        if !setting.options.iter().any(|option| option.value == *value) {
+            let valid = setting.options.iter().map(|option| option.value.clone()).collect();
+            return Err(AskError::UnknownSetting { asked: value.clone(), valid });
+        }
+    }
+    Ok(())
+}
+
+/// A conversation's title: the first line of its first question, cut at a word.
+fn title_of(question: &str) -> String {
+    let line = question.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if clean.chars().count() <= TITLE_MAX_CHARS {
+        return clean;
+    }
+    let cut: String = clean.chars().take(TITLE_MAX_CHARS - 1).collect();
+    let whole = cut.rsplit_once(' ').map_or(cut.as_str(), |(whole, _)| whole);
+    format!("{whole}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_cut_at_a_word() {
+        assert_eq!(title_of("\n  Kolik činí nájemné?\nPodrobně."), "Kolik činí nájemné?");
+        let long = title_of(&"slovo ".repeat(100));
+        assert!(long.chars().count() <= TITLE_MAX_CHARS && long.ends_with("slovo…"), "{long}");
+        assert!(title_of(&"x".repeat(500)).chars().count() <= TITLE_MAX_CHARS);
+    }
+}

@@ -1,0 +1,234 @@
+//! The whole service put together, started and ended.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::catalog::{Jurisdiction, builtin_jurisdictions};
+use domain::id::NodeId;
+use domain::machine::Rules;
+use machine::{Driver, MachineError, Machines};
+use models::{Catalog, VendorError, VendorsConfig};
+use store::{Store, StoreError, conversations, questions};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use workspace::{Quota, Workspaces};
+
+use crate::dispatch::{self, Dispatch, DispatchLimits};
+use crate::live::Live;
+use crate::vm::Records;
+use crate::{Access, Admin, Answers, Conversations, Environment, Questions, Vm};
+
+/// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
+const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often vendors are asked for their models, and so whether they answer.
+const REFRESH_EVERY: Duration = Duration::from_secs(300);
+/// How often what is deleted or out of date is swept, and how much at once.
+const SWEEP_EVERY: Duration = Duration::from_secs(20);
+const SWEEP_ROWS: u32 = 500;
+
+/// What a service is started with.
+#[derive(Debug)]
+pub struct ServiceConfig {
+    /// The data folder.
+    pub data: PathBuf,
+    /// Bounds of each workspace.
+    pub quota: Quota,
+    /// How much is worked on at once.
+    pub limits: DispatchLimits,
+    /// How machines live.
+    pub rules: Rules,
+    /// The vendors.
+    pub vendors: VendorsConfig,
+    /// How machines are made.
+    pub driver: Driver,
+}
+
+/// Why a service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder cannot be used.
+    #[error("the data folder: {0}")]
+    Data(#[from] io::Error),
+    /// The database cannot be used.
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+    /// A vendor's configuration cannot be used.
+    #[error("the vendors: {0}")]
+    Vendor(#[from] VendorError),
+    /// The machines cannot be taken over.
+    #[error("the machines: {0}")]
+    Machines(#[from] MachineError),
+}
+
+/// A running service: every use case, ready for the edges.
+pub struct Service {
+    /// Keys.
+    pub access: Access,
+    /// Operators' commands.
+    pub admin: Admin,
+    /// Answers, collected and followed.
+    pub answers: Answers,
+    /// Models.
+    pub catalog: Arc<Catalog>,
+    /// Conversations.
+    pub conversations: Conversations,
+    /// Jurisdictions.
+    pub jurisdictions: Arc<Vec<Jurisdiction>>,
+    /// Questions.
+    pub questions: Questions,
+    /// Machines, as owners control them.
+    pub vm: Vm,
+    /// Files.
+    pub workspaces: Workspaces,
+    store: Store,
+    machines: Machines,
+    dispatch: Dispatch,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+/// The database of a data folder.
+///
+/// # Errors
+/// [`StartError`].
+pub fn open_store(data: &Path) -> Result<Store, StartError> {
+    Ok(Store::open(&data.join("causerie.db"))?)
+}
+
+/// The workspaces of a data folder.
+///
+/// # Errors
+/// [`StartError::Data`].
+pub fn open_workspaces(data: &Path, quota: Quota) -> Result<Workspaces, StartError> {
+    Ok(Workspaces::new(data.join("workspaces"), quota)?)
+}
+
+impl Service {
+    /// Starts a service on its data folder: answers that were under way go on.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
+        let store = open_store(&config.data)?;
+        let workspaces = open_workspaces(&config.data, config.quota)?;
+        let node = node_id(&config.data, &environment)?;
+        let live = Arc::new(Live::default());
+        let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
+        match tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "a vendor did not tell its models"),
+            Err(_) => tracing::warn!("a vendor did not tell its models in time"),
+        }
+        let records = Records { store: store.clone(), workspaces: workspaces.clone() };
+        let machines = Machines::new(config.driver, Arc::new(records), config.rules);
+        machines.begin().await?;
+        let dispatch = Dispatch::begin(dispatch::Parts {
+            store: store.clone(),
+            environment: environment.clone(),
+            live: live.clone(),
+            machines: machines.clone(),
+            catalog: catalog.clone(),
+            node,
+            limits: config.limits,
+        })
+        .await?;
+        let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
+        tasks.spawn(refresh(catalog.clone(), shutdown.clone()));
+        tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
+        let access = Access::new(store.clone(), environment.clone());
+        let jurisdictions = Arc::new(builtin_jurisdictions());
+        let running = Some((machines.clone(), access.clone()));
+        Ok(Self {
+            admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
+            access,
+            answers: Answers { store: store.clone(), live: live.clone() },
+            conversations: Conversations {
+                store: store.clone(),
+                environment: environment.clone(),
+                live: live.clone(),
+                dispatch: dispatch.clone(),
+            },
+            questions: Questions {
+                store: store.clone(),
+                environment,
+                live,
+                dispatch: dispatch.clone(),
+                machines: machines.clone(),
+                catalog: catalog.clone(),
+                workspaces: workspaces.clone(),
+                jurisdictions: jurisdictions.clone(),
+            },
+            catalog,
+            jurisdictions,
+            vm: Vm { machines: machines.clone() },
+            workspaces,
+            store,
+            machines,
+            dispatch,
+            tasks,
+            shutdown,
+        })
+    }
+
+    /// How many answers are being worked on here.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.dispatch.turns()
+    }
+
+    /// Ends the service. Answers under way are given back and go on after the next start; machines run on.
+    pub async fn shutdown(&self) {
+        self.shutdown.cancel();
+        self.tasks.close();
+        self.dispatch.shutdown().await;
+        self.machines.shutdown().await;
+        self.tasks.wait().await;
+        self.store.close().await;
+    }
+}
+
+/// This data folder's own identity as a holder of leases: kept, so that a restart takes up its own work.
+fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
+    let file = data.join("node");
+    if let Ok(text) = std::fs::read_to_string(&file)
+        && let Ok(node) = text.trim().parse()
+    {
+        return Ok(node);
+    }
+    let node = NodeId::from_random(environment.bits());
+    std::fs::write(&file, format!("{node}\n"))?;
+    Ok(node)
+}
+
+async fn refresh(catalog: Arc<Catalog>, shutdown: CancellationToken) {
+    let every = async {
+        loop {
+            tokio::time::sleep(REFRESH_EVERY).await;
+            if let Err(error) = catalog.refresh().await {
+                tracing::warn!(%error, "a vendor did not tell its models");
+            }
+        }
+    };
+    shutdown.run_until_cancelled(every).await;
+}
+
+async fn sweep(store: Store, environment: Environment, shutdown: CancellationToken) {
+    let every = async {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            let now = environment.now();
+            let swept = store
+                .write(move |tx| {
+                    conversations::sweep_deleted(tx, SWEEP_ROWS)?;
+                    questions::sweep_idempotency(tx, now, SWEEP_ROWS)
+                })
+                .await;
+            if let Err(error) = swept {
+                tracing::warn!(%error, "what is out of date could not be swept");
+            }
+        }
+    };
+    shutdown.run_until_cancelled(every).await;
+}
