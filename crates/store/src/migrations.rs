@@ -9,7 +9,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use crate::error::StoreError;
 use crate::sql::Result;
 
-/// All of them; the version of a database is how many it has.
+/// All of them; the version of a database is the number of its newest.
 const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
 
 const JOURNAL: &str = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";
@@ -20,7 +20,9 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {
         |error: rusqlite::Error| StoreError::Engine(format!("the tables could not be made: {error}"));
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     tx.execute_batch(&for_sqlite(JOURNAL)).map_err(failed)?;
-    let found: i64 = tx.query_row("SELECT count(*) FROM migrations", [], |row| row.get(0)).map_err(failed)?;
+    let found: i64 = tx
+        .query_row("SELECT COALESCE(MAX(version), 0) FROM migrations", [], |row| row.get(0))
+        .map_err(failed)?;
     let known = MIGRATIONS.len() as i64;
     if found > known {
         return Err(StoreError::TooNew { found, known });

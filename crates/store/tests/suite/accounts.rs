@@ -1,0 +1,238 @@
+//! Accounts, keys, machines, credits and the audit log.
+
+use std::time::Duration;
+
+use domain::account::Licence;
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{AccountId, KeyId, PostingId};
+use domain::key::{KeyFingerprint, SecretKey};
+use domain::time::Timestamp;
+use store::accounts::{AccountError, NewAccount};
+use store::credits::GrantError;
+use store::keys::{KeyError, NewKey};
+use store::machines::{Counts, Desired, Machine, MachineError};
+use store::{StoreError, accounts, audit, credits, keys, machines};
+
+use crate::fixture::{Engine, Fixture, START};
+
+on_every_engine!(
+    an_account_is_found_by_id_and_by_email_in_any_case,
+    an_email_is_taken_once_in_any_case,
+    a_grant_raises_the_balance_and_stands_in_the_ledger,
+    machines_are_counted_from_zero_without_gaps,
+    a_key_needs_a_licence_and_ends_with_it,
+    a_revoked_key_is_gone_for_good,
+    a_key_remembers_its_latest_use,
+    the_audit_log_tells_the_newest_first,
+);
+
+async fn an_account_is_found_by_id_and_by_email_in_any_case(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let new = NewAccount { email: "Žofie.N@Example.org".to_owned(), ..fixture.new_account(5) };
+    let (made, id) = (new.clone(), new.account);
+    let made = fixture.store.write(move |tx| accounts::create(tx, &made)).await.expect("it is made");
+    assert_eq!((made.id, made.user, made.email.as_str()), (new.account, new.user, "Žofie.N@Example.org"));
+    assert_eq!((made.licence, made.has_machine), (Licence { until: new.licence_until }, true));
+    let until = Timestamp::from_micros(7);
+    fixture.store.write(move |tx| accounts::set_licence(tx, id, Some(until))).await.expect("there is one");
+    let found = fixture
+        .store
+        .read(|tx| accounts::by_email(tx, " žOFIE.n@EXAMPLE.ORG"))
+        .await
+        .expect("a read")
+        .expect("it is found");
+    let same = fixture.store.read(move |tx| accounts::get(tx, id)).await.expect("a read");
+    assert_eq!(Some(&found), same.as_ref());
+    assert_eq!(found.licence.until, Some(until));
+    let none = fixture.store.read(|tx| accounts::by_email(tx, "nobody\0")).await.expect("a read");
+    assert_eq!(none, None);
+    let unknown = AccountId::from_random(99);
+    let refused = fixture.store.write(move |tx| accounts::set_licence(tx, unknown, None)).await;
+    assert!(matches!(refused, Err(AccountError::NotFound)));
+}
+
+async fn an_email_is_taken_once_in_any_case(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let first = NewAccount { email: "a@x".to_owned(), ..fixture.new_account(5) };
+    let second = NewAccount { email: "A@X".to_owned(), ..fixture.new_account(5) };
+    let id = second.account;
+    fixture.store.write(move |tx| accounts::create(tx, &first)).await.expect("it is made");
+    let refused = fixture.store.write(move |tx| accounts::create(tx, &second)).await;
+    assert!(matches!(refused, Err(AccountError::EmailTaken)));
+    assert_eq!(fixture.store.read(move |tx| accounts::get(tx, id)).await.expect("a read"), None);
+}
+
+async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(5).await;
+    let posting = PostingId::from_random(fixture.bits());
+    let later = START.plus(Duration::from_secs(1));
+    let purse = fixture
+        .store
+        .write(move |tx| credits::grant(tx, account, posting, Credits(7), later))
+        .await
+        .expect("there is an account");
+    assert_eq!(purse, Purse { balance: Credits(12), reserved: Credits(0) });
+    assert_eq!(fixture.purse(account).await, purse);
+    let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
+    let told: Vec<_> = ledger.iter().map(|posted| (posted.kind, posted.amount, posted.purse)).collect();
+    let first = Purse { balance: Credits(5), reserved: Credits(0) };
+    assert_eq!(told, [(PostingKind::Grant, Credits(7), purse), (PostingKind::Grant, Credits(5), first)]);
+    assert_eq!(ledger[0].id, posting);
+    let (unknown, other) = (AccountId::from_random(99), PostingId::from_random(fixture.bits()));
+    let refused = fixture.store.write(move |tx| credits::grant(tx, unknown, other, Credits(7), START)).await;
+    assert!(matches!(refused, Err(GrantError::NotFound)));
+    let again = fixture.store.write(move |tx| credits::grant(tx, account, posting, Credits(7), later)).await;
+    assert!(matches!(again, Err(GrantError::Store(StoreError::Constraint(_)))));
+    assert_eq!(fixture.purse(account).await, purse);
+}
+
+async fn machines_are_counted_from_zero_without_gaps(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let first = fixture.account(0).await;
+    let without = NewAccount { machine: false, ..fixture.new_account(0) };
+    let second = without.account;
+    fixture.store.write(move |tx| accounts::create(tx, &without)).await.expect("it is made");
+    let lost: Result<(), StoreError> = fixture
+        .store
+        .write(move |tx| {
+            machines::create(tx, second, START)?;
+            Err(StoreError::Rule("it is undone"))
+        })
+        .await;
+    assert!(lost.is_err());
+    assert_eq!(fixture.store.read(move |tx| machines::get(tx, second)).await.expect("a read"), None);
+    let refused = fixture.store.write(move |tx| machines::set_desired(tx, second, Desired::Running)).await;
+    assert!(matches!(refused, Err(MachineError::NotFound)));
+    for _ in 0..2 {
+        fixture
+            .store
+            .write(move |tx| machines::create(tx, second, START))
+            .await
+            .expect("there is an account");
+    }
+    fixture
+        .store
+        .write(move |tx| machines::set_desired(tx, second, Desired::Running))
+        .await
+        .expect("has one");
+    fixture.store.write(move |tx| machines::set_driver(tx, second, "sandbox")).await.expect("has one");
+    let machine = |account, ordinal, driver: Option<&str>, desired| Machine {
+        account,
+        ordinal,
+        driver: driver.map(str::to_owned),
+        desired,
+    };
+    let all =
+        [machine(first, 0, None, Desired::Stopped), machine(second, 1, Some("sandbox"), Desired::Running)];
+    assert_eq!(fixture.store.read(|tx| machines::list(tx, None, 10)).await.expect("a read"), all);
+    assert_eq!(fixture.store.read(|tx| machines::list(tx, Some(0), 10)).await.expect("a read"), all[1..]);
+    let counts = fixture.store.read(|tx| machines::counts(tx)).await.expect("a read");
+    assert_eq!(counts, Counts { running: 1, stopped: 1 });
+}
+
+fn new_key(fixture: &Fixture, account: AccountId) -> NewKey {
+    let id = KeyId::from_random(fixture.bits());
+    let mut bits = [0; 24];
+    bits[..16].copy_from_slice(&id.bits().to_be_bytes());
+    NewKey {
+        id,
+        account,
+        user: None,
+        name: "a tool".to_owned(),
+        fingerprint: SecretKey::from_random(bits).fingerprint(),
+        expires_at: None,
+        now: START,
+    }
+}
+
+async fn make_key(fixture: &Fixture, new: &NewKey) -> Result<(), KeyError> {
+    let new = new.clone();
+    fixture.store.write(move |tx| keys::create(tx, &new)).await
+}
+
+async fn resolve(fixture: &Fixture, fingerprint: KeyFingerprint) -> Option<keys::Resolved> {
+    fixture.store.read(move |tx| keys::resolve(tx, fingerprint)).await.expect("a read")
+}
+
+async fn a_key_needs_a_licence_and_ends_with_it(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let unlicensed = NewAccount { licence_until: Some(START), machine: false, ..fixture.new_account(0) };
+    let account = unlicensed.account;
+    let key = new_key(&fixture, account);
+    assert!(matches!(make_key(&fixture, &key).await, Err(KeyError::NotFound)));
+    fixture.store.write(move |tx| accounts::create(tx, &unlicensed)).await.expect("it is made");
+    assert!(matches!(make_key(&fixture, &key).await, Err(KeyError::NoLicence)));
+    let until = START.plus(Duration::from_secs(60));
+    fixture
+        .store
+        .write(move |tx| accounts::set_licence(tx, account, Some(until)))
+        .await
+        .expect("there is one");
+    make_key(&fixture, &key).await.expect("the licence holds");
+    let soon = START.plus(Duration::from_secs(5));
+    let short = NewKey { expires_at: Some(soon), ..new_key(&fixture, account) };
+    make_key(&fixture, &short).await.expect("the licence holds");
+    let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+    let told: Vec<_> = listed.iter().map(|key| (key.id, key.name.as_str(), key.expires_at)).collect();
+    assert_eq!(told, [(key.id, "a tool", Some(until)), (short.id, "a tool", Some(soon))]);
+    let found = resolve(&fixture, key.fingerprint).await.expect("it is known");
+    assert_eq!((found.key, found.account, found.has_machine), (key.id, account, false));
+    assert!(found.valid(soon) && !found.valid(until));
+    let found = resolve(&fixture, short.fingerprint).await.expect("it is known");
+    assert!(found.valid(START) && !found.valid(soon));
+    assert_eq!(resolve(&fixture, KeyFingerprint([0; 32])).await, None);
+}
+
+async fn a_revoked_key_is_gone_for_good(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(0).await, fixture.account(0).await);
+    let (key, kept) = (new_key(&fixture, account), new_key(&fixture, account));
+    make_key(&fixture, &key).await.expect("the licence holds");
+    make_key(&fixture, &kept).await.expect("the licence holds");
+    let id = key.id;
+    let refused = fixture.store.write(move |tx| keys::revoke(tx, Some(other), id, START)).await;
+    assert!(matches!(refused, Err(KeyError::NotFound)), "it is not the other account's");
+    let owner = fixture.store.write(move |tx| keys::revoke(tx, None, id, START)).await.expect("it is there");
+    assert_eq!(owner, account);
+    let again = fixture.store.write(move |tx| keys::revoke(tx, Some(account), id, START)).await;
+    assert!(matches!(again, Err(KeyError::NotFound)));
+    assert!(!resolve(&fixture, key.fingerprint).await.expect("it is known").valid(START));
+    assert!(resolve(&fixture, kept.fingerprint).await.expect("it is known").valid(START));
+    let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+    assert_eq!(listed.iter().map(|key| key.id).collect::<Vec<_>>(), [kept.id]);
+}
+
+async fn a_key_remembers_its_latest_use(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(0).await;
+    let key = new_key(&fixture, account);
+    make_key(&fixture, &key).await.expect("the licence holds");
+    let minute = |number: u64| START.plus(Duration::from_secs(60 * number));
+    for number in [1, 3, 2] {
+        let (id, at) = (key.id, minute(number));
+        fixture.store.write(move |tx| keys::touch(tx, id, at)).await.expect("a write");
+    }
+    let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+    assert_eq!(listed[0].last_used_at, Some(minute(3)));
+}
+
+async fn the_audit_log_tells_the_newest_first(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(0).await;
+    let entry = |action: &str| audit::Entry {
+        at: START,
+        account: Some(account),
+        actor: "operator".to_owned(),
+        action: action.to_owned(),
+        subject: "key".to_owned(),
+        detail: String::new(),
+        trace: None,
+    };
+    for action in ["key.made", "key.revoked"] {
+        let entry = entry(action);
+        fixture.store.write(move |tx| audit::append(tx, &entry)).await.expect("a write");
+    }
+    let listed = fixture.store.read(move |tx| audit::list(tx, account, 0, 10)).await.expect("a read");
+    assert_eq!(listed, [entry("key.revoked"), entry("key.made")]);
+}

@@ -1,0 +1,259 @@
+//! Reading, changing and deleting conversations.
+
+use std::time::Duration;
+
+use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
+use domain::credits::{Credits, Purse};
+use domain::id::{AccountId, ConversationId, PostingId};
+use store::conversations::{ConversationError, Message, Page, Patch};
+use store::questions::NewQuestion;
+use store::turns::TurnError;
+use store::{StoreError, accounts, conversations, credits, turns};
+
+use crate::fixture::{Engine, Fixture, START, done, result, run, step};
+
+on_every_engine!(
+    conversations_are_listed_pinned_first_then_latest,
+    a_title_can_be_changed_and_another_accounts_cannot,
+    an_answer_in_progress_is_what_its_log_tells,
+    a_completed_answer_is_read_as_it_ended,
+    the_whole_history_is_told_in_order,
+    stopping_marks_the_answer_in_progress,
+    deleting_ends_the_answer_and_keeps_the_ledger,
+    deleted_rows_go_in_chunks,
+    damaged_rows_are_named,
+);
+
+async fn page(fixture: &Fixture, account: AccountId, offset: u64, limit: u32) -> Page {
+    fixture.store.read(move |tx| conversations::list(tx, account, offset, limit)).await.expect("a read")
+}
+
+async fn delete(fixture: &Fixture, account: AccountId, id: ConversationId) -> Result<(), ConversationError> {
+    let release = PostingId::from_random(fixture.bits());
+    fixture.store.write(move |tx| conversations::delete(tx, account, id, release, START)).await.map(drop)
+}
+
+async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1000).await, fixture.account(1000).await);
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let now = START.plus(Duration::from_secs(number));
+        let question = NewQuestion { now, ..fixture.question(account) };
+        ids.push(fixture.ask(question).await.expect("there are credits").conversation.id);
+    }
+    fixture.ask(fixture.question(other)).await.expect("there are credits");
+    let pinned = ids[1];
+    let pin = Patch { pinned: Some(true), ..Patch::default() };
+    fixture
+        .store
+        .write(move |tx| conversations::patch(tx, account, pinned, &pin))
+        .await
+        .expect("it is there");
+    let whole = page(&fixture, account, 0, 50).await;
+    let order: Vec<_> = whole.conversations.iter().map(|summary| summary.id).collect();
+    assert_eq!(order, [ids[1], ids[4], ids[3], ids[2], ids[0]]);
+    assert_eq!(whole.total, 5);
+    assert_eq!(page(&fixture, account, 1, 2).await.conversations, whole.conversations[1..3]);
+    assert_eq!(page(&fixture, account, 9, 2).await, Page { conversations: Vec::new(), total: 5 });
+    delete(&fixture, account, ids[3]).await.expect("it is there");
+    assert_eq!(page(&fixture, account, 2, 2).await.conversations[0].id, ids[2]);
+    assert_eq!(page(&fixture, account, 0, 1).await.total, 4);
+    let told = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
+    assert_eq!(told.expect("it is there").conversations, 4);
+}
+
+async fn a_title_can_be_changed_and_another_accounts_cannot(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+    let id = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
+    let titled = |by, title: &str| {
+        let patch = Patch { title: Some(title.to_owned()), pinned: None };
+        fixture.store.write(move |tx| conversations::patch(tx, by, id, &patch))
+    };
+    let longest = "ž".repeat(domain::limits::TITLE_MAX_CHARS);
+    let summary = titled(account, &longest).await.expect("it is there");
+    assert_eq!((summary.title, summary.pinned, summary.modified_at), (longest.clone(), false, START));
+    assert!(matches!(titled(other, "mine").await, Err(ConversationError::NotFound)));
+    let refused = titled(account, &format!("{longest}ž")).await;
+    assert!(matches!(refused, Err(ConversationError::Store(StoreError::Constraint(_)))));
+}
+
+async fn an_answer_in_progress_is_what_its_log_tells(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    let id = accepted.conversation.id;
+    let read = || fixture.store.read(move |tx| conversations::answer(tx, account, id, fence.answer));
+    let began = read().await.expect("it is there");
+    let mut empty = Answer::new(fence.answer, &["/uploads/lease.pdf".to_owned()]);
+    empty.stamp = Stamp { epoch: 1, revision: 0 };
+    assert_eq!((began.text.as_str(), began.completed_at), ("", None));
+    assert_eq!(began.answer, empty);
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    let log =
+        [LogEntry::Step { number: 0, step: step(0).into(), instance: fixture.step_done(0, 0).instance }];
+    let expected = Answer::rebuild(fence.answer, &["/uploads/lease.pdf".to_owned()], &log, None);
+    let now = read().await.expect("it is there");
+    assert_eq!(now.text, expected.text());
+    assert_eq!(now.answer.parts, expected.parts);
+}
+
+async fn a_completed_answer_is_read_as_it_ended(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+    let (accepted, fence) = fixture.turn(account).await;
+    let id = accepted.conversation.id;
+    let log = [
+        LogEntry::Step { number: 0, step: step(0).into(), instance: fixture.step_done(0, 0).instance },
+        LogEntry::Result { number: 0, result: result("call-0").into() },
+    ];
+    let error = AnswerError { code: ErrorCode::TooManySteps, message: "too\0many".to_owned() };
+    let mut answer =
+        Answer::rebuild(fence.answer, &["/a".to_owned()], &log, Some(Ending::Failed(error.clone())));
+    answer.stamp = Stamp { epoch: 1, revision: 41 };
+    fixture.complete(fence, answer.clone()).await.expect("the lease holds");
+    let read = |by| fixture.store.read(move |tx| conversations::answer(tx, by, id, fence.answer));
+    let read_again = read(account).await.expect("it is there");
+    let told = Ending::Failed(AnswerError { message: "too many".to_owned(), ..error });
+    assert_eq!(read_again.answer.ending, Some(told), "no engine is given NUL");
+    assert_eq!(read_again.answer.parts, answer.parts);
+    assert_eq!((read_again.answer.stamp, &read_again.answer.sources), (answer.stamp, &answer.sources));
+    assert_eq!(read_again.completed_at, Some(START.plus(Duration::from_secs(1))));
+    assert_eq!(read_again.text, answer.text().replace('\0', " "));
+    assert!(matches!(read(other).await, Err(ConversationError::NotFound)));
+    let summary = fixture.store.read(move |tx| conversations::summary(tx, account, id)).await;
+    let summary = summary.expect("it is there");
+    assert_eq!((summary.open_answer, summary.modified_at), (None, START.plus(Duration::from_secs(1))));
+}
+
+async fn the_whole_history_is_told_in_order(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1_000_000).await, fixture.account(100).await);
+    let (first, fence) = fixture.turn(account).await;
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    let id = first.conversation.id;
+    for number in 1..=120 {
+        let question = NewQuestion { text: number.to_string(), ..fixture.follow_up(account, id) };
+        fixture.ask(question).await.expect("nothing is in progress");
+        let fence = fixture.claim().await.remove(0).fence;
+        fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    }
+    let detail = fixture.store.read(move |tx| conversations::detail(tx, account, id)).await;
+    let messages = detail.expect("it is there").messages;
+    assert_eq!(messages.len(), 242);
+    for (at, message) in messages.iter().enumerate() {
+        let (ordinal, is_question) = (u32::try_from(at / 2).expect("small"), at % 2 == 0);
+        match message {
+            Message::Question(question) => {
+                assert!(is_question && question.ordinal == ordinal);
+                assert!(ordinal == 0 || question.text == ordinal.to_string());
+            }
+            Message::Answer(answer) => assert!(!is_question && answer.ordinal == ordinal),
+        }
+    }
+    let some = fixture.store.read(move |tx| conversations::messages(tx, account, id, 119, 50)).await;
+    assert_eq!(some.expect("a read"), messages[238..]);
+    let none = fixture.store.read(move |tx| conversations::messages(tx, other, id, 0, 50)).await;
+    assert_eq!(none.expect("a read"), []);
+    let none = fixture.store.read(move |tx| conversations::detail(tx, other, id)).await;
+    assert!(matches!(none, Err(ConversationError::NotFound)));
+}
+
+async fn stopping_marks_the_answer_in_progress(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+    let (accepted, fence) = fixture.turn(account).await;
+    let id = accepted.conversation.id;
+    let stop = |by| fixture.store.write(move |tx| conversations::request_stop(tx, by, id));
+    assert!(matches!(stop(other).await, Err(ConversationError::NotFound)));
+    let stops = |node| fixture.store.read(move |tx| turns::stops(tx, node));
+    assert_eq!(stops(None).await.expect("a read"), []);
+    let summary = stop(account).await.expect("it is there");
+    assert_eq!(summary.open_answer, Some(fence.answer));
+    for by in [None, Some(fence.node)] {
+        assert_eq!(stops(by).await.expect("a read"), [fence.answer]);
+    }
+    let elsewhere = domain::id::NodeId::from_random(5);
+    assert_eq!(stops(Some(elsewhere)).await.expect("a read"), []);
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    assert_eq!(stops(None).await.expect("a read"), []);
+    assert_eq!(stop(account).await.expect("it is there").open_answer, None);
+}
+
+async fn deleting_ends_the_answer_and_keeps_the_ledger(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+    let (accepted, fence) = fixture.turn(account).await;
+    let id = accepted.conversation.id;
+    fixture.commit_step(fence, 0, 4).await.expect("the lease holds");
+    fixture.reserve(fence, 1, 30).await.expect("there are credits");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(66), reserved: Credits(30) });
+    assert!(matches!(delete(&fixture, other, id).await, Err(ConversationError::NotFound)));
+    delete(&fixture, account, id).await.expect("it is there");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(96), reserved: Credits(0) });
+    assert!(matches!(delete(&fixture, account, id).await, Err(ConversationError::NotFound)));
+    let gone = fixture.store.read(move |tx| conversations::answer(tx, account, id, fence.answer)).await;
+    assert!(matches!(gone, Err(ConversationError::NotFound)));
+    let gone = fixture.store.read(move |tx| conversations::latest_answer(tx, account, id)).await;
+    assert!(matches!(gone, Err(ConversationError::NotFound)));
+    assert!(matches!(fixture.commit_step(fence, 1, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(fixture.complete(fence, done(fence.answer)).await, Err(TurnError::Fenced)));
+    assert_eq!(fixture.claim().await, []);
+    while fixture.store.write(|tx| conversations::sweep_deleted(tx, 100)).await.expect("a write") > 0 {}
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(96), reserved: Credits(0) });
+    let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 100)).await.expect("a read");
+    assert_eq!(ledger.iter().filter(|posted| posted.conversation == Some(id)).count(), 5);
+}
+
+async fn deleted_rows_go_in_chunks(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    for _ in 0..3 {
+        let (accepted, fence) = fixture.turn(account).await;
+        for number in 0..4 {
+            fixture.commit_step(fence, number, 0).await.expect("the lease holds");
+        }
+        delete(&fixture, account, accepted.conversation.id).await.expect("it is there");
+    }
+    let kept = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
+    let rows = "SELECT (SELECT count(*) FROM log) + (SELECT count(*) FROM questions)
+        + (SELECT count(*) FROM answers) + (SELECT count(*) FROM conversations)";
+    // Of each: four entries of the log, a question, an answer, the conversation.
+    let mut left = fixture.count(rows).await;
+    assert_eq!(left, 3 * 7 + 3);
+    let mut sweeps = 0;
+    loop {
+        let removed = fixture.store.write(|tx| conversations::sweep_deleted(tx, 5)).await.expect("a write");
+        let removed = i64::try_from(removed).expect("small");
+        assert!(removed <= 5);
+        left -= removed;
+        assert_eq!(fixture.count(rows).await, left);
+        if removed == 0 {
+            break;
+        }
+        sweeps += 1;
+    }
+    assert_eq!((left, sweeps), (3, 5));
+    assert_eq!(page(&fixture, account, 0, 10).await.conversations[0].id, kept);
+}
+
+async fn damaged_rows_are_named(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.commit_step(fence, 0, 0).await.expect("the lease holds");
+    let id = accepted.conversation.id;
+    fixture.store.write(|tx| run(tx, "UPDATE log SET body = '{\"v\":9}'")).await.expect("a write");
+    let damaged = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await;
+    let told = damaged.expect_err("the log can't be read").to_string();
+    assert!(told.contains(&fence.answer.to_string()) && told.contains("step 0"), "{told}");
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    fixture.store.write(|tx| run(tx, "UPDATE answers SET body = '[]'")).await.expect("a write");
+    let damaged = fixture.store.read(move |tx| conversations::answer(tx, account, id, fence.answer)).await;
+    let told = damaged.expect_err("the answer can't be read").to_string();
+    assert!(told.contains(&fence.answer.to_string()), "{told}");
+    fixture.store.write(|tx| run(tx, "UPDATE conversations SET settings = '7'")).await.expect("a write");
+    let damaged = fixture.store.read(move |tx| conversations::list(tx, account, 0, 10)).await;
+    assert!(damaged.expect_err("the settings can't be read").to_string().contains(&id.to_string()));
+}

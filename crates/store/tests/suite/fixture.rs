@@ -1,0 +1,239 @@
+//! A store of its own for each test, and short ways to fill it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use domain::account::Role;
+use domain::answer::{Answer, Ending};
+use domain::credits::{Credits, Purse};
+use domain::id::{AccountId, ConversationId, InstanceId, MessageId, NodeId};
+use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
+use domain::time::Timestamp;
+use store::accounts::NewAccount;
+use store::questions::{Accepted, AskError, Asked, NewConversation, NewQuestion, Target, Through};
+use store::turns::{Claimed, Completion, Fence, Reserve, StepDone, Terms, TurnError};
+use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, questions, turns};
+
+/// What a suite can run on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Engine {
+    Sqlite,
+}
+
+/// A store, and identifiers and times for it.
+pub(crate) struct Fixture {
+    pub(crate) store: Store,
+    pub(crate) folder: tempfile::TempDir,
+    ids: Arc<AtomicU64>,
+}
+
+/// The moment at which tests begin.
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+/// The process that works on answers unless a test has several.
+pub(crate) fn node() -> NodeId {
+    NodeId::from_random(1 << 40)
+}
+
+impl Fixture {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self::with(engine, Options::default())
+    }
+
+    pub(crate) fn with(engine: Engine, options: Options) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let store = match engine {
+            Engine::Sqlite => {
+                Store::open_with(&folder.path().join("store.db"), options).expect("a new store")
+            }
+        };
+        Self { store, folder, ids: Arc::new(AtomicU64::new(1)) }
+    }
+
+    /// Bits that no other identifier of this fixture has.
+    pub(crate) fn bits(&self) -> u128 {
+        u128::from(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// An account with a licence for a day, a machine and these credits.
+    pub(crate) async fn account(&self, grant: u64) -> AccountId {
+        let new = self.new_account(grant);
+        let account = new.account;
+        self.store.write(move |tx| store::accounts::create(tx, &new)).await.expect("a new account");
+        account
+    }
+
+    pub(crate) fn new_account(&self, grant: u64) -> NewAccount {
+        let account = AccountId::from_random(self.bits());
+        NewAccount {
+            account,
+            user: domain::id::UserId::from_random(self.bits()),
+            role: Role::Owner,
+            email: format!("{account}@example.org"),
+            licence_until: Some(START.plus(Duration::from_secs(86_400))),
+            grant: Credits(grant),
+            posting: domain::id::PostingId::from_random(self.bits()),
+            machine: true,
+            now: START,
+        }
+    }
+
+    /// A question that holds 10 credits, into a new conversation.
+    pub(crate) fn question(&self, account: AccountId) -> NewQuestion {
+        let conversation = NewConversation {
+            id: ConversationId::from_random(self.bits()),
+            title: "A title".to_owned(),
+            model: "reader".to_owned(),
+            settings: vec![("reasoningEffort".to_owned(), "LOW".to_owned())],
+            jurisdictions: vec!["CZ".to_owned()],
+            web_search: true,
+        };
+        NewQuestion {
+            account,
+            user: None,
+            through: Through::Service,
+            trace: None,
+            target: Target::New(conversation),
+            question: MessageId::from_random(self.bits()),
+            answer: MessageId::from_random(self.bits()),
+            text: "What is the rent?".to_owned(),
+            attachments: vec!["/uploads/lease.pdf".to_owned()],
+            agent: None,
+            skills: Vec::new(),
+            reserve: Credits(10),
+            posting: domain::id::PostingId::from_random(self.bits()),
+            idempotency: None,
+            now: START,
+        }
+    }
+
+    /// A question into a conversation that there is.
+    pub(crate) fn follow_up(&self, account: AccountId, conversation: ConversationId) -> NewQuestion {
+        NewQuestion { target: Target::Existing(conversation), ..self.question(account) }
+    }
+
+    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, AskError> {
+        match self.store.write(move |tx| questions::ask(tx, &question)).await? {
+            Asked::Accepted(accepted) => Ok(accepted),
+            Asked::Replayed { .. } => panic!("the question was never asked before"),
+        }
+    }
+
+    pub(crate) async fn purse(&self, account: AccountId) -> Purse {
+        let (purse, audited) = self
+            .store
+            .read(move |tx| {
+                Ok::<_, StoreError>((credits::purse(tx, account)?, credits::audited_purse(tx, account)?))
+            })
+            .await
+            .expect("a purse");
+        assert_eq!(purse, Some(audited), "the postings add up to the purse");
+        audited
+    }
+
+    pub(crate) async fn claim(&self) -> Vec<Claimed> {
+        let terms = terms();
+        self.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+    }
+
+    /// Asks a question and takes it up.
+    pub(crate) async fn turn(&self, account: AccountId) -> (Accepted, Fence) {
+        let accepted = self.ask(self.question(account)).await.expect("it is accepted");
+        let claimed = self.claim().await;
+        let own = claimed.iter().find(|claimed| claimed.fence.answer == accepted.answer);
+        (accepted, own.expect("it is taken up").fence)
+    }
+
+    pub(crate) async fn reserve(&self, fence: Fence, step: u32, greatest: u64) -> Result<(), TurnError> {
+        let new = Reserve {
+            step,
+            greatest: Credits(greatest),
+            model: "reader".to_owned(),
+            release: domain::id::PostingId::from_random(self.bits()),
+            reserve: domain::id::PostingId::from_random(self.bits()),
+            now: START,
+        };
+        self.store.write(move |tx| turns::reserve(tx, fence, &new)).await
+    }
+
+    pub(crate) async fn commit_step(&self, fence: Fence, number: u32, cost: u64) -> Result<(), TurnError> {
+        let done = self.step_done(number, cost);
+        self.store.write(move |tx| turns::commit_step(tx, fence, &done)).await
+    }
+
+    pub(crate) fn step_done(&self, number: u32, cost: u64) -> StepDone {
+        StepDone {
+            number,
+            step: Arc::new(step(number)),
+            instance: InstanceId::from_random(77),
+            cost: Credits(cost),
+            model: "reader".to_owned(),
+            settle: domain::id::PostingId::from_random(self.bits()),
+            release: domain::id::PostingId::from_random(self.bits()),
+            now: START,
+        }
+    }
+
+    pub(crate) async fn complete(&self, fence: Fence, answer: Answer) -> Result<(), TurnError> {
+        let completion = self.completion(answer);
+        self.store.write(move |tx| turns::complete(tx, fence, &completion)).await
+    }
+
+    pub(crate) fn completion(&self, answer: Answer) -> Completion {
+        let text = answer.text();
+        let release = domain::id::PostingId::from_random(self.bits());
+        Completion { answer, text, release, now: START.plus(Duration::from_secs(1)) }
+    }
+
+    /// How many rows a statement like `SELECT count(*) FROM log` counts.
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        let counted = self.store.read(move |tx| tx.one(sql, &[], |row| row.int(0))).await;
+        counted.expect("it can be counted").expect("there is a count")
+    }
+}
+
+/// The terms of the one process.
+pub(crate) fn terms() -> Terms {
+    Terms {
+        node: node(),
+        now: START,
+        lease_until: START.plus(Duration::from_secs(10)),
+        per_account_max: 100,
+        limit: 256,
+    }
+}
+
+/// An answer that says nothing and is done.
+pub(crate) fn done(id: MessageId) -> Answer {
+    Answer::rebuild(id, &[], &[], Some(Ending::Done))
+}
+
+/// A step that says something and calls a tool as `call-<number>`.
+pub(crate) fn step(number: u32) -> Step {
+    let call = Call {
+        id: format!("call-{number}"),
+        tool: "search".to_owned(),
+        arguments: "{\"q\":\"rent\"}".to_owned(),
+    };
+    Step {
+        blocks: vec![Block::Text(format!("Step {number} \u{2028}\0 [1].")), Block::Call(call)],
+        stop: StopReason::Calls,
+        usage: Usage { input_tokens: 100, output_tokens: 7, estimated: number == 1, ..Usage::default() },
+    }
+}
+
+pub(crate) fn result(call: &str) -> CallResult {
+    CallResult {
+        call: call.to_owned(),
+        tool: "search".to_owned(),
+        outcome: Outcome::Done,
+        text: "found".to_owned(),
+        passages: Vec::new(),
+        written: vec!["/notes.md".to_owned()],
+    }
+}
+
+/// Runs a statement that returns nothing.
+pub(crate) fn run(tx: &mut dyn Sql, sql: &'static str) -> Result<(), StoreError> {
+    tx.execute(sql, &[]).map(drop)
+}

@@ -1,0 +1,141 @@
+//! Killing the process: what was acknowledged is there.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use domain::credits::Credits;
+use domain::id::{AccountId, ConversationId, MessageId, PostingId, UserId};
+use store::accounts::NewAccount;
+use store::questions::NewQuestion;
+use store::{Store, StoreError, accounts, conversations, credits, questions};
+
+use crate::fixture::{Engine, Fixture, START};
+
+/// Set for the process that asks until it is killed: the folder of its store.
+const ASKER: &str = "STORE_SUITE_ASKER";
+/// How many tasks of it ask.
+const TASKS: u64 = 32;
+/// After how many acknowledgements it is killed: in the first group, between groups, in the midst of many.
+const KILLED_AFTER: [usize; 10] = [1, 2, 33, 64, 100, 163, 250, 400, 555, 800];
+
+#[test]
+fn sqlite_what_was_acknowledged_survives_being_killed() {
+    if let Some(folder) = env::var_os(ASKER) {
+        ask_for_ever(Path::new(&folder));
+    }
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let mut acknowledged = Vec::new();
+    for (round, &after) in KILLED_AFTER.iter().enumerate() {
+        let before = acknowledged.len();
+        let mut asker = spawn(folder.path(), round);
+        let lines = BufReader::new(asker.stdout.take().expect("its output is piped"));
+        for line in lines.split(b'\n') {
+            let line = String::from_utf8(line.expect("its output can be read")).expect("UTF-8");
+            // What it wrote before it died counts as far as lines are whole.
+            if let Some(both) = line.strip_prefix("ack ").and_then(|rest| rest.strip_suffix(" .")) {
+                let (conversation, answer) = both.split_once(' ').expect("two identifiers");
+                let conversation: ConversationId = conversation.parse().expect("an identifier");
+                acknowledged.push((conversation, answer.parse::<MessageId>().expect("an identifier")));
+            }
+            if acknowledged.len() == before + after {
+                asker.kill().expect("it runs");
+            }
+        }
+        asker.wait().expect("it was killed");
+        assert!(acknowledged.len() >= before + after, "it was killed while it asked");
+    }
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(all_there(folder.path(), acknowledged));
+}
+
+fn spawn(folder: &Path, round: usize) -> Child {
+    Command::new(env::current_exe().expect("this program"))
+        .args(["--exact", "kill::sqlite_what_was_acknowledged_survives_being_killed", "--nocapture"])
+        .env(ASKER, folder)
+        .env("STORE_SUITE_ROUND", round.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts")
+}
+
+fn account() -> AccountId {
+    AccountId::from_random(1)
+}
+
+/// The life of the process that is killed.
+fn ask_for_ever(folder: &Path) -> ! {
+    let round: u128 = env::var("STORE_SUITE_ROUND").expect("it is set").parse().expect("a number");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let store = Store::open(&folder.join("store.db")).expect("the store opens after a kill");
+        if store.read(|tx| accounts::get(tx, account())).await.expect("a read").is_none() {
+            make_account(&store).await;
+        }
+        let fixture = Arc::new(Fixture::new(Engine::Sqlite));
+        for _ in 1..TASKS {
+            tokio::spawn(ask_in_a_row(store.clone(), Arc::clone(&fixture), round));
+        }
+        ask_in_a_row(store, fixture, round).await
+    })
+}
+
+async fn ask_in_a_row(store: Store, fixture: Arc<Fixture>, round: u128) -> ! {
+    loop {
+        ask_one(&store, fixture.question(account()), round).await;
+    }
+}
+
+async fn make_account(store: &Store) {
+    let new = NewAccount {
+        account: account(),
+        user: UserId::from_random(1),
+        role: domain::account::Role::Owner,
+        email: "a@x".to_owned(),
+        licence_until: None,
+        grant: Credits(1_000_000_000),
+        posting: PostingId::from_random(u128::MAX),
+        machine: false,
+        now: START,
+    };
+    store.write(move |tx| accounts::create(tx, &new)).await.expect("a new account");
+}
+
+/// Asks, with identifiers of this round, and acknowledges.
+async fn ask_one(store: &Store, question: NewQuestion, round: u128) {
+    let shift = |bits: u128| bits | (round + 1) << 96;
+    let mut question = question;
+    question.answer = MessageId::from_random(shift(question.answer.bits()));
+    question.posting = PostingId::from_random(shift(question.posting.bits()));
+    if let questions::Target::New(new) = &mut question.target {
+        new.id = ConversationId::from_random(shift(new.id.bits()));
+    }
+    let answer = question.answer;
+    let asked = store.write(move |tx| questions::ask(tx, &question)).await.expect("it is accepted");
+    let questions::Asked::Accepted(accepted) = asked else { panic!("it was never asked before") };
+    let line = format!("\nack {} {answer} .\n", accepted.conversation.id);
+    std::io::stdout().write_all(line.as_bytes()).expect("the test listens");
+}
+
+async fn all_there(folder: &Path, acknowledged: Vec<(ConversationId, MessageId)>) {
+    let store = Store::open(&folder.join("store.db")).expect("the store opens after a kill");
+    let count = acknowledged.len() as u64;
+    for (conversation, answer) in acknowledged {
+        let found = store.read(move |tx| conversations::answer(tx, account(), conversation, answer)).await;
+        assert!(found.is_ok(), "{answer} was acknowledged and is lost");
+    }
+    let (purse, audited, page) = store
+        .read(|tx| {
+            let purse = credits::purse(tx, account())?;
+            let page = conversations::list(tx, account(), 0, 1)?;
+            Ok::<_, StoreError>((purse, credits::audited_purse(tx, account())?, page))
+        })
+        .await
+        .expect("a read");
+    assert_eq!(purse, Some(audited));
+    assert!(page.total >= count);
+    assert_eq!(audited.reserved, Credits(10 * page.total), "each question is there with its reservation");
+}

@@ -1,0 +1,157 @@
+//! The ledger under whatever happens: its postings add up to the purse, and nothing is ever below zero.
+
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{AccountId, PostingId};
+use proptest::prelude::*;
+use store::turns::{Fence, Terms};
+use store::{RowExt, SqlExt, conversations, credits, turns};
+
+use crate::fixture::{Engine, Fixture, START, done, terms};
+
+/// Something that moves credits, or that could do so by mistake.
+#[derive(Debug, Clone)]
+enum Act {
+    Grant(u64),
+    Ask(u64),
+    Claim,
+    /// On the turn of this number, as all below.
+    Reserve(usize, u64),
+    Step(usize, u64),
+    Complete(usize),
+    GiveBack(usize),
+    Delete(usize),
+    /// Under the lease before the present one.
+    Stale(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        1 => (0_u64..60).prop_map(Act::Grant),
+        4 => (0_u64..30).prop_map(Act::Ask),
+        4 => Just(Act::Claim),
+        4 => (0_usize..4, 0_u64..40).prop_map(|(at, amount)| Act::Reserve(at, amount)),
+        4 => (0_usize..4, 0_u64..20).prop_map(|(at, cost)| Act::Step(at, cost)),
+        2 => (0_usize..4).prop_map(Act::Complete),
+        1 => (0_usize..4).prop_map(Act::GiveBack),
+        1 => (0_usize..4).prop_map(Act::Delete),
+        1 => (0_usize..4).prop_map(Act::Stale),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn sqlite_the_postings_add_up_whatever_happens(acts in prop::collection::vec(act(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        runtime.block_on(play(Engine::Sqlite, acts));
+    }
+}
+
+async fn play(engine: Engine, acts: Vec<Act>) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let mut turns_taken: Vec<(Fence, domain::id::ConversationId, u32)> = Vec::new();
+    for act in acts {
+        let pick = |at: usize| turns_taken.len().checked_sub(1).map(|last| at.min(last));
+        match act {
+            Act::Grant(amount) => {
+                let posting = PostingId::from_random(fixture.bits());
+                fixture
+                    .store
+                    .write(move |tx| credits::grant(tx, account, posting, Credits(amount), START))
+                    .await
+                    .expect("there is an account");
+            }
+            Act::Ask(reserve) => {
+                let mut question = fixture.question(account);
+                question.reserve = Credits(reserve);
+                drop(fixture.ask(question).await);
+            }
+            Act::Claim => {
+                let terms = Terms { limit: 2, ..terms() };
+                let claimed = fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim");
+                turns_taken.extend(claimed.into_iter().map(|one| (one.fence, one.conversation, 0)));
+            }
+            Act::Reserve(at, amount) => {
+                let Some(at) = pick(at) else { continue };
+                let (fence, _, step) = turns_taken[at];
+                drop(fixture.reserve(fence, step, amount).await);
+            }
+            Act::Step(at, cost) => {
+                let Some(at) = pick(at) else { continue };
+                let (fence, _, step) = turns_taken[at];
+                if fixture.commit_step(fence, step, cost).await.is_ok() {
+                    turns_taken[at].2 += 1;
+                }
+            }
+            Act::Complete(at) => {
+                let Some(at) = pick(at) else { continue };
+                let (fence, ..) = turns_taken.remove(at);
+                fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+            }
+            Act::GiveBack(at) => {
+                let Some(at) = pick(at) else { continue };
+                let (fence, ..) = turns_taken.remove(at);
+                fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
+            }
+            Act::Delete(at) => {
+                let Some(at) = pick(at) else { continue };
+                let (_, id, _) = turns_taken.remove(at);
+                let release = PostingId::from_random(fixture.bits());
+                fixture
+                    .store
+                    .write(move |tx| conversations::delete(tx, account, id, release, START))
+                    .await
+                    .expect("it is there");
+            }
+            Act::Stale(at) => {
+                let Some(at) = pick(at) else { continue };
+                let (fence, _, step) = turns_taken[at];
+                let stale = Fence { epoch: fence.epoch - 1, ..fence };
+                assert!(fixture.reserve(stale, step, 1).await.is_err());
+                assert!(fixture.commit_step(stale, step, 0).await.is_err());
+                assert!(fixture.complete(stale, done(stale.answer)).await.is_err());
+            }
+        }
+        check(&fixture, account).await;
+    }
+}
+
+/// The purse is what the postings add up to, what is held is what the answers hold, and what was granted is
+/// what is there and what was spent. Below zero no number can be.
+async fn check(fixture: &Fixture, account: AccountId) {
+    let purse = fixture.purse(account).await;
+    let held = fixture.count("SELECT COALESCE(SUM(outstanding), 0) FROM answers").await;
+    assert_eq!(Credits(u64::try_from(held).expect("not below zero")), purse.reserved);
+    let sums = fixture
+        .store
+        .read(move |tx| {
+            tx.one(
+                "SELECT COALESCE(SUM(CASE kind WHEN 'grant' THEN amount ELSE 0 END), 0),
+                    COALESCE(SUM(CASE kind WHEN 'settle' THEN amount ELSE 0 END), 0) FROM postings",
+                &[],
+                |row| Ok((row.count(0)?, row.count(1)?)),
+            )
+        })
+        .await;
+    let (granted, settled) = sums.expect("a read").expect("there are sums");
+    assert_eq!(purse.balance.0 + purse.reserved.0 + settled, granted);
+    let newest_first =
+        fixture.store.read(move |tx| credits::ledger(tx, account, 0, 1000)).await.expect("a read");
+    let mut replayed = Purse::default();
+    let mut posted: Vec<_> = newest_first.into_iter().map(|one| (one.kind, one.amount)).collect();
+    // The order of postings of one moment is not kept; whatever it is, the sums are the same.
+    posted.sort_by_key(|(kind, _)| match kind {
+        PostingKind::Grant => 0,
+        PostingKind::Release | PostingKind::Settle => 2,
+        PostingKind::Reserve => 1,
+    });
+    let reservable: u64 =
+        posted.iter().filter(|(kind, _)| *kind == PostingKind::Reserve).map(|(_, a)| a.0).sum();
+    replayed.balance = Credits(reservable);
+    for (kind, amount) in posted {
+        replayed = replayed.post(kind, amount).expect("each posting fits the purse");
+    }
+    assert_eq!(replayed, Purse { balance: Credits(purse.balance.0 + reservable), ..purse });
+}

@@ -1,0 +1,31 @@
+//! What the store promises, on every engine.
+//!
+//! Each test is written against [`fixture::Fixture`] and runs once for each [`fixture::Engine`]. A public
+//! operation that no test calls fails [`coverage`].
+
+#![expect(clippy::panic, reason = "there is nothing but tests in here")]
+
+/// Runs the named tests of a module on every engine.
+macro_rules! on_every_engine {
+    ($($name:ident),+ $(,)?) => {
+        mod sqlite {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(crate::fixture::Engine::Sqlite).await;
+                }
+            )+
+        }
+    };
+}
+
+mod accounts;
+mod conversations;
+mod coverage;
+mod fixture;
+mod kill;
+mod ledger;
+mod questions;
+mod races;
+mod transactions;
+mod turns;

@@ -1,0 +1,142 @@
+//! Asking: what is accepted, what is refused and why, and repeated requests.
+
+use std::time::Duration;
+
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{AccountId, ConversationId, KeyId, PostingId};
+use store::questions::{AskError, Asked, Idempotency, NewQuestion, Target, Through};
+use store::{StoreError, conversations, credits, questions};
+
+use crate::fixture::{Engine, Fixture, START, done};
+
+on_every_engine!(
+    an_accepted_question_is_there_with_its_reservation,
+    a_question_is_refused_for_the_most_telling_reason,
+    a_follow_up_goes_into_the_same_conversation,
+    a_repeated_request_finds_the_first_answer,
+    a_refused_request_leaves_no_trace,
+    texts_have_bounds,
+);
+
+fn conversation_of(question: &NewQuestion) -> ConversationId {
+    match &question.target {
+        Target::New(new) => new.id,
+        Target::Existing(id) => *id,
+    }
+}
+
+async fn an_accepted_question_is_there_with_its_reservation(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(25).await;
+    let key = KeyId::from_random(fixture.bits());
+    let question = NewQuestion { through: Through::Key(key), ..fixture.question(account) };
+    let accepted = fixture.ask(question.clone()).await.expect("there are credits");
+    assert_eq!((accepted.answer, accepted.ordinal, accepted.created_at), (question.answer, 0, START));
+    assert_eq!(accepted.conversation.open_answer, Some(question.answer));
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(15), reserved: Credits(10) });
+    let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
+    let posted = ledger.iter().find(|posted| posted.id == question.posting).expect("it is posted");
+    assert_eq!((posted.kind, posted.amount, posted.step), (PostingKind::Reserve, Credits(10), Some(0)));
+    assert_eq!((posted.answer, posted.key), (Some(question.answer), Some(key)));
+    assert_eq!(posted.model.as_deref(), Some("reader"));
+    let id = conversation_of(&question);
+    let summary = fixture.store.read(move |tx| conversations::summary(tx, account, id)).await;
+    assert_eq!(summary.expect("it is there"), accepted.conversation);
+}
+
+async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(15).await, fixture.account(100).await);
+    let unknown = AccountId::from_random(fixture.bits());
+    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(AskError::NotFound)));
+    let (accepted, fence) = fixture.turn(account).await;
+    let conversation = accepted.conversation.id;
+    let ask = |by, conversation| fixture.ask(fixture.follow_up(by, conversation));
+    // The balance of 5 covers none of these, and that is the last thing to be told.
+    assert!(matches!(ask(account, conversation).await, Err(AskError::Busy)));
+    let nowhere = ConversationId::from_random(fixture.bits());
+    assert!(matches!(ask(account, nowhere).await, Err(AskError::NotFound)));
+    assert!(matches!(ask(other, conversation).await, Err(AskError::NotFound)), "it is not the other's");
+    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(AskError::Insufficient)));
+    fixture.commit_step(fence, 0, 9).await.expect("the lease holds");
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    assert!(matches!(ask(account, conversation).await, Err(AskError::Insufficient)));
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(6), reserved: Credits(0) });
+    assert_eq!(fixture.purse(other).await.balance, Credits(100));
+}
+
+async fn a_follow_up_goes_into_the_same_conversation(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (first, fence) = fixture.turn(account).await;
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    let later = START.plus(Duration::from_secs(9));
+    let question = NewQuestion { now: later, ..fixture.follow_up(account, first.conversation.id) };
+    let answer = question.answer;
+    let second = fixture.ask(question).await.expect("nothing is in progress");
+    assert_eq!((second.ordinal, second.conversation.modified_at), (1, later));
+    assert_eq!(second.conversation.created_at, START);
+    assert_eq!(second.conversation.settings, first.conversation.settings);
+    let id = first.conversation.id;
+    let latest = fixture.store.read(move |tx| conversations::latest_answer(tx, account, id)).await;
+    assert_eq!(latest.expect("there is one").id, answer);
+}
+
+async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+    let keyed = |by, hash: u8, after: u64| NewQuestion {
+        idempotency: Some(Idempotency { key: "once".to_owned(), body_hash: [hash; 32] }),
+        now: START.plus(Duration::from_secs(after)),
+        ..fixture.question(by)
+    };
+    let ask = |question: NewQuestion| fixture.store.write(move |tx| questions::ask(tx, &question));
+    let first = keyed(account, 1, 0);
+    let (id, answer) = (conversation_of(&first), first.answer);
+    assert!(matches!(ask(first).await, Ok(Asked::Accepted(_))));
+    let replayed = ask(keyed(account, 1, 86_399)).await.expect("it was asked before");
+    assert_eq!(replayed, Asked::Replayed { conversation: id, answer });
+    assert!(matches!(ask(keyed(account, 2, 1)).await, Err(AskError::Mismatch)));
+    assert!(matches!(ask(keyed(other, 2, 1)).await, Ok(Asked::Accepted(_))), "a key is the account's own");
+    assert_eq!(fixture.purse(account).await.reserved, Credits(10));
+    let release = PostingId::from_random(fixture.bits());
+    fixture
+        .store
+        .write(move |tx| conversations::delete(tx, account, id, release, START))
+        .await
+        .expect("it is there");
+    assert!(matches!(ask(keyed(account, 1, 1)).await, Err(AskError::Gone)));
+    assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(Asked::Accepted(_))), "a day has passed");
+    let now = START.plus(Duration::from_secs(86_402));
+    let swept = fixture.store.write(move |tx| questions::sweep_idempotency(tx, now, 10)).await;
+    assert_eq!(swept.expect("a write"), 1, "the other account's is too old, this one's is new");
+}
+
+async fn a_refused_request_leaves_no_trace(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(15).await;
+    let first = fixture.ask(fixture.question(account)).await.expect("there are credits");
+    let keyed = NewQuestion {
+        idempotency: Some(Idempotency { key: "k".to_owned(), body_hash: [0; 32] }),
+        reserve: Credits(1),
+        ..fixture.follow_up(account, first.conversation.id)
+    };
+    assert!(matches!(fixture.ask(keyed.clone()).await, Err(AskError::Busy)));
+    assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, 0);
+    assert_eq!(fixture.count("SELECT count(*) FROM questions").await, 1);
+    assert_eq!(fixture.count("SELECT exchanges FROM conversations").await, 1);
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(5), reserved: Credits(10) });
+}
+
+async fn texts_have_bounds(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let text = |text: String| NewQuestion { text, ..fixture.question(account) };
+    let longest = "a".repeat(domain::limits::QUESTION_MAX_BYTES);
+    fixture.ask(text(longest.clone())).await.expect("it fits");
+    let refused = fixture.ask(text(longest + "a")).await;
+    assert!(matches!(refused, Err(AskError::Store(StoreError::Constraint(_)))));
+    let refused = fixture.ask(text("a\0b".to_owned())).await;
+    assert!(matches!(refused, Err(AskError::Store(StoreError::Rule(_)))));
+    assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 1);
+}

@@ -1,0 +1,305 @@
+//! What a transaction promises, whatever fails in it or beside it.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+
+use domain::credits::Credits;
+use domain::id::{AccountId, PostingId};
+use store::questions::{AskError, Asked, NewQuestion};
+use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, accounts, credits, questions};
+use tokio::task::JoinHandle;
+
+use crate::fixture::{Engine, Fixture, START, run};
+
+on_every_engine!(
+    a_failed_statement_spoils_the_transaction,
+    work_that_panics_is_undone_alone,
+    a_commit_that_fails_hits_the_one_at_fault,
+    work_that_ends_its_transaction_hits_nobody_else,
+    a_full_disk_is_told_truthfully,
+    a_reader_cannot_write,
+    a_closed_store_says_so,
+    a_store_opens_again_as_it_was,
+    a_newer_database_is_left_alone,
+    a_backup_is_a_whole_store,
+);
+
+type Outcome<T> = JoinHandle<Result<T, StoreError>>;
+
+/// Keeps the writer busy until the returned sender is used or dropped, so that what comes now queues up.
+async fn hold_writer(fixture: &Fixture) -> (std::sync::mpsc::Sender<()>, Outcome<()>) {
+    let (go, gate) = channel::<()>();
+    let (began, begun) = channel::<()>();
+    let gate = Mutex::new(gate);
+    let store = fixture.store.clone();
+    let held = tokio::spawn(async move {
+        store
+            .write(move |_| {
+                began.send(()).ok();
+                gate.lock().expect("nobody panics with it").recv().ok();
+                Ok::<_, StoreError>(())
+            })
+            .await
+    });
+    tokio::task::spawn_blocking(move || begun.recv().expect("the writer begins"))
+        .await
+        .expect("it does not panic");
+    (go, held)
+}
+
+/// Puts a write into the queue and returns when it is there: tasks begin in the order of these calls.
+async fn enqueue<T, F>(fixture: &Fixture, work: F) -> Outcome<T>
+where
+    F: Fn(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
+    T: Send + 'static,
+{
+    let store = fixture.store.clone();
+    let (polled, queued) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let mut write = Box::pin(store.write(work));
+        // The first poll puts the work into the queue, which has room.
+        let early = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(match write.as_mut().poll(context) {
+                std::task::Poll::Ready(outcome) => Some(outcome),
+                std::task::Poll::Pending => None,
+            })
+        })
+        .await;
+        polled.send(()).ok();
+        match early {
+            Some(outcome) => outcome,
+            None => write.await,
+        }
+    });
+    queued.await.expect("the write is queued");
+    task
+}
+
+fn grant(
+    fixture: &Fixture,
+    account: AccountId,
+    amount: u64,
+) -> impl Fn(&mut dyn Sql) -> Result<(), StoreError> + use<> {
+    let posting = PostingId::from_random(fixture.bits());
+    move |tx| match credits::grant(tx, account, posting, Credits(amount), START) {
+        Ok(_) => Ok(()),
+        Err(credits::GrantError::Store(error)) => Err(error),
+        Err(credits::GrantError::NotFound) => Err(StoreError::Rule("there is no such account")),
+    }
+}
+
+async fn outcome<T>(task: Outcome<T>) -> Result<T, StoreError> {
+    task.await.expect("the task does not panic")
+}
+
+async fn a_failed_statement_spoils_the_transaction(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let change = grant(&fixture, account, 5);
+    let spoilt = fixture
+        .store
+        .write(move |tx| {
+            change(tx)?;
+            assert!(run(tx, "INSERT INTO counters (name, next) VALUES ('machine', 0)").is_err());
+            assert!(matches!(run(tx, "DELETE FROM audit"), Err(StoreError::Poisoned)));
+            Ok::<_, StoreError>(())
+        })
+        .await;
+    assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work said that it was well");
+    assert_eq!(fixture.purse(account).await.balance, Credits(1));
+}
+
+async fn work_that_panics_is_undone_alone(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let (go, held) = hold_writer(&fixture).await;
+    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
+    let change = grant(&fixture, account, 100);
+    let panics = enqueue(&fixture, move |tx| {
+        change(tx)?;
+        if tx.one("SELECT 1 FROM accounts", &[], |_| Ok(()))?.is_some() {
+            panic!("as this test wants");
+        }
+        Ok(())
+    })
+    .await;
+    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    drop(go);
+    outcome(held).await.expect("it did nothing");
+    outcome(before).await.expect("it is innocent");
+    assert!(matches!(outcome(panics).await, Err(StoreError::Panicked)));
+    outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+}
+
+async fn a_commit_that_fails_hits_the_one_at_fault(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let (go, held) = hold_writer(&fixture).await;
+    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
+    // A user of no account, which is only looked for when all is committed.
+    let fault = enqueue(&fixture, |tx| {
+        match Engine::Sqlite {
+            Engine::Sqlite => run(tx, "PRAGMA defer_foreign_keys = ON")?,
+        }
+        run(
+            tx,
+            "INSERT INTO users (id, account_id, role, email, email_key, created_at) VALUES
+                ('00000000-0000-4000-8000-000000000000', 'nobody', 'owner', 'x', 'x', 0)",
+        )
+    })
+    .await;
+    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    drop(go);
+    outcome(held).await.expect("it did nothing");
+    outcome(before).await.expect("it is innocent");
+    assert!(matches!(outcome(fault).await, Err(StoreError::Constraint(_))));
+    outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+    assert_eq!(fixture.count("SELECT count(*) FROM users").await, 1);
+}
+
+async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let (go, held) = hold_writer(&fixture).await;
+    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
+    let fault = enqueue(&fixture, |tx| run(tx, "ROLLBACK")).await;
+    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    drop(go);
+    outcome(held).await.expect("it did nothing");
+    outcome(before).await.expect("it is innocent");
+    assert!(matches!(outcome(fault).await, Err(StoreError::TransactionLost)));
+    outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+}
+
+async fn a_full_disk_is_told_truthfully(engine: Engine) {
+    let fixture = Fixture::with(engine, Options { size_max_bytes: Some(1024 * 1024) });
+    let account = fixture.account(100_000).await;
+    let (go, held) = hold_writer(&fixture).await;
+    let mut tasks = Vec::new();
+    for number in 0..40 {
+        let size = if number % 2 == 0 { 100_000 } else { 100 };
+        let question = NewQuestion { text: "x".repeat(size), ..fixture.question(account) };
+        let answer = question.answer;
+        let task = enqueue(&fixture, move |tx| match questions::ask(tx, &question) {
+            Ok(asked) => Ok(matches!(asked, Asked::Accepted(_))),
+            Err(AskError::Store(error)) => Err(error),
+            Err(other) => panic!("no other reason: {other}"),
+        })
+        .await;
+        tasks.push((answer, size, task));
+    }
+    // What needs no room goes through in the same group.
+    let licence = enqueue(&fixture, move |tx| match accounts::set_licence(tx, account, None) {
+        Ok(()) => Ok(()),
+        Err(error) => panic!("there is room for it: {error}"),
+    })
+    .await;
+    drop(go);
+    outcome(held).await.expect("it did nothing");
+    outcome(licence).await.expect("it needs no room");
+    let (mut accepted, mut full, mut small) = (0, 0, 0);
+    for (answer, size, task) in tasks {
+        let told = outcome(task).await;
+        let there = fixture
+            .store
+            .read(move |tx| tx.one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
+            .await
+            .expect("a read");
+        match told {
+            Ok(_) => {
+                assert!(there.is_some());
+                accepted += 1;
+                small += u64::from(size == 100);
+            }
+            Err(error) => {
+                assert!(matches!(error, StoreError::Full), "{error}");
+                assert!(there.is_none());
+                full += 1;
+            }
+        }
+    }
+    assert!(accepted > small && full > 0, "some of the large ones fit, some do not: {accepted}, {full}");
+    assert_eq!(small, 20, "a large one that does not fit leaves room for small ones");
+    assert_eq!(fixture.purse(account).await.reserved, Credits(10 * accepted));
+}
+
+async fn a_reader_cannot_write(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    assert!(fixture.store.read(grant(&fixture, account, 5)).await.is_err());
+    assert_eq!(fixture.purse(account).await.balance, Credits(1));
+}
+
+async fn a_closed_store_says_so(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let (go, held) = hold_writer(&fixture).await;
+    let begun = enqueue(&fixture, grant(&fixture, account, 5)).await;
+    let store = fixture.store.clone();
+    let closing = tokio::spawn(async move { store.close().await });
+    drop(go);
+    closing.await.expect("it does not panic");
+    outcome(held).await.expect("what was begun is finished");
+    outcome(begun).await.expect("what was begun is finished");
+    assert!(matches!(fixture.store.write(grant(&fixture, account, 5)).await, Err(StoreError::Closed)));
+    let read = fixture.store.read(move |tx| credits::purse(tx, account)).await;
+    assert!(matches!(read, Err(StoreError::Closed)));
+    let log = fixture.folder.path().join("store.db-wal");
+    assert_eq!(std::fs::metadata(log).map_or(0, |log| log.len()), 0, "nothing is left beside the database");
+}
+
+async fn a_store_opens_again_as_it_was(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(7).await;
+    let path = fixture.folder.path().join("store.db");
+    // Two at the same time, and one after they are closed.
+    let beside = Store::open(&path).expect("the tables are there");
+    let seen = beside.read(move |tx| credits::purse(tx, account)).await.expect("a read");
+    assert_eq!(seen.expect("it is there").balance, Credits(7));
+    beside.close().await;
+    fixture.store.close().await;
+    let again = Store::open(&path).expect("the tables are there");
+    let seen = again.read(move |tx| credits::purse(tx, account)).await.expect("a read");
+    assert_eq!(seen.expect("it is there").balance, Credits(7));
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(path).expect("a file").permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+async fn a_newer_database_is_left_alone(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    fixture.store.write(|tx| run(tx, "INSERT INTO migrations (version) VALUES (99)")).await.expect("a write");
+    fixture.store.close().await;
+    let refused = Store::open(&fixture.folder.path().join("store.db")).err();
+    assert!(matches!(refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
+}
+
+async fn a_backup_is_a_whole_store(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1).await;
+    let copy = fixture.folder.path().join("copy.db");
+    let mut writes = Vec::new();
+    for _ in 0..50 {
+        writes.push(enqueue(&fixture, grant(&fixture, account, 1)).await);
+    }
+    fixture.store.backup(&copy).await.expect("a copy while it is written");
+    for write in writes {
+        outcome(write).await.expect("the copy is in nobody's way");
+    }
+    let again = fixture.store.backup(&copy).await;
+    assert!(matches!(again, Err(StoreError::Rule(_))), "a copy is never written over");
+    let restored = Store::open(&copy).expect("it is a store");
+    let (purse, audited) = restored
+        .read(move |tx| {
+            Ok::<_, StoreError>((credits::purse(tx, account)?, credits::audited_purse(tx, account)?))
+        })
+        .await
+        .expect("a read");
+    assert_eq!(purse, Some(audited), "it stands at one moment");
+    let sound =
+        restored.read(|tx| tx.one("PRAGMA integrity_check", &[], |row| Ok(row.text(0)? == "ok"))).await;
+    assert_eq!(sound.expect("a read"), Some(true));
+}

@@ -1,0 +1,273 @@
+//! Leases and what is written under them.
+
+use std::time::Duration;
+
+use domain::answer::{Ending, LogEntry};
+use domain::credits::{Credits, PostingKind, Purse};
+use domain::id::{MessageId, NodeId, PostingId};
+use domain::step::Usage;
+use store::questions::NewQuestion;
+use store::turns::{Claimed, Fence, Held, Terms, TurnError};
+use store::{StoreError, conversations, credits, turns};
+
+use crate::fixture::{Engine, Fixture, START, done, node, result, step, terms};
+
+on_every_engine!(
+    answers_are_taken_up_in_order_and_within_each_accounts_share,
+    a_lease_that_is_over_can_be_taken_up,
+    a_restarted_process_takes_its_own_leases_over,
+    every_write_of_an_earlier_lease_is_refused,
+    a_lease_is_renewed_and_given_back,
+    a_step_is_settled_and_the_rest_released,
+    a_step_is_committed_once,
+    a_call_has_one_result,
+    a_reservation_replaces_the_one_before,
+    an_answer_ends_once_and_holds_nothing,
+    a_turn_is_loaded_with_all_that_was_said_before,
+);
+
+async fn claim(fixture: &Fixture, terms: Terms) -> Vec<Claimed> {
+    fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+}
+
+async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (busy, calm) = (fixture.account(1000).await, fixture.account(1000).await);
+    let mut asked = Vec::new();
+    for (number, account) in [busy, busy, busy, busy, calm, busy, calm].into_iter().enumerate() {
+        let now = START.plus(Duration::from_secs(number as u64));
+        let question = NewQuestion { now, ..fixture.question(account) };
+        asked.push(fixture.ask(question).await.expect("there are credits").answer);
+    }
+    let answers = |claimed: Vec<Claimed>| claimed.into_iter().map(|one| one.fence.answer).collect::<Vec<_>>();
+    let share = Terms { per_account_max: 2, limit: 3, ..terms() };
+    assert_eq!(answers(claim(&fixture, share).await), [asked[0], asked[1], asked[4]]);
+    assert_eq!(answers(claim(&fixture, share).await), [asked[6]], "the share counts what was taken before");
+    assert_eq!(answers(claim(&fixture, share).await), []);
+    let fence = Fence { answer: asked[1], epoch: 1, node: node() };
+    fixture.complete(fence, done(asked[1])).await.expect("the lease holds");
+    assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
+    let all = Terms { per_account_max: 100, limit: 256, ..terms() };
+    assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
+}
+
+async fn a_lease_that_is_over_can_be_taken_up(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (accepted, first) = fixture.turn(account).await;
+    let other = NodeId::from_random(2);
+    let early = Terms { node: other, now: START.plus(Duration::from_secs(9)), ..terms() };
+    assert_eq!(claim(&fixture, early).await, []);
+    let until = START.plus(Duration::from_secs(99));
+    let late = Terms { now: START.plus(Duration::from_secs(10)), lease_until: until, ..early };
+    let taken = claim(&fixture, late).await;
+    let fence = Fence { answer: first.answer, epoch: first.epoch + 1, node: other };
+    let conversation = accepted.conversation.id;
+    assert_eq!(taken, [Claimed { fence, conversation, account, attempts: 2, stop_requested: false }]);
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    assert!(matches!(fixture.commit_step(first, 1, 1).await, Err(TurnError::Fenced)));
+    fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
+    assert_eq!(claim(&fixture, late).await[0].attempts, 1, "a committed step is progress");
+}
+
+async fn a_restarted_process_takes_its_own_leases_over(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, first) = fixture.turn(account).await;
+    let other = NodeId::from_random(2);
+    assert_eq!(fixture.store.write(move |tx| turns::take_over(tx, other)).await.expect("a write"), 0);
+    assert_eq!(fixture.claim().await, [], "the lease still holds");
+    assert_eq!(fixture.store.write(|tx| turns::take_over(tx, node())).await.expect("a write"), 1);
+    assert!(matches!(fixture.commit_step(first, 0, 1).await, Err(TurnError::Fenced)));
+    let again = fixture.claim().await;
+    assert_eq!(again[0].fence, Fence { epoch: first.epoch + 1, ..first });
+}
+
+async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    let before = fixture.purse(account).await;
+    let stale = [
+        Fence { epoch: fence.epoch - 1, ..fence },
+        Fence { epoch: fence.epoch + 1, ..fence },
+        Fence { node: NodeId::from_random(2), ..fence },
+        Fence { answer: MessageId::from_random(3), ..fence },
+    ];
+    for stale in stale {
+        assert!(matches!(fixture.reserve(stale, 1, 5).await, Err(TurnError::Fenced)));
+        assert!(matches!(fixture.commit_step(stale, 1, 0).await, Err(TurnError::Fenced)));
+        let result = result("call-0");
+        let refused = fixture.store.write(move |tx| turns::commit_result(tx, stale, 0, &result, START)).await;
+        assert!(matches!(refused, Err(TurnError::Fenced)));
+        assert!(matches!(fixture.complete(stale, done(stale.answer)).await, Err(TurnError::Fenced)));
+        let refused = fixture.store.write(move |tx| turns::release(tx, stale)).await;
+        assert!(matches!(refused, Err(TurnError::Fenced)));
+    }
+    assert_eq!(fixture.purse(account).await, before);
+    assert_eq!(fixture.count("SELECT count(*) FROM log").await, 1);
+}
+
+async fn a_lease_is_renewed_and_given_back(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    let (stopped, second) = fixture.turn(account).await;
+    let id = stopped.conversation.id;
+    fixture.store.write(move |tx| conversations::request_stop(tx, account, id)).await.expect("it is there");
+    let until = START.plus(Duration::from_secs(60));
+    let held = fixture.store.write(move |tx| turns::renew(tx, node(), until)).await.expect("a write");
+    let expected = [Held { fence, stop_requested: false }, Held { fence: second, stop_requested: true }];
+    assert!(held.len() == 2 && expected.iter().all(|one| held.contains(one)));
+    let later = Terms { now: START.plus(Duration::from_secs(59)), ..terms() };
+    assert_eq!(claim(&fixture, later).await, []);
+    fixture.store.write(move |tx| turns::release(tx, second)).await.expect("the lease holds");
+    let again = claim(&fixture, later).await;
+    assert_eq!(again[0].fence, Fence { epoch: 2, ..second });
+    assert!(again[0].stop_requested);
+    let other = NodeId::from_random(2);
+    let none = fixture.store.write(move |tx| turns::renew(tx, other, until)).await.expect("a write");
+    assert_eq!(none, []);
+}
+
+async fn a_step_is_settled_and_the_rest_released(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    fixture.reserve(fence, 0, 30).await.expect("there are credits");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(70), reserved: Credits(30) });
+    fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(97), reserved: Credits(0) });
+    let free = fixture.commit_step(fence, 1, 1).await;
+    assert!(matches!(free, Err(TurnError::Store(StoreError::Rule(_)))), "nothing is held for it");
+    fixture.commit_step(fence, 1, 0).await.expect("it costs nothing");
+    let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
+    let turn = turn.expect("it is in progress");
+    let used = Usage { input_tokens: 200, output_tokens: 14, estimated: true, ..Usage::default() };
+    assert_eq!((turn.bill.settled, turn.bill.used, turn.outstanding), (Credits(3), used, Credits(0)));
+    let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 100)).await.expect("a read");
+    let settled: Vec<_> = ledger.iter().filter(|posted| posted.kind == PostingKind::Settle).collect();
+    assert_eq!(settled.len(), 2, "a step that costs nothing is also in the ledger");
+    for posted in settled {
+        let number = posted.step.expect("a step has a number");
+        assert_eq!(posted.usage, Some(step(number).usage));
+        assert_eq!((posted.answer, posted.model.as_deref()), (Some(fence.answer), Some("reader")));
+    }
+}
+
+async fn a_step_is_committed_once(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, first) = fixture.turn(account).await;
+    fixture.commit_step(first, 0, 1).await.expect("the lease holds");
+    fixture.store.write(move |tx| turns::release(tx, first)).await.expect("the lease holds");
+    let second = fixture.claim().await[0].fence;
+    assert!(matches!(fixture.commit_step(second, 0, 0).await, Err(TurnError::StepCommitted)));
+    fixture.commit_step(second, 1, 0).await.expect("no step of this number was committed");
+    assert!(matches!(fixture.commit_step(second, 1, 0).await, Err(TurnError::StepCommitted)));
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(99), reserved: Credits(0) });
+    assert_eq!(fixture.count("SELECT count(*) FROM log").await, 2);
+}
+
+async fn a_call_has_one_result(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    let commit = |number, result: domain::step::CallResult| {
+        fixture.store.write(move |tx| turns::commit_result(tx, fence, number, &result, START))
+    };
+    let early = commit(0, result("call-0")).await;
+    assert!(matches!(early, Err(TurnError::Store(StoreError::Rule(_)))), "no step has called it");
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    assert!(commit(0, result("call-0")).await.expect("the lease holds"));
+    let mut other = result("call-0");
+    other.text = "something else".to_owned();
+    assert!(!commit(0, other).await.expect("the lease holds"));
+    let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
+    let instance = fixture.step_done(0, 0).instance;
+    let log = [
+        LogEntry::Step { number: 0, step: step(0).into(), instance },
+        LogEntry::Result { number: 0, result: result("call-0").into() },
+    ];
+    assert_eq!(turn.expect("it is in progress").log, log);
+}
+
+async fn a_reservation_replaces_the_one_before(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(40).await;
+    let (_, fence) = fixture.turn(account).await;
+    fixture.reserve(fence, 0, 10).await.expect("it is held already");
+    assert_eq!(fixture.count("SELECT count(*) FROM postings").await, 2);
+    fixture.reserve(fence, 0, 40).await.expect("what was held counts");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
+    assert!(matches!(fixture.reserve(fence, 0, 41).await, Err(TurnError::Insufficient)));
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
+    fixture.reserve(fence, 0, 0).await.expect("it gives back");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(40), reserved: Credits(0) });
+}
+
+async fn an_answer_ends_once_and_holds_nothing(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(40).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    let unended = domain::answer::Answer::new(fence.answer, &[]);
+    let refused = fixture.complete(fence, unended).await;
+    assert!(matches!(refused, Err(TurnError::Store(StoreError::Rule(_)))));
+    let completion = fixture.completion(done(fence.answer));
+    let again = completion.clone();
+    fixture.store.write(move |tx| turns::complete(tx, fence, &completion)).await.expect("the lease holds");
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(40), reserved: Credits(0) });
+    let refused = fixture.store.write(move |tx| turns::complete(tx, fence, &again)).await;
+    assert!(matches!(refused, Err(TurnError::Fenced)));
+    assert_eq!(fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read"), None);
+    let question = fixture.follow_up(account, accepted.conversation.id);
+    fixture.ask(question).await.expect("the conversation is free again");
+}
+
+async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    let one = result("call-0");
+    fixture
+        .store
+        .write(move |tx| turns::commit_result(tx, fence, 0, &one, START))
+        .await
+        .expect("the lease holds");
+    let mut stopped = done(fence.answer);
+    stopped.ending = Some(Ending::Stopped);
+    fixture.complete(fence, stopped).await.expect("the lease holds");
+    let id = accepted.conversation.id;
+    let question = NewQuestion {
+        text: "And the deposit?".to_owned(),
+        attachments: Vec::new(),
+        agent: Some("law:clerk".to_owned()),
+        skills: vec!["law:read".to_owned()],
+        ..fixture.follow_up(account, id)
+    };
+    let answer = fixture.ask(question).await.expect("nothing is in progress").answer;
+    let turn = fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read");
+    let turn = turn.expect("it is in progress");
+    assert_eq!((turn.account, turn.conversation, turn.ordinal, turn.epoch), (account, id, 1, 0));
+    assert_eq!((turn.question.as_str(), turn.attachments.len()), ("And the deposit?", 0));
+    assert_eq!(
+        (turn.agent.as_deref(), turn.skills.as_slice()),
+        (Some("law:clerk"), ["law:read".to_owned()].as_slice())
+    );
+    assert_eq!((turn.model.as_str(), turn.web_search), ("reader", true));
+    assert_eq!((turn.outstanding, turn.bill.settled, turn.log.len()), (Credits(10), Credits(0), 0));
+    assert_eq!((turn.earlier.len(), turn.earlier_left_out), (1, 0));
+    let earlier = &turn.earlier[0];
+    assert_eq!(earlier.question, "What is the rent?");
+    assert_eq!((earlier.log.len(), &earlier.ending), (2, &Ending::Stopped));
+    assert_eq!(earlier.attachments, ["/uploads/lease.pdf"]);
+    let release = PostingId::from_random(fixture.bits());
+    fixture
+        .store
+        .write(move |tx| conversations::delete(tx, account, id, release, START))
+        .await
+        .expect("it is there");
+    assert_eq!(fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read"), None);
+}
