@@ -1,3 +1,6 @@
 //! The agent.
 
 pub mod documents;
+pub mod index;
+pub mod tools;
+pub mod worker;

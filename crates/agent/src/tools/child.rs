@@ -1,0 +1,165 @@
+//! Workers from the agent's side: one process for one request.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use protocol::tool::ToolOutput;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::sync::{RwLock, Semaphore};
+
+use super::confine::Confinement;
+use super::request::{Request, Task};
+use super::{Limits, end, path};
+use crate::documents::passages::Piece;
+
+/// Workers at once; each may take as much memory as the limits allow.
+const WORKERS_MAX: usize = 4;
+/// The longest answer of a worker, in bytes: all pieces of the longest document as JSON.
+const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// How much of a worker's last words is kept, in bytes.
+const REPORT_MAX_BYTES: u64 = 4 * 1024;
+
+static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
+/// Held for reading by every call that has processes: the sweep waits until there is none.
+static RUNNING: RwLock<()> = RwLock::const_new(());
+
+/// What a worker answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Output(ToolOutput),
+    Pieces(Result<Vec<Piece>, String>),
+    /// Bytes on the disk, where they could be counted.
+    Usage(Option<u64>),
+}
+
+/// Notes that a call has processes for as long as the guard lives.
+pub(super) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
+    RUNNING.read().await
+}
+
+/// Ends what the tools' user left behind, if no call runs. Nothing is left behind as a rule: this is for
+/// processes whose watcher was killed.
+pub(super) async fn sweep(limits: &Limits) {
+    let Some((user, _)) = limits.tools_user else { return };
+    if let Ok(alone) = RUNNING.try_write() {
+        let _ = tokio::task::spawn_blocking(move || {
+            let _alone = alone;
+            end::end_user(user);
+        })
+        .await;
+    }
+}
+
+/// Has a worker do the task.
+///
+/// # Errors
+/// In words for the model: when the worker took too long or too much memory, or broke.
+pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, String> {
+    let work = async {
+        let _place = WORKERS.acquire().await.map_err(|_| "no more tools can be run")?;
+        let _running = running().await;
+        let writes = matches!(task, Task::Write(_) | Task::Edit(_));
+        if writes
+            && super::jail::Jail::free_bytes(&limits.workspace)
+                .is_some_and(|free| free < limits.disk_free_floor_bytes)
+        {
+            return Err("the disk is full".to_owned());
+        }
+        let confinement = Confinement::of_worker(limits, time_max, writes);
+        let request = Request { confinement, workspace: limits.workspace.clone(), task };
+        let (status, answer, report) = exchange(&request, limits).await?;
+        if !status.success() {
+            return Err(failure(status, &report, limits));
+        }
+        serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".to_owned())
+    };
+    let late = || Err(format!("it took longer than {} s and was ended", time_max.as_secs()));
+    tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late())
+}
+
+/// Starts the agent's own program anew in another role.
+pub(super) fn spawn(role: &str, limits: &Limits) -> Result<Child, String> {
+    let mut command = Command::new(program(limits));
+    command
+        .arg(role)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().map_err(|error| format!("the tool's process cannot be started: {error}"))
+}
+
+fn program(limits: &Limits) -> PathBuf {
+    let own = Path::new("/proc/self/exe");
+    match &limits.program {
+        Some(program) => program.clone(),
+        None if own.exists() => own.to_owned(),
+        None => std::env::current_exe().unwrap_or_else(|_| own.to_owned()),
+    }
+}
+
+/// The request as the line that a child reads.
+pub(super) fn line(request: &Request) -> Result<Vec<u8>, String> {
+    let mut line =
+        serde_json::to_vec(request).map_err(|error| format!("the request cannot be written: {error}"))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
+    let line = line(request)?;
+    let mut child = Killed(spawn("worker", limits)?);
+    let (stdin, stdout, stderr) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        return Err("the tool's process has no pipes".to_owned());
+    };
+    let mut answer = Vec::new();
+    let mut report = Vec::new();
+    let (mut stdout, mut stderr) = (stdout.take(ANSWER_MAX_BYTES), stderr.take(REPORT_MAX_BYTES));
+    let (_, read, _) = tokio::join!(
+        async move {
+            // A worker that died does not read; its end says more.
+            let _ = stdin.write_all(&line).await;
+        },
+        stdout.read_to_end(&mut answer),
+        stderr.read_to_end(&mut report),
+    );
+    let lost = |error: std::io::Error| format!("the worker was lost: {error}");
+    read.map_err(lost)?;
+    // Reading may have stopped at the bound, with the worker still writing.
+    drop((stdout, stderr));
+    let status = child.0.wait().await.map_err(lost)?;
+    Ok((status, answer, report))
+}
+
+/// A child that is killed when nobody waits for it any more.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.start_kill();
+    }
+}
+
+/// Why a worker ended without an answer.
+fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> String {
+    let memory = limits.memory_bytes / (1 << 20);
+    match status.signal() {
+        Some(libc::SIGABRT | libc::SIGKILL) => {
+            format!("it needs more than the {memory} MiB of memory that a tool may use, and was ended")
+        }
+        Some(libc::SIGSEGV | libc::SIGBUS) => "the document is built so that its reader broke".to_owned(),
+        Some(libc::SIGXCPU) => "it took too much computing time and was ended".to_owned(),
+        Some(libc::SIGXFSZ) => "the file would be larger than a tool may write".to_owned(),
+        Some(signal) => format!("the tool was ended by signal {signal}"),
+        None => {
+            let report = path::plain(&String::from_utf8_lossy(report));
+            format!("the tool failed: {report}")
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a tool's process gives up before it looks at anything: its user, its privileges, memory, system calls,
+//! and files outside the workspace.
+#![expect(unsafe_code, reason = "forking, and closing descriptors by number, have no safe form")]
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    path_beneath_rules,
+};
+use rustix::process::{Pid, Resource, Rlimit, getgroups, getrlimit, getuid, setrlimit, setsid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Limits, calls, end};
+
+/// Programs reserve far more addresses than memory; this many times as many are allowed to command lines.
+const ADDRESSES_PER_MEMORY: u64 = 64;
+/// Open files of a process.
+const OPEN_FILES_MAX: u64 = 1024;
+/// Devices that command lines may write to.
+const DEVICES: [&str; 7] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm"];
+
+/// What is left to a tool's process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    user: Option<(u32, u32)>,
+    memory_bytes: u64,
+    address_bytes: u64,
+    processes: u64,
+    file_bytes: u64,
+    cpu_seconds: u64,
+    /// Folders to read in.
+    readable: Vec<PathBuf>,
+    /// Folders to write in.
+    writable: Vec<PathBuf>,
+    /// Whether it may start processes and programs.
+    may_start: bool,
+}
+
+impl Confinement {
+    /// For a worker, which sees the workspace alone.
+    pub(super) fn of_worker(limits: &Limits, time_max: Duration, writes: bool) -> Self {
+        Self {
+            user: limits.tools_user,
+            memory_bytes: limits.memory_bytes,
+            address_bytes: limits.memory_bytes,
+            processes: limits.processes,
+            file_bytes: limits.file_bytes,
+            cpu_seconds: time_max.as_secs(),
+            readable: vec![limits.workspace.clone()],
+            writable: if writes { vec![limits.workspace.clone()] } else { Vec::new() },
+            may_start: false,
+        }
+    }
+
+    /// For a command line, which may run what the machine has.
+    pub(super) fn of_shell(limits: &Limits, time_max: Duration) -> Self {
+        // Under the agent's own user its other processes count, too.
+        let others = if limits.tools_user.is_none() { end::count_user(getuid().as_raw()) } else { 0 };
+        let mut writable = vec![limits.workspace.clone(), limits.temp.clone()];
+        writable.extend(DEVICES.into_iter().map(PathBuf::from));
+        Self {
+            user: limits.tools_user,
+            memory_bytes: limits.memory_bytes,
+            address_bytes: limits.memory_bytes.saturating_mul(ADDRESSES_PER_MEMORY),
+            processes: limits.processes.saturating_add(others),
+            file_bytes: limits.file_bytes,
+            cpu_seconds: time_max.as_secs().saturating_add(1),
+            readable: vec![PathBuf::from("/")],
+            writable,
+            may_start: true,
+        }
+    }
+}
+
+/// Why a process could not be confined; it must not go on.
+#[derive(Debug, thiserror::Error)]
+#[error("the tool cannot be confined: {doing}: {source}")]
+pub(crate) struct ConfineError {
+    doing: &'static str,
+    source: io::Error,
+}
+
+trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Result<T, ConfineError>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str) -> Result<T, ConfineError> {
+        self.map_err(|error| ConfineError { doing, source: error.into() })
+    }
+}
+
+/// Confines the calling process, which must have one thread, and all that it will start. Descriptors above
+/// standard error are closed, at the latest when it executes something.
+///
+/// # Errors
+/// When anything but Landlock, which not every kernel has, can't be had.
+pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
+    close_on_exec().doing("closing descriptors")?;
+    // It leads a session already when it was forked for that.
+    let _ = setsid();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    // When memory runs out, tools go before the agent does.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    limit(confinement)?;
+    if let Some((user, group)) = confinement.user {
+        become_user(user, group)?;
+    }
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, none).doing("giving up capabilities")?;
+    set_no_new_privs(true).doing("giving up new privileges")?;
+    let _ = restrict_files(confinement);
+    calls::deny(confinement.may_start).doing("filtering system calls")
+}
+
+fn limit(confinement: &Confinement) -> Result<(), ConfineError> {
+    let bounds = [
+        (Resource::Core, 0),
+        (Resource::Data, confinement.memory_bytes),
+        (Resource::As, confinement.address_bytes),
+        (Resource::Nproc, confinement.processes),
+        (Resource::Fsize, confinement.file_bytes),
+        (Resource::Cpu, confinement.cpu_seconds),
+        (Resource::Nofile, OPEN_FILES_MAX),
+    ];
+    for (resource, bound) in bounds {
+        let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
+        setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) })
+            .doing("limiting resources")?;
+    }
+    Ok(())
+}
+
+fn become_user(user: u32, group: u32) -> Result<(), ConfineError> {
+    let (user, group) = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
+    if let Err(error) = set_thread_groups(&[]) {
+        // Where groups can't be set, none must be there.
+        if !getgroups().doing("reading groups")?.is_empty() {
+            return Err(error).doing("leaving groups");
+        }
+    }
+    set_thread_res_gid(group, group, group).doing("changing the group")?;
+    set_thread_res_uid(user, user, user).doing("changing the user")?;
+    if getuid() != user || rustix::process::getgid() != group {
+        return Err(io::Error::other("another user is in force")).doing("changing the user");
+    }
+    Ok(())
+}
+
+/// Best effort: kernels without Landlock have the other layers.
+fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
+    const KNOWN: ABI = ABI::V7;
+    let every = AccessFs::from_all(KNOWN);
+    Ruleset::default()
+        .handle_access(every)?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .scope(Scope::from_all(KNOWN))?
+        .create()?
+        .add_rules(path_beneath_rules(&confinement.readable, AccessFs::from_read(KNOWN)))?
+        .add_rules(path_beneath_rules(&confinement.writable, every))?
+        .restrict_self()?;
+    Ok(())
+}
+
+fn close_on_exec() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: the call takes three integers and only sets a flag on descriptors of this process.
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Which of two a process is after [`fork`].
+pub(super) enum Fork {
+    Parent(Pid),
+    Child,
+}
+
+/// Forks the calling process, which must have one thread.
+///
+/// # Errors
+/// When the kernel has no room for another process.
+pub(super) fn fork() -> io::Result<Fork> {
+    // SAFETY: the process has one thread, so the child may do all that its parent may; both go on with memory of
+    // their own.
+    match unsafe { libc::fork() } {
+        0 => Ok(Fork::Child),
+        pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+    }
+}

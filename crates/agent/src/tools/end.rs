@@ -1,0 +1,125 @@
+//! Ending processes that may make new ones meanwhile: all are stopped before any is killed, and a stopped
+//! process forks no more.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+/// Rounds of looking for new processes before what is found is killed.
+const ROUNDS_MAX: usize = 64;
+/// How long processes may take to end once they are killed, and how often that is looked at.
+const DYING_TIME_MAX: Duration = Duration::from_secs(5);
+const DYING_POLL: Duration = Duration::from_millis(2);
+
+/// What `/proc` tells of a process.
+struct Process {
+    pid: i32,
+    parent: i32,
+    user: u32,
+    is_zombie: bool,
+}
+
+/// Ends all that descends from the calling process, and reaps it. Gives how many there were. The caller must be
+/// the reaper of its descendants.
+pub(super) fn end_descendants() -> usize {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let reap = || while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {};
+    let ended = end(reap, |all| {
+        let parents: HashMap<i32, i32> = all.iter().map(|process| (process.pid, process.parent)).collect();
+        let descends = |pid: i32| {
+            let mut at = pid;
+            // Longer chains than there are processes are none.
+            for _ in 0..parents.len() {
+                match parents.get(&at) {
+                    Some(parent) if *parent == own => return true,
+                    Some(parent) => at = *parent,
+                    None => return false,
+                }
+            }
+            false
+        };
+        all.iter()
+            .filter(|process| !process.is_zombie && descends(process.pid))
+            .map(|process| process.pid)
+            .collect()
+    });
+    reap();
+    ended
+}
+
+/// Ends every process of a user but the calling one. Reaping them is their parents' part.
+pub(super) fn end_user(user: u32) {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    end(
+        || (),
+        |all| {
+            let wanted =
+                |process: &&Process| process.user == user && !process.is_zombie && process.pid != own;
+            all.iter().filter(wanted).map(|process| process.pid).collect()
+        },
+    );
+}
+
+/// The user's processes, zombies left out.
+pub(super) fn count_user(user: u32) -> u64 {
+    processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
+}
+
+fn end(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> usize {
+    let mut known = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let new: Vec<i32> = select(&processes()).into_iter().filter(|pid| !known.contains(pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for pid in new {
+            signal(pid, Signal::STOP);
+            known.insert(pid);
+        }
+    }
+    let until = Instant::now() + DYING_TIME_MAX;
+    loop {
+        let left = select(&processes());
+        if left.is_empty() || Instant::now() > until {
+            return known.len();
+        }
+        for pid in left {
+            signal(pid, Signal::KILL);
+            known.insert(pid);
+        }
+        std::thread::sleep(DYING_POLL);
+        reap();
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // It may be gone by now.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(process)
+        .collect()
+}
+
+fn process(pid: i32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next().map(str::to_owned)
+    };
+    Some(Process {
+        pid,
+        parent: field("PPid")?.parse().ok()?,
+        user: field("Uid")?.parse().ok()?,
+        is_zombie: field("State")? == "Z",
+    })
+}

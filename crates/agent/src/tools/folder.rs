@@ -1,0 +1,93 @@
+//! Walking the workspace without following links, within bounds.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+
+use super::jail::Jail;
+
+/// The most entries that one walk looks at.
+pub(crate) const ENTRIES_MAX: usize = 100_000;
+
+/// An entry of the workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    /// Relative to the workspace.
+    pub(crate) path: PathBuf,
+    pub(crate) kind: FileType,
+    /// Its length in bytes.
+    pub(crate) size: u64,
+    /// What it takes on the disk, in bytes.
+    pub(crate) disk_bytes: u64,
+}
+
+/// What came of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Walked {
+    All,
+    /// Entries or time ran out.
+    Part,
+}
+
+/// Visits everything beneath a folder until `visit` is answered `false`. Folders that can't be read are left out.
+pub(crate) fn walk(jail: &Jail, from: &Path, until: Instant, mut visit: impl FnMut(Entry) -> bool) -> Walked {
+    let mut waiting = vec![from.to_owned()];
+    let mut seen = 0;
+    while let Some(folder) = waiting.pop() {
+        let mut folders = Vec::new();
+        let read = entries(jail, &folder, |entry| {
+            seen += 1;
+            if seen > ENTRIES_MAX || Instant::now() > until {
+                return false;
+            }
+            if entry.kind == FileType::Directory {
+                folders.push(entry.path.clone());
+            }
+            visit(entry)
+        });
+        if !read {
+            return Walked::Part;
+        }
+        folders.sort_unstable_by(|one, other| other.cmp(one));
+        waiting.append(&mut folders);
+    }
+    Walked::All
+}
+
+/// Visits the entries of one folder. `false` when `visit` ended it.
+fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let Ok(opened) = jail.at(folder, flags, Mode::empty()) else { return true };
+    let Ok(reader) = Dir::read_from(&opened) else { return true };
+    for found in reader {
+        let Ok(found) = found else { return true };
+        let name = OsStr::from_bytes(found.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        let Ok(stat) = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let entry = Entry {
+            path: if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) },
+            kind: FileType::from_raw_mode(stat.st_mode),
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            disk_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+        };
+        if !visit(entry) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The entries of one folder, at most [`ENTRIES_MAX`].
+pub(crate) fn list(jail: &Jail, folder: &Path) -> (Vec<Entry>, Walked) {
+    let mut found = Vec::new();
+    let all = entries(jail, folder, |entry| {
+        found.push(entry);
+        found.len() < ENTRIES_MAX
+    });
+    (found, if all { Walked::All } else { Walked::Part })
+}

@@ -1,0 +1,89 @@
+//! What tools may use, as the machine's driver tells it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use protocol::tool::WORKSPACE;
+
+use crate::index::Library;
+
+/// What tools may use, and where they work.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Memory of each process, in bytes.
+    pub memory_bytes: u64,
+    /// Processes and threads of the tools' user, all calls together.
+    pub processes: u64,
+    /// How long a command line may run at most, in seconds, whatever its call says.
+    pub shell_seconds: u32,
+    /// How large the workspace may grow, in bytes.
+    pub workspace_bytes: u64,
+    /// The largest file that a tool may write, in bytes.
+    pub file_bytes: u64,
+    /// Space on the workspace's disk that stays free, in bytes.
+    pub disk_free_floor_bytes: u64,
+    /// The user and group of tools; `None` leaves them under the agent's own, for tests and hosts that can't do
+    /// otherwise.
+    pub tools_user: Option<(u32, u32)>,
+    /// The workspace's folder.
+    pub workspace: PathBuf,
+    /// The folder of temporary files.
+    pub temp: PathBuf,
+    /// The index that `search` asks.
+    pub library: Option<Library>,
+    /// The agent's program, which workers are made of; `/proc/self/exe` unless given.
+    pub program: Option<PathBuf>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory_bytes: 1 << 30,
+            processes: 256,
+            shell_seconds: 600,
+            workspace_bytes: 10 << 30,
+            file_bytes: 2 << 30,
+            disk_free_floor_bytes: 512 << 20,
+            tools_user: None,
+            workspace: PathBuf::from(WORKSPACE),
+            temp: PathBuf::from("/tmp"),
+            library: None,
+            program: None,
+        }
+    }
+}
+
+impl Limits {
+    /// The limits that the machine's driver left in the environment, each with its default: `CAUSERIE_TOOLS_UID`
+    /// and `CAUSERIE_TOOLS_GID`, `CAUSERIE_WORKSPACE`, `CAUSERIE_INDEX`, `CAUSERIE_MEMORY_BYTES`,
+    /// `CAUSERIE_PROCESSES`, `CAUSERIE_WORKSPACE_BYTES`, `CAUSERIE_FILE_BYTES`, `CAUSERIE_DISK_FREE_BYTES`,
+    /// `CAUSERIE_SHELL_SECONDS`.
+    #[must_use]
+    pub fn from_environment() -> Self {
+        let default = Self::default();
+        let workspace = text("CAUSERIE_WORKSPACE").map_or(default.workspace, PathBuf::from);
+        let user = value("CAUSERIE_TOOLS_UID").zip(value("CAUSERIE_TOOLS_GID"));
+        let library = text("CAUSERIE_INDEX").map(|index| Library::new(&workspace, index.as_ref()));
+        Self {
+            memory_bytes: value("CAUSERIE_MEMORY_BYTES").unwrap_or(default.memory_bytes),
+            processes: value("CAUSERIE_PROCESSES").unwrap_or(default.processes),
+            shell_seconds: value("CAUSERIE_SHELL_SECONDS").unwrap_or(default.shell_seconds),
+            workspace_bytes: value("CAUSERIE_WORKSPACE_BYTES").unwrap_or(default.workspace_bytes),
+            file_bytes: value("CAUSERIE_FILE_BYTES").unwrap_or(default.file_bytes),
+            disk_free_floor_bytes: value("CAUSERIE_DISK_FREE_BYTES").unwrap_or(default.disk_free_floor_bytes),
+            tools_user: user,
+            workspace,
+            temp: default.temp,
+            library,
+            program: None,
+        }
+    }
+}
+
+fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+fn value<T: FromStr>(name: &str) -> Option<T> {
+    text(name)?.parse().ok()
+}

@@ -1,0 +1,51 @@
+//! `list`: one folder.
+
+use std::os::unix::ffi::OsStrExt;
+
+use protocol::tool::{ListArguments, ToolOutput};
+use rustix::fs::FileType;
+
+use super::folder::{self, Entry, Walked};
+use super::jail::{Jail, JailError};
+use super::output::done;
+use super::path::{shown, shown_name};
+
+/// The most entries that are shown.
+const SHOWN_MAX: usize = 1_000;
+/// The longest listing, in bytes.
+const TEXT_MAX_BYTES: usize = 48 * 1024;
+
+pub(crate) fn list(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput, JailError> {
+    let (path, _) = jail.folder(arguments.path.as_deref().unwrap_or("/"))?;
+    let (mut entries, walked) = folder::list(jail, &path);
+    entries.sort_by(|one, other| {
+        let rank = |entry: &Entry| (entry.kind != FileType::Directory, entry.path.clone());
+        rank(one).cmp(&rank(other))
+    });
+    let count = entries.len();
+    let more = if walked == Walked::Part { "more than " } else { "" };
+    let mut text = match count {
+        0 => format!("{} is empty.", shown(&path)),
+        1 => format!("{}: 1 entry", shown(&path)),
+        _ => format!("{}: {more}{count} entries", shown(&path)),
+    };
+    for (index, entry) in entries.iter().enumerate() {
+        if index == SHOWN_MAX || text.len() > TEXT_MAX_BYTES {
+            text.push_str(&format!("\n... and {} more; use find with a glob to narrow down", count - index));
+            break;
+        }
+        text.push('\n');
+        text.push_str(&line(entry));
+    }
+    Ok(done(text))
+}
+
+fn line(entry: &Entry) -> String {
+    let name = entry.path.file_name().map(|name| shown_name(name.as_bytes())).unwrap_or_default();
+    match entry.kind {
+        FileType::Directory => format!("folder  {name}/"),
+        FileType::RegularFile => format!("file  {name}  {} bytes", entry.size),
+        FileType::Symlink => format!("link  {name}"),
+        _ => format!("special  {name}"),
+    }
+}

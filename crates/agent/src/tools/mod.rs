@@ -1,0 +1,139 @@
+//! The tools of the machine.
+//!
+//! [`run`] is called by the agent's loop. Whatever looks at a document or runs a command does so in a child
+//! process under the tools' user (see [`confine`]): `causerie-agent worker` answers one request of any tool
+//! but the shell, `causerie-agent shell` watches over one command line. Neither has the agent's port.
+//! Results are text for a language model, within the bounds of [`protocol::tool`].
+
+mod calls;
+mod child;
+mod confine;
+mod edit;
+mod end;
+mod find;
+mod folder;
+mod glob;
+mod jail;
+mod limits;
+mod list;
+mod output;
+mod path;
+mod read;
+mod request;
+mod shell;
+mod supervise;
+mod watch;
+mod write;
+
+use std::time::Duration;
+
+use domain::step::Call;
+use protocol::tool::{Tool, ToolOutput};
+use serde::de::DeserializeOwned;
+
+use crate::documents::passages::Piece;
+
+pub(crate) use confine::confine;
+pub use limits::Limits;
+pub(crate) use request::answer;
+pub(crate) use supervise::{read_request, supervise};
+
+use child::{Answer, ask};
+use output::{failed, within_bounds};
+use request::Task;
+
+/// How long a tool that looks at one file or folder may take.
+const FILE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a search may take, the reading of new documents included.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(30);
+/// The length to which documents are cut for reading, in bytes.
+const PIECE_MAX_BYTES: usize = 1_200;
+
+/// Runs one call. Whatever goes wrong is told in the result.
+///
+/// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
+/// Dropping the future ends its processes as well.
+pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::Receiver<bool>) -> ToolOutput {
+    let Some(tool) = Tool::named(&call.tool) else {
+        let names: Vec<_> = Tool::ALL.into_iter().map(Tool::name).collect();
+        return failed(&format!(
+            "there is no tool `{}`; there are {}",
+            path::plain(&call.tool),
+            names.join(", ")
+        ));
+    };
+    let stopped = async move {
+        if killed.wait_for(|killed| *killed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let output = match dispatch(tool, &call.arguments, limits, stopped).await {
+        Ok(output) => output,
+        Err(text) => failed(&text),
+    };
+    within_bounds(output)
+}
+
+async fn dispatch(
+    tool: Tool,
+    arguments: &str,
+    limits: &Limits,
+    stopped: impl Future<Output = ()>,
+) -> Result<ToolOutput, String> {
+    let task = match tool {
+        Tool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
+        Tool::Search => {
+            let arguments = parsed(tool, arguments)?;
+            let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
+            let read = |file: std::path::PathBuf| async move { extract_in_worker(&file, limits).await };
+            return tokio::select! {
+                output = library.search(&arguments, SEARCH_TIME_MAX, read) => Ok(output),
+                () = stopped => Err(STOPPED.to_owned()),
+            };
+        }
+        Tool::Read => Task::Read(parsed(tool, arguments)?),
+        Tool::Write => Task::Write(parsed(tool, arguments)?),
+        Tool::Edit => Task::Edit(parsed(tool, arguments)?),
+        Tool::List => Task::List(parsed(tool, arguments)?),
+        Tool::Find => Task::Find(parsed(tool, arguments)?),
+    };
+    tokio::select! {
+        answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
+            Answer::Output(output) => Ok(output),
+            Answer::Pieces(_) | Answer::Usage(_) => Err("the tool gave an answer of another kind".to_owned()),
+        },
+        () = stopped => Err(STOPPED.to_owned()),
+    }
+}
+
+/// What a call says that was killed.
+const STOPPED: &str = "stopped before it was done";
+
+/// The passages of a document of the workspace, read in a worker. `file` is a path in the file system.
+///
+/// # Errors
+/// Why the file gives no passages, in words; also when it takes longer than a minute or more memory than
+/// the limits allow.
+pub async fn extract_in_worker(file: &std::path::Path, limits: &Limits) -> Result<Vec<Piece>, String> {
+    let inside =
+        file.strip_prefix(&limits.workspace).map_err(|_| "the file is not in the workspace".to_owned())?;
+    let task = Task::Extract { path: path::shown(inside), piece_max_bytes: crate::index::PIECE_MAX_BYTES };
+    match ask(task, limits, FILE_TIME_MAX).await? {
+        Answer::Pieces(pieces) => pieces,
+        Answer::Output(_) | Answer::Usage(_) => Err("the worker gave an answer of another kind".to_owned()),
+    }
+}
+
+/// The arguments as the tool takes them, or what the model should do differently.
+fn parsed<T: DeserializeOwned>(tool: Tool, arguments: &str) -> Result<T, String> {
+    // Models leave the arguments out where none is needed.
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+    serde_json::from_str(arguments).map_err(|error| {
+        format!(
+            "the arguments of {} are not valid: {}. Their schema is {}",
+            tool.name(),
+            path::plain(&error.to_string()),
+            tool.schema()
+        )
+    })
+}

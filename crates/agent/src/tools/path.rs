@@ -1,0 +1,146 @@
+//! Paths as models write them and as results show them.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use protocol::tool::WORKSPACE;
+
+/// The longest path that is taken, in bytes.
+const PATH_MAX_BYTES: usize = 4096;
+
+/// Why a path is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PathError {
+    #[error("{0} is outside the workspace")]
+    Outside(String),
+    #[error("the path is longer than {PATH_MAX_BYTES} bytes or contains a zero byte")]
+    Malformed,
+}
+
+/// The path relative to the workspace, `.` for the workspace itself. `/a`, `a` and `/workspace/a` are the same;
+/// `..` counts back, and one that climbs above the workspace is refused before anything is opened.
+pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
+    if text.len() > PATH_MAX_BYTES || text.contains('\0') {
+        return Err(PathError::Malformed);
+    }
+    let inner = text.strip_prefix(WORKSPACE).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let mut depth = 0_usize;
+    let mut out = PathBuf::new();
+    for name in inner.unwrap_or(text).split('/') {
+        match name {
+            "" | "." => {}
+            ".." => {
+                depth = depth.checked_sub(1).ok_or_else(|| PathError::Outside(plain(text)))?;
+                out.push(name);
+            }
+            _ => {
+                depth += 1;
+                out.push(name);
+            }
+        }
+    }
+    if out.as_os_str().is_empty() {
+        out.push(".");
+    }
+    Ok(out)
+}
+
+/// A path that results show, with the bytes that were shown percent-encoded.
+pub(crate) fn decoded(path: &Path) -> Option<PathBuf> {
+    let bytes = path.as_os_str().as_bytes();
+    if !bytes.contains(&b'%') {
+        return None;
+    }
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let code = bytes.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        let code = code.and_then(|hex| std::str::from_utf8(hex).ok());
+        match code.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) if byte != b'/' && byte != 0 => {
+                out.push(byte);
+                at += 3;
+            }
+            _ => {
+                out.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    Some(PathBuf::from(OsString::from_vec(out)))
+}
+
+/// The workspace path of a path relative to the workspace: `/a/b`. Control characters and bytes that are no
+/// UTF-8 are percent-encoded, so that a name is one line and can be given back.
+pub(crate) fn shown(path: &Path) -> String {
+    let mut out = String::new();
+    for component in path.components() {
+        if let std::path::Component::Normal(name) = component {
+            out.push('/');
+            out.push_str(&shown_name(name.as_bytes()));
+        }
+    }
+    if out.is_empty() { "/".to_owned() } else { out }
+}
+
+/// One name, as [`shown`].
+pub(crate) fn shown_name(name: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if is_odd(c) {
+                let mut buffer = [0; 4];
+                c.encode_utf8(&mut buffer).bytes().for_each(|byte| out.push_str(&format!("%{byte:02X}")));
+            } else {
+                out.push(c);
+            }
+        }
+        chunk.invalid().iter().for_each(|byte| out.push_str(&format!("%{byte:02X}")));
+    }
+    out
+}
+
+/// What would break the line, or turn the reading direction, of a text that shows a name.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// Text of somebody else's in one line and not too long, for messages.
+pub(crate) fn plain(text: &str) -> String {
+    const PLAIN_MAX_CHARS: usize = 300;
+    text.chars().take(PLAIN_MAX_CHARS).map(|c| if is_odd(c) { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_spelling_means_the_same() {
+        for text in ["/uploads/x", "uploads/x", "/workspace/uploads/x", "//uploads//./x/"] {
+            assert_eq!(parse(text).unwrap(), Path::new("uploads/x"), "{text}");
+        }
+        assert_eq!(parse("/workspace").unwrap(), Path::new("."));
+        assert_eq!(parse("/workspaces/a").unwrap(), Path::new("workspaces/a"));
+        assert_eq!(parse("a/../b").unwrap(), Path::new("a/../b"));
+    }
+
+    #[test]
+    fn climbing_is_refused() {
+        for text in ["..", "/../etc/passwd", "a/../../b", "/workspace/../etc"] {
+            assert!(matches!(parse(text), Err(PathError::Outside(_))), "{text}");
+        }
+        assert_eq!(parse("a\0b"), Err(PathError::Malformed));
+    }
+
+    #[test]
+    fn odd_names_are_one_line_and_come_back() {
+        let name = PathBuf::from(OsString::from_vec(b"a\nb\xff\x1b[2J\xe2\x80\xae".to_vec()));
+        let text = shown(&name);
+        assert_eq!(text, "/a%0Ab%FF%1B[2J%E2%80%AE");
+        assert_eq!(decoded(&parse(&text).unwrap()).unwrap(), name);
+        assert_eq!(decoded(Path::new("100%/x")), Some(PathBuf::from("100%/x")));
+    }
+}

@@ -1,0 +1,292 @@
+//! `shell`: a command line, from the agent's side.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
+
+use protocol::tool::{ShellArguments, ToolOutput};
+use tokio::io::AsyncReadExt;
+use tokio::process::Child;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::child::{line, running, spawn, sweep};
+use super::confine::Confinement;
+use super::output::failed;
+use super::path::plain;
+use super::request::{Request, Task};
+use super::supervise::Ended;
+use super::{Limits, watch};
+
+/// How long a command runs unless its call says otherwise, in seconds.
+const SECONDS_DEFAULT: u32 = 60;
+/// The longest command line, in bytes; the kernel takes 128 KiB.
+const COMMAND_MAX_BYTES: usize = 100 * 1024;
+/// How much of the beginning and of the end of the output is kept, in bytes each.
+const HALF_MAX_BYTES: usize = 24 * 1024;
+/// Output beyond this ends the command, in bytes.
+const FLOOD_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// How long the watcher may take to end a command's processes.
+const ENDING_TIME_MAX: Duration = Duration::from_secs(10);
+/// The watcher's report is no longer than this, in bytes.
+const REPORT_MAX_BYTES: u64 = 4 * 1024;
+
+pub(super) async fn run(
+    arguments: ShellArguments,
+    limits: &Limits,
+    stopped: impl Future<Output = ()>,
+) -> Result<ToolOutput, String> {
+    if arguments.command.len() > COMMAND_MAX_BYTES {
+        return Err(format!(
+            "the command is longer than {COMMAND_MAX_BYTES} bytes; write a script and run that"
+        ));
+    }
+    if arguments.command.contains('\0') {
+        return Err("the command contains a zero byte".to_owned());
+    }
+    let seconds =
+        arguments.timeout_seconds.unwrap_or(SECONDS_DEFAULT).clamp(1, 600).min(limits.shell_seconds);
+    let time_max = Duration::from_secs(u64::from(seconds));
+    let outcome = {
+        let _running = running().await;
+        let request = Request {
+            confinement: Confinement::of_shell(limits, time_max),
+            workspace: limits.workspace.clone(),
+            task: Task::Shell { command: arguments.command, temp: limits.temp.clone() },
+        };
+        let line = line(&request)?;
+        Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await
+    };
+    sweep(limits).await;
+    outcome.map(|run| run.told(seconds))
+}
+
+/// Why a command was ended before its own end.
+#[derive(Debug)]
+enum Cut {
+    Time,
+    Stopped,
+    Flood,
+    Disk(String),
+}
+
+struct Run {
+    child: Child,
+    stdin: Option<tokio::process::ChildStdin>,
+    stdout: tokio::process::ChildStdout,
+    stderr: tokio::process::ChildStderr,
+    capture: Capture,
+    cut: Option<Cut>,
+    ended: Ended,
+}
+
+impl Run {
+    async fn start(line: &[u8], limits: &Limits) -> Result<Self, String> {
+        use tokio::io::AsyncWriteExt;
+        let mut child = spawn("shell", limits)?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err("the tool's process has no pipes".to_owned());
+        };
+        stdin.write_all(line).await.map_err(|error| format!("the command cannot be handed over: {error}"))?;
+        Ok(Self {
+            child,
+            stdin: Some(stdin),
+            stdout,
+            stderr,
+            capture: Capture::default(),
+            cut: None,
+            ended: Ended::Failed("its watcher was lost".to_owned()),
+        })
+    }
+
+    /// Reads until the command has ended and all that it started. Dropped before, the watcher sees its standard
+    /// input end, and ends the command.
+    async fn until_its_end(
+        mut self,
+        time_max: Duration,
+        limits: &Limits,
+        stopped: impl Future<Output = ()>,
+    ) -> Result<Self, String> {
+        let mut until = Instant::now() + time_max;
+        let (mut stopped, mut disk) = (pin!(stopped), pin!(watch::disk(limits)));
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            let running = self.cut.is_none();
+            let cut = tokio::select! {
+                read = self.stdout.read(&mut buffer) => match read {
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => {
+                        self.capture.push(&buffer[..read]);
+                        if self.capture.total <= FLOOD_MAX_BYTES || !running {
+                            continue;
+                        }
+                        Cut::Flood
+                    }
+                },
+                () = sleep_until(until) => {
+                    if !running {
+                        // The watcher itself is stuck or gone.
+                        let _ = self.child.start_kill();
+                        break;
+                    }
+                    Cut::Time
+                }
+                () = &mut stopped, if running => Cut::Stopped,
+                why = &mut disk, if running => Cut::Disk(why),
+            };
+            self.cut = Some(cut);
+            self.stdin = None;
+            until = Instant::now() + ENDING_TIME_MAX;
+        }
+        self.report(Instant::now() + ENDING_TIME_MAX).await;
+        Ok(self)
+    }
+
+    /// What the watcher says of the end. Its first line counts: a command that never ran says so itself.
+    async fn report(&mut self, until: Instant) {
+        let mut report = Vec::new();
+        let mut stderr = (&mut self.stderr).take(REPORT_MAX_BYTES);
+        let _ = timeout_at(until, stderr.read_to_end(&mut report)).await;
+        if timeout_at(until, self.child.wait()).await.is_err() {
+            let _ = self.child.start_kill();
+        }
+        let first = report.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        if let Ok(ended) = serde_json::from_slice(first) {
+            self.ended = ended;
+        }
+    }
+
+    fn told(self, seconds: u32) -> ToolOutput {
+        let (mut says, left, fine) = match (&self.cut, &self.ended) {
+            (None, Ended::Failed(why)) => return failed(&format!("the command did not run: {}", plain(why))),
+            (None, Ended::Exit { status, left }) => (format!("exit status {status}"), *left, *status == 0),
+            (None, Ended::Signal { signal, left }) => (format!("ended by signal {signal}"), *left, false),
+            (Some(cut), _) => {
+                let why = match cut {
+                    Cut::Time => format!("it ran longer than {seconds} s"),
+                    Cut::Stopped => "it was stopped".to_owned(),
+                    Cut::Flood => format!("it put out more than {FLOOD_MAX_BYTES} bytes"),
+                    Cut::Disk(why) => why.clone(),
+                };
+                (format!("killed: {why}"), 0, false)
+            }
+        };
+        if left > 0 {
+            says.push_str(&format!("; {left} background processes were ended"));
+        }
+        let mut text = self.capture.text();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("[{says}]"));
+        ToolOutput { failed: !fine, text, ..ToolOutput::default() }
+    }
+}
+
+/// The beginning and the end of an output of any length.
+#[derive(Debug, Default)]
+struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    total: u64,
+}
+
+impl Capture {
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let (head, rest) = bytes.split_at(bytes.len().min(HALF_MAX_BYTES - self.head.len()));
+        self.head.extend_from_slice(head);
+        let rest = &rest[rest.len().saturating_sub(HALF_MAX_BYTES)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(HALF_MAX_BYTES);
+        self.tail.drain(..over.min(self.tail.len()));
+        self.tail.extend(rest);
+    }
+
+    /// As text: without control sequences, cut in the middle with a line that says so.
+    fn text(mut self) -> String {
+        let left_out = self.total - (self.head.len() + self.tail.len()) as u64;
+        if left_out == 0 {
+            self.head.extend(self.tail);
+            let whole = readable(&self.head);
+            return whole[..whole.floor_char_boundary(2 * HALF_MAX_BYTES)].to_owned();
+        }
+        let (head, tail) = (readable(&self.head), readable(self.tail.make_contiguous()));
+        let head = &head[..head.floor_char_boundary(HALF_MAX_BYTES)];
+        let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(HALF_MAX_BYTES))..];
+        format!("{head}\n[... {left_out} bytes left out ...]\n{tail}")
+    }
+}
+
+/// Output as lines of plain text: colours and cursor movements go, and so do other control characters.
+fn readable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' => match chars.next() {
+                Some('[') => {
+                    for c in chars.by_ref() {
+                        if matches!(c, '@'..='~') {
+                            break;
+                        }
+                    }
+                }
+                Some(']') => {
+                    // A title ends with a bell or a string terminator.
+                    while let Some(c) = chars.next() {
+                        if c == '\u{7}' || (c == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            },
+            '\r' => {
+                if chars.peek() != Some(&'\n') {
+                    out.push('\n');
+                }
+            }
+            '\n' | '\t' => out.push(c),
+            _ if c.is_control() => {}
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_cut_in_the_middle() {
+        let mut capture = Capture::default();
+        for number in 0..100_000 {
+            capture.push(format!("{number}\n").as_bytes());
+        }
+        let total = capture.total;
+        let text = capture.text();
+        assert!(text.starts_with("0\n1\n2\n") && text.ends_with("99998\n99999\n"));
+        assert!(text.contains(&format!("[... {} bytes left out ...]", total - 2 * HALF_MAX_BYTES as u64)));
+        assert!(text.len() < 2 * HALF_MAX_BYTES + 100);
+    }
+
+    #[test]
+    fn short_output_is_whole_and_binary_is_bounded() {
+        let mut capture = Capture::default();
+        capture.push(&vec![b'x'; HALF_MAX_BYTES + 10]);
+        capture.push(b"end");
+        assert_eq!(capture.text().len(), HALF_MAX_BYTES + 13);
+        let mut capture = Capture::default();
+        capture.push(&vec![0xff; 10 * HALF_MAX_BYTES]);
+        assert!(capture.text().len() <= 2 * HALF_MAX_BYTES + 100);
+    }
+
+    #[test]
+    fn control_sequences_go() {
+        assert_eq!(readable(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x\r\ny\rz\x08\x00"), "red x\ny\nz");
+        assert_eq!(readable(b"a\x1b[12"), "a");
+        assert_eq!(readable(b"a\x1b"), "a");
+    }
+}

@@ -1,0 +1,186 @@
+//! Command lines, well-behaved and not.
+
+#[expect(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use agent::tools::run;
+use serde_json::json;
+use support::{Machine, call};
+use tokio::sync::watch;
+
+#[tokio::test]
+async fn output_and_status_come_in_order() {
+    let machine = Machine::new();
+    let output = machine.shell("echo one; echo two >&2; echo three; exit 3").await;
+    assert_eq!(output.text, "one\ntwo\nthree\n[exit status 3]");
+    assert!(output.failed);
+    let quiet = machine.shell("true").await;
+    assert_eq!((quiet.text.as_str(), quiet.failed), ("[exit status 0]", false));
+    let killed = machine.shell("kill -9 $$").await;
+    assert_eq!(killed.text, "[ended by signal 9]");
+}
+
+#[tokio::test]
+async fn the_surroundings_are_bare() {
+    let machine = Machine::new();
+    let output = machine.shell("pwd; env | sort; cat; ls /proc/self/fd | wc -l").await;
+    let workspace = machine.limits.workspace.display();
+    let temp = machine.limits.temp.display();
+    let expected = format!(
+        "{workspace}\nHOME={workspace}\nLANG=C.UTF-8\nPATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin\n\
+         PWD={workspace}\nTMPDIR={temp}\n4\n[exit status 0]"
+    );
+    assert_eq!(output.text, expected);
+}
+
+#[tokio::test]
+async fn files_are_written_in_the_workspace_alone() {
+    let machine = Machine::new();
+    let outside = machine.outside().join("x");
+    let command =
+        format!("echo hi > a.txt && echo hi > $TMPDIR/b && cat a.txt; echo hi > {}", outside.display());
+    let output = machine.shell(&command).await;
+    assert!(output.text.starts_with("hi\n") && output.failed, "{}", output.text);
+    assert!(machine.path("a.txt").exists() && !outside.exists());
+}
+
+#[tokio::test]
+async fn time_is_bounded() {
+    let machine = Machine::new();
+    let began = Instant::now();
+    let output =
+        machine.call("shell", json!({ "command": "echo begun; sleep 100", "timeout_seconds": 1 })).await;
+    assert_eq!(output.text, "begun\n[killed: it ran longer than 1 s]");
+    assert!(output.failed && began.elapsed() < Duration::from_secs(8));
+}
+
+#[tokio::test]
+async fn output_is_bounded() {
+    let machine = Machine::new();
+    let output = machine.shell("yes | head -c 10000000; echo end").await;
+    assert!(output.text.len() < 50_000 && output.text.contains("bytes left out"));
+    assert!(output.text.ends_with("end\n[exit status 0]"), "{}", &output.text[output.text.len() - 100..]);
+    let flood = machine.shell("yes").await;
+    assert!(flood.text.ends_with("[killed: it put out more than 67108864 bytes]") && flood.failed);
+}
+
+#[tokio::test]
+async fn nothing_outlives_the_call() {
+    let machine = Machine::new();
+    let left = "(setsid sh -c 'echo $$ > a.pid; sleep 1000' &) ; sleep 1000 & nohup sleep 1000 & \
+                while ! test -s a.pid; do sleep 0.05; done; echo done";
+    let output = machine.shell(left).await;
+    assert!(
+        output.text.starts_with("done\n[exit status 0; ") && output.text.contains("background processes"),
+        "{}",
+        output.text
+    );
+    let pid: i32 = std::fs::read_to_string(machine.path("a.pid")).unwrap().trim().parse().unwrap();
+    assert!(is_gone(pid), "the process that left the session and its group is gone, too");
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_ends_its_processes() {
+    let machine = Machine::new();
+    let (stop, killed) = watch::channel(false);
+    let arguments = json!({ "command": "echo $$ > a.pid; setsid sleep 1000" }).to_string();
+    let call = call("shell", &arguments);
+    let stopping = async {
+        while std::fs::read_to_string(machine.path("a.pid")).is_ok_and(|text| text.is_empty())
+            || !machine.path("a.pid").exists()
+        {
+            tokio::task::yield_now().await;
+        }
+        stop.send_replace(true);
+    };
+    let (output, ()) = tokio::join!(run(&call, &machine.limits, killed), stopping);
+    assert_eq!(output.text, "[killed: it was stopped]");
+    let pid: i32 = std::fs::read_to_string(machine.path("a.pid")).unwrap().trim().parse().unwrap();
+    assert!(is_gone(pid));
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_bounded_and_cleared() {
+    let machine = Machine::new();
+    let began = Instant::now();
+    let output = machine
+        .call("shell", json!({ "command": "f() { f | f & }; f; sleep 100", "timeout_seconds": 1 }))
+        .await;
+    assert!(output.failed && began.elapsed() < Duration::from_secs(15), "{}", output.text);
+    let after = machine.shell("echo fine").await;
+    assert_eq!(after.text, "fine\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn memory_is_bounded() {
+    let mut machine = Machine::new();
+    machine.limits.memory_bytes = 64 << 20;
+    let output = machine.shell("head -c 300000000 /dev/zero | tail -c 290000000 | wc -c").await;
+    assert!(output.text.contains("exhausted") || output.text.contains("allocate"), "{}", output.text);
+}
+
+#[tokio::test]
+async fn files_are_bounded() {
+    let mut machine = Machine::new();
+    machine.limits.file_bytes = 1 << 20;
+    let output = machine.shell("head -c 5000000 /dev/zero > big; ls -l big | cut -d' ' -f5").await;
+    assert!(output.text.contains("1048576"), "{}", output.text);
+}
+
+#[tokio::test]
+async fn a_workspace_that_grows_too_large_ends_the_command() {
+    let mut machine = Machine::new();
+    machine.limits.workspace_bytes = 1 << 20;
+    let fill = "i=0; while true; do i=$((i+1)); head -c 200000 /dev/zero > f$i; sleep 0.2; done";
+    let output = machine.shell(fill).await;
+    assert!(output.text.ends_with("[killed: the workspace grew beyond 1048576 bytes]"), "{}", output.text);
+}
+
+#[tokio::test]
+async fn the_kernel_is_closed_to_commands() {
+    let machine = Machine::new();
+    for command in ["unshare -Ur true", "mount -t tmpfs none /tmp", "unshare -n true"] {
+        let output = machine.shell(command).await;
+        assert!(output.failed, "{command}: {}", output.text);
+    }
+    let python = "import socket,os,sys\n\
+        for family in (socket.AF_INET, socket.AF_INET6, 16, 40):\n\
+        \x20try:\n\x20 socket.socket(family, socket.SOCK_DGRAM); print('open', family)\n\
+        \x20except OSError as e: print(e.errno)\n\
+        socket.socket(socket.AF_UNIX); print('unix')\n\
+        try: os.chmod('a', 0o4755); print('setuid')\n\
+        except OSError as e: print(e.errno)\n";
+    machine.put("a", "");
+    machine.put("a.py", python);
+    let output = machine.shell("command -v python3 >/dev/null || exit 77; python3 a.py; grep -c . /dev/null; grep -E 'NoNewPrivs|Seccomp:|CapEff|CapPrm' /proc/self/status | tr -s '\\t ' ' '").await;
+    if !output.text.contains("status 77") {
+        assert!(output.text.starts_with("97\n97\n97\n97\nunix\n1\n"), "{}", output.text);
+    }
+    let status = machine
+        .shell("grep -E 'NoNewPrivs|Seccomp:|CapEff|CapPrm' /proc/self/status | tr -s '\\t ' ' '")
+        .await;
+    assert_eq!(
+        status.text,
+        "CapPrm: 0000000000000000\nCapEff: 0000000000000000\nNoNewPrivs: 1\nSeccomp: 2\n[exit status 0]"
+    );
+}
+
+/// Commands can't reach the process that watches over them, nor the one that runs the tools.
+#[tokio::test]
+async fn the_watcher_is_out_of_reach() {
+    let machine = Machine::new();
+    let output =
+        machine.shell("kill -9 $PPID && echo killed; kill -STOP $PPID && echo stopped; echo alive").await;
+    assert!(
+        output.text.ends_with("alive\n[exit status 0]") && !output.text.contains("killed\n"),
+        "{}",
+        output.text
+    );
+}
+
+fn is_gone(pid: i32) -> bool {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process has a number");
+    rustix::process::test_kill_process(pid).is_err()
+}
