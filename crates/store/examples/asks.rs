@@ -37,7 +37,7 @@ async fn main() -> Outcome<()> {
     let store = Store::open(&folder.path().join("store.db"))?;
     make_accounts(&store).await?;
     let asked = asks(&store, time).await?;
-    let after = bare(&folder.path().join("bare.db"), time)?;
+    let after = bare(&folder.path().join("again.db"), time)?;
     println!("bare loop, groups of {CALLERS}: {before:.0}/s before, {after:.0}/s after");
     println!(
         "store, {CALLERS} callers: {asked:.0}/s, {:.2} of the bare loop",
@@ -198,6 +198,7 @@ fn bare(path: &Path, time: Duration) -> Outcome<f64> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -8192)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4096)?;
     connection.set_prepared_statement_cache_capacity(64);
     for number in 0..ACCOUNTS {
         connection.execute(

@@ -3,7 +3,7 @@
 //! Each operation is a synchronous function over [`Sql`], written once for every engine, and runs inside
 //! [`Store::write`] or [`Store::read`]:
 //!
-//! ```ignore
+//! ```text
 //! let accepted = store.write(move |tx| questions::ask(tx, &question)).await?;
 //! ```
 //!

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
@@ -14,6 +15,8 @@ pub(crate) struct Queue<T> {
 
 struct State<T> {
     waiting: VecDeque<T>,
+    /// How many must wait before a thread is woken.
+    wanted: usize,
     closed: bool,
 }
 
@@ -23,7 +26,7 @@ pub(crate) struct Closed;
 impl<T> Queue<T> {
     /// A queue that holds at most `size_max`.
     pub(crate) fn new(size_max: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), closed: false };
+        let state = State { waiting: VecDeque::new(), wanted: 1, closed: false };
         Self { state: Mutex::new(state), work: Condvar::new(), room: Semaphore::new(size_max) }
     }
 
@@ -35,17 +38,37 @@ impl<T> Queue<T> {
             return Err(Closed);
         }
         state.waiting.push_back(item);
+        let enough = state.waiting.len() >= state.wanted;
         drop(state);
-        self.work.notify_one();
+        if enough {
+            self.work.notify_one();
+        }
         Ok(())
     }
 
-    /// Waits for work and takes up to `most` of it. Empty only when the queue is closed and done.
-    pub(crate) fn take(&self, most: usize) -> Vec<T> {
-        let mut state = self.lock();
-        while state.waiting.is_empty() && !state.closed {
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+    /// Waits for work and takes one piece of it. `None` only when the queue is closed and done.
+    pub(crate) fn take(&self) -> Option<T> {
+        let mut state = self.await_work();
+        let taken = state.waiting.pop_front();
+        drop(state);
+        self.room.add_permits(usize::from(taken.is_some()));
+        taken
+    }
+
+    /// Waits for work, then up to `patience` for `wanted` pieces of it to come together, and takes up to
+    /// `most`. Empty only when the queue is closed and done. For a queue with a single thread.
+    pub(crate) fn take_group(&self, wanted: usize, patience: Duration, most: usize) -> Vec<T> {
+        let mut state = self.await_work();
+        let deadline = Instant::now() + patience;
+        state.wanted = wanted.min(most);
+        while state.waiting.len() < state.wanted && !state.closed {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.wanted = 1;
         let taken = state.waiting.len().min(most);
         let batch: Vec<T> = state.waiting.drain(..taken).collect();
         drop(state);
@@ -58,6 +81,15 @@ impl<T> Queue<T> {
         self.lock().closed = true;
         self.room.close();
         self.work.notify_all();
+    }
+
+    /// The state when something waits, or when nothing will any more.
+    fn await_work(&self) -> MutexGuard<'_, State<T>> {
+        let mut state = self.lock();
+        while state.waiting.is_empty() && !state.closed {
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

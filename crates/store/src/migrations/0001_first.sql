@@ -165,7 +165,7 @@ CREATE INDEX dispatch_stop ON dispatch (answer_id) WHERE stop_requested = 1;
 
 -- The ledger. Its rows are never changed, and nothing that they name needs to exist any more.
 CREATE TABLE postings (
-    id TEXT NOT NULL PRIMARY KEY CHECK (length(id) = 36),
+    id TEXT NOT NULL CHECK (length(id) = 36),
     account_id TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('grant', 'reserve', 'settle', 'release')),
@@ -182,9 +182,10 @@ CREATE TABLE postings (
     cached_tokens BIGINT CHECK (cached_tokens >= 0),
     output_tokens BIGINT CHECK (output_tokens >= 0),
     reasoning_tokens BIGINT CHECK (reasoning_tokens >= 0),
-    estimated BIGINT CHECK (estimated IN (0, 1))
+    estimated BIGINT CHECK (estimated IN (0, 1)),
+    -- What is posted again has the same time and is refused; and an account's postings lie together.
+    PRIMARY KEY (account_id, created_at, id)
 );
-CREATE INDEX postings_account ON postings (account_id, created_at);
 
 CREATE TABLE idempotency (
     account_id TEXT NOT NULL,

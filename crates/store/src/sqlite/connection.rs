@@ -19,8 +19,11 @@ const STATEMENTS_MAX: usize = 256;
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
 /// Each reader's page cache.
 const READER_CACHE_KIB: i64 = 2 * 1024;
+/// How many pages the write-ahead log grows by before they are folded into the database, 16 MiB: a group of
+/// questions changes pages all over the indexes, most of them again in the next group.
+const WAL_PAGES: i64 = 4096;
 /// What the write-ahead log is cut back to after a checkpoint.
-const WAL_KEPT_MAX_BYTES: i64 = 16 * 1024 * 1024;
+const WAL_KEPT_MAX_BYTES: i64 = 32 * 1024 * 1024;
 
 /// The connection that writes. It makes the database, readable for its owner alone, when there is none.
 pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Connection> {
@@ -37,6 +40,9 @@ pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Co
     set("journal_mode", &"WAL")?;
     set("synchronous", &"FULL")?;
     set("foreign_keys", &true)?;
+    // What a savepoint could have to undo is kept in memory: in a file it is half of what is written.
+    set("temp_store", &"MEMORY")?;
+    set("wal_autocheckpoint", &WAL_PAGES)?;
     set("journal_size_limit", &WAL_KEPT_MAX_BYTES)?;
     if let Some(bytes) = size_max_bytes {
         limit_size(&connection, bytes)?;

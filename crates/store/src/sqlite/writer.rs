@@ -1,5 +1,7 @@
 //! The loops of the threads: groups of jobs for the writer, one at a time for readers.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use tracing::warn;
 
@@ -12,14 +14,20 @@ use crate::sql::Result;
 
 /// How many jobs share one commit at most.
 const BATCH_MAX: usize = 256;
+/// How long the writer waits for as many jobs as it had the last time. Callers that were just answered together
+/// often come back together; without this the first of them would be committed alone, and the others after it.
+/// Far less than a commit takes, and a lone caller is never waited with.
+const PATIENCE: Duration = Duration::from_micros(500);
 
 /// Writes until the queue is closed and empty, then folds the write-ahead log into the database.
 pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
+    let mut last = 1;
     loop {
-        let mut jobs = queue.take(BATCH_MAX);
+        let mut jobs = queue.take_group(last, PATIENCE, BATCH_MAX);
         if jobs.is_empty() {
             break;
         }
+        last = jobs.len();
         if jobs.len() > 1 && !committed_together(connection, &mut jobs) {
             for job in &mut jobs {
                 run_alone(connection, job.as_mut());
@@ -38,8 +46,7 @@ pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
 
 /// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
 pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
-    loop {
-        let Some(mut job) = queue.take(1).pop() else { break };
+    while let Some(mut job) = queue.take() {
         match begin(connection, "BEGIN DEFERRED") {
             Ok(()) => {
                 run(connection, job.as_mut());
