@@ -1,7 +1,8 @@
 //! Section 4.2: what a question may choose from, and its languages.
 
+use conformance::api::id;
 use conformance::{Expect, Options, Service, Vendor, caller, vendor};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn entries(value: &Value) -> Vec<Value> {
     let entries = value.as_array().expect("an array").clone();
@@ -36,6 +37,22 @@ fn models_are_complete_and_one_is_the_default() {
         }
     }
     assert_eq!(models.iter().filter(|model| model["default"] == true).count(), 1);
+}
+
+#[test]
+fn jurisdictions_are_listed_and_taken_by_questions() {
+    let (_service, api) = caller();
+    let jurisdictions = entries(&api.catalog("jurisdictions", None).expect_status(200).json());
+    for jurisdiction in &jurisdictions {
+        assert_texts(jurisdiction, &["id", "label"]);
+    }
+    let english = api.catalog("jurisdictions", Some("en")).expect_status(200).json();
+    assert_ne!(english, Value::from(jurisdictions.clone()), "labels follow the language");
+    let chosen = json!([jurisdictions[0]["id"]]);
+    let answer = api.accepted(&json!({ "input": "Hello", "jurisdictions": chosen }));
+    let chat = api.chat(&id(&answer, "chatId")).expect_status(200).json();
+    assert_eq!(chat["chat"]["jurisdictions"], chosen);
+    api.completed(&answer);
 }
 
 #[test]

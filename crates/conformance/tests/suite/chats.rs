@@ -103,7 +103,9 @@ fn what_the_catalogs_do_not_hold_is_refused_with_the_values_that_they_hold() {
     let known = id(&api.catalog("models", None).expect_status(200).json()[0], "id");
     let message = api.send(&json!({ "input": "x", "model": "no-such-model" })).expect_refusal(400);
     assert!(message.contains(&known), "the valid values are told: {message}");
-    api.send(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
+    let known = id(&api.catalog("jurisdictions", None).expect_status(200).json()[0], "id");
+    let message = api.send(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
+    assert!(message.contains(&known), "{message}");
     api.send(&json!({ "input": "x", "skillIds": ["no-such-skill"] })).expect_refusal(400);
     api.send(&json!({ "input": "x", "agentId": "no-such-agent" })).expect_refusal(400);
     let settings = json!([{ "key": "noSuchSetting", "value": "HIGH" }]);
@@ -132,7 +134,7 @@ fn ids_of_no_conversation_are_refused() {
     api.send(&json!({ "input": "x", "chatId": 7 })).expect_refusal(400);
     api.send(&json!({ "input": "x", "chatId": NOBODY })).expect_code(404, "NOT_FOUND");
     let chat = id(&api.completed(&api.ask("Hello?")), "chatId");
-    for nobody in [NOBODY, "no-uuid", "1", "%00", "..."] {
+    for nobody in [NOBODY, "no-uuid", "1", "%00", "%FF", "..."] {
         api.chat(nobody).expect_code(404, "NOT_FOUND");
         api.delete_chat(nobody).expect_code(404, "NOT_FOUND");
         api.stop(nobody).expect_code(404, "NOT_FOUND");
@@ -305,6 +307,8 @@ fn pages_that_are_no_numbers_are_refused() {
         "?offset=0.5",
         "?offset=99999999999999999999999",
         "?limit=%00",
+        "?limit=%FF",
+        "?limit=1&limit=2",
     ] {
         let response = api.chats(query);
         assert_eq!(response.status, 400, "{query}: {}", response.text());

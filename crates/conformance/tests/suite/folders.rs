@@ -91,7 +91,9 @@ fn a_folder_that_is_not_empty_is_deleted_only_recursively() {
     api.delete_file("/full?recursive=true").expect_status(204);
     api.list("/full").expect_code(404, "NOT_FOUND");
     api.delete_file("/full?recursive=true").expect_code(404, "NOT_FOUND");
-    api.delete_file("/uploads?recursive=perhaps").expect_refusal(400);
+    for odd in ["perhaps", "true&recursive=false", "%FF"] {
+        api.delete_file(&format!("/uploads?recursive={odd}")).expect_refusal(400);
+    }
 }
 
 #[test]
