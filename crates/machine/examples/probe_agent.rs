@@ -14,18 +14,20 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use bytes::Bytes;
+use domain::id::AccountId;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::{Home, Sandbox, SandboxConfig, sandbox};
+use machine::{AgentLink, Home, Sandbox, SandboxConfig, sandbox};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
         Some("serve") => serve(PathBuf::from(&arguments[2]), &arguments[3]),
+        Some("measure") => measure(PathBuf::from(&arguments[2])),
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
@@ -41,6 +43,36 @@ async fn serve(folder: PathBuf, account: &str) {
     let _machine = sandbox.start(&home).await.unwrap();
     println!("started");
     std::future::pending::<()>().await;
+}
+
+/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn measure(folder: PathBuf) {
+    let program = std::env::current_exe().unwrap();
+    std::fs::create_dir_all(folder.join("workspace")).unwrap();
+    let sandbox = Sandbox::open(SandboxConfig::new(folder.join("machines"), program)).unwrap();
+    for number in 0..10 {
+        let account = AccountId::from_random(number + 1);
+        let home = Home { account, ordinal: 0, workspace: folder.join("workspace") };
+        let begun = std::time::Instant::now();
+        let machine = sandbox.start(&home).await.unwrap();
+        let started = begun.elapsed();
+        let link = AgentLink::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+        let greeted = begun.elapsed();
+        let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
+        drop(link);
+        let stopping = std::time::Instant::now();
+        sandbox.stop(account).await.unwrap();
+        let stopped = stopping.elapsed();
+        println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
+        sandbox.remove(&home).await.unwrap();
+    }
+}
+
+fn proportional_kib(pid: i32) -> u64 {
+    let sums = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = sums.lines().find(|line| line.starts_with("Pss:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -42,6 +42,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// How machines are made.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a service has one")]
 pub enum Driver {
     /// Processes in namespaces of the host.
     Sandbox(Sandbox),
@@ -50,6 +51,15 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// What operators know it by.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sandbox(_) => "sandbox",
+            Self::Simulated(_) => "simulated",
+        }
+    }
+
     /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then clears up.
     ///
     /// # Errors

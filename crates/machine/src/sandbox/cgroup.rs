@@ -63,65 +63,97 @@ impl Cgroups {
         }
     }
 
+    /// The folders of a machine's groups, made or not.
+    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Unified(base) => vec![base.join(name)],
+            Self::Split { memory, pids, cpu } => [Some(memory), Some(pids), cpu.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(|base| base.join(name))
+                .collect(),
+        }
+    }
+
     /// Makes a machine's groups and sets their limits; gives their folders. What was made is taken back on failure.
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Vec<PathBuf>> {
-        /// The stretch of time that processor quotas are counted in, in microseconds.
-        const PERIOD_MICROS: u64 = 100_000;
-        let quota = limits.cpu_percent.saturating_mul(PERIOD_MICROS / 100);
-        let memory_bytes = limits.memory_bytes.to_string();
-        let processes = limits.processes.to_string();
-        let plans: Vec<(PathBuf, Vec<(&str, String, bool)>)> = match self {
-            Self::None => Vec::new(),
-            Self::Unified(base) => vec![(
-                base.join(name),
-                vec![
-                    ("memory.max", memory_bytes, true),
-                    ("memory.swap.max", "0".into(), false),
-                    ("pids.max", processes, true),
-                    ("cpu.max", format!("{quota} {PERIOD_MICROS}"), false),
-                ],
-            )],
-            Self::Split { memory, pids, cpu } => {
-                let mut plans = vec![
-                    (
-                        memory.join(name),
-                        vec![
-                            ("memory.limit_in_bytes", memory_bytes.clone(), true),
-                            ("memory.memsw.limit_in_bytes", memory_bytes, false),
-                        ],
-                    ),
-                    (pids.join(name), vec![("pids.max", processes, true)]),
-                ];
-                plans.extend(cpu.as_ref().map(|cpu| {
-                    let period = ("cpu.cfs_period_us", PERIOD_MICROS.to_string(), false);
-                    (cpu.join(name), vec![period, ("cpu.cfs_quota_us", quota.to_string(), false)])
-                }));
-                plans
-            }
-        };
-        let folders: Vec<PathBuf> = plans.iter().map(|(folder, _)| folder.clone()).collect();
-        for (folder, settings) in plans {
-            if let Err(error) = set(&folder, &settings) {
+        let groups = self.groups(name, limits);
+        let folders: Vec<PathBuf> = groups.iter().map(|group| group.folder.clone()).collect();
+        for group in groups {
+            if let Err(error) = group.make() {
                 remove(&folders);
                 return Err(error);
             }
         }
         Ok(folders)
     }
-}
 
-fn set(folder: &Path, settings: &[(&str, String, bool)]) -> io::Result<()> {
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    for (file, value, needed) in settings {
-        match fs::write(folder.join(file), value) {
-            Err(error) if *needed => return Err(error),
-            Ok(()) | Err(_) => {}
+    fn groups(&self, name: &str, limits: &Limits) -> Vec<Group> {
+        /// The stretch of time that processor quotas are counted in, in microseconds.
+        const PERIOD_MICROS: u64 = 100_000;
+        let quota = limits.cpu_percent.saturating_mul(PERIOD_MICROS / 100);
+        let memory_bytes = limits.memory_bytes.to_string();
+        let processes = limits.processes.to_string();
+        match self {
+            Self::None => Vec::new(),
+            Self::Unified(base) => vec![Group {
+                folder: base.join(name),
+                needed: vec![("memory.max", memory_bytes), ("pids.max", processes)],
+                wanted: vec![
+                    ("memory.swap.max", "0".into()),
+                    ("cpu.max", format!("{quota} {PERIOD_MICROS}")),
+                ],
+            }],
+            Self::Split { memory, pids, cpu } => {
+                let mut groups = vec![
+                    Group {
+                        folder: memory.join(name),
+                        needed: vec![("memory.limit_in_bytes", memory_bytes.clone())],
+                        wanted: vec![("memory.memsw.limit_in_bytes", memory_bytes)],
+                    },
+                    Group {
+                        folder: pids.join(name),
+                        needed: vec![("pids.max", processes)],
+                        wanted: Vec::new(),
+                    },
+                ];
+                groups.extend(cpu.as_ref().map(|cpu| Group {
+                    folder: cpu.join(name),
+                    needed: Vec::new(),
+                    wanted: vec![
+                        ("cpu.cfs_period_us", PERIOD_MICROS.to_string()),
+                        ("cpu.cfs_quota_us", quota.to_string()),
+                    ],
+                }));
+                groups
+            }
         }
     }
-    Ok(())
+}
+
+/// A group of one machine and what is to be written into its files.
+struct Group {
+    folder: PathBuf,
+    needed: Vec<(&'static str, String)>,
+    /// What some kernels lack and a machine can do without.
+    wanted: Vec<(&'static str, String)>,
+}
+
+impl Group {
+    fn make(&self) -> io::Result<()> {
+        match fs::create_dir(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for (file, value) in &self.needed {
+            fs::write(self.folder.join(file), value)?;
+        }
+        for (file, value) in &self.wanted {
+            let _ = fs::write(self.folder.join(file), value);
+        }
+        Ok(())
+    }
 }
 
 /// Removes a machine's groups. One that still holds a process stays, and is used again by the next start.

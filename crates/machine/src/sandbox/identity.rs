@@ -51,7 +51,9 @@ pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
 
 /// Whether the process has ended, though perhaps nobody has reaped it.
 fn ended(process: &OwnedFd) -> io::Result<bool> {
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0)
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let look = || poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once));
+    Ok(rustix::io::retry_on_intr(look)? > 0)
 }
 
 /// The host's numbers of a machine's processes, the first one among them.

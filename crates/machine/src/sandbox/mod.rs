@@ -96,6 +96,14 @@ enum Users {
     Ordinary { own: (u32, u32), users: subordinate::Range, groups: subordinate::Range },
 }
 
+/// Whom the files of a workspace belong to on this host, user and group: the tools' user of its machine. `None`
+/// when that is the service's own user, which it is unless the service is root.
+#[must_use]
+pub fn workspace_owner(ordinal: u32) -> Option<(u32, u32)> {
+    let tools = IDS_FIRST + 2 * ordinal + 1;
+    (rustix::process::geteuid().is_root() && ordinal < ORDINALS_MAX).then_some((tools, tools))
+}
+
 impl Sandbox {
     /// Prepares the driver: makes the folder of machines, finds the ids and the control groups.
     ///
@@ -164,8 +172,7 @@ impl Sandbox {
         if !index.exists() {
             private_folder(&index)?;
         }
-        let name = format!("causerie-{}", home.account);
-        let cgroups = self.cgroups.make(&name, &self.config.limits);
+        let cgroups = self.cgroups.make(&group_name(home.account), &self.config.limits);
         let cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
         let spec = Spec {
             task: Task::Run,
@@ -231,6 +238,8 @@ impl Sandbox {
             }
         }
         wait_until_unlocked(&folder).await?;
+        // Those of a start that was abandoned, and those that another configuration had.
+        cgroup::remove(&self.cgroups.folders(&group_name(account)));
         if let Some(identity) = identity {
             cgroup::remove(&identity.cgroups);
         }
@@ -379,6 +388,10 @@ impl SandboxMachine {
             Err(error) => Err(failed("signalling the machine", error)),
         }
     }
+}
+
+fn group_name(account: AccountId) -> String {
+    format!("causerie-{account}")
 }
 
 fn failed(what: &str, error: impl Into<io::Error>) -> DriverError {

@@ -4,7 +4,9 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, Scope, path_beneath_rules,
 };
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process, setrlimit,
+};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities, set_capabilities_secure_bits,
     set_no_new_privs,
@@ -16,6 +18,8 @@ use super::sys::{self, Doing, Failure};
 
 /// What the agent needs to run tools as another user and to end them: CAP_KILL, CAP_SETGID, CAP_SETUID.
 const KEPT: [u32; 3] = [5, 6, 7];
+/// The priority of a machine without a share of the processors; 0 is the service's.
+const BEHIND_THE_SERVICE: i32 = 5;
 
 /// Sets the limits of the calling process and all that it starts. Without a control group each process gets the
 /// memory that else all share.
@@ -42,6 +46,10 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         let both = Rlimit { current: Some(bound), maximum: Some(bound) };
         setrlimit(resource, both).doing("limiting resources")?;
+    }
+    if !grouped {
+        // Nothing shares the processors out between machines and the service; at least the service goes first.
+        setpriority_process(None, BEHIND_THE_SERVICE).doing("lowering the priority")?;
     }
     Ok(())
 }

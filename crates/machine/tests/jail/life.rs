@@ -4,7 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use machine::{AgentLink, DriverError, RunningMachine, Sandbox};
+use domain::id::AccountId;
+use domain::machine::{Desired, Rules};
+use futures_util::future::BoxFuture;
+use machine::{
+    AgentLink, Driver, DriverError, Home, MachineRecord, MachineRecords, Machines, RecordsError,
+    RunningMachine, Sandbox,
+};
 use tokio::time::timeout;
 
 use crate::site::{Site, as_tools, config, program};
@@ -111,4 +117,41 @@ async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason() {
     let error = sandbox.start(&site.home()).await.expect_err("it is no program");
     assert!(error.to_string().contains("executing the agent"), "{error}");
     sandbox.stop(site.home().account).await.unwrap();
+}
+
+struct OneAccount(Home);
+
+impl MachineRecords for OneAccount {
+    fn load(&self, _: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+        Box::pin(async { Ok(Some(MachineRecord { home: self.0.clone(), desired: Desired::Running })) })
+    }
+
+    fn save(&self, _: AccountId, _: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
+        Box::pin(async { Ok(vec![self.0.account]) })
+    }
+}
+
+#[tokio::test]
+async fn a_jail_that_is_killed_is_started_again_for_a_turn() {
+    let site = Site::new();
+    let account = site.home().account;
+    let driver = Driver::Sandbox(Sandbox::open(config(site.folder.path())).unwrap());
+    let machines = Machines::new(driver, std::sync::Arc::new(OneAccount(site.home())), Rules::default());
+    machines.begin().await.unwrap();
+    let _turn = machines.turn(account).await.unwrap();
+    let link = timeout(Duration::from_secs(20), machines.when_running(account)).await.unwrap().unwrap();
+    let processes = machines.processes(account).await.unwrap();
+    let first = rustix::process::Pid::from_raw(processes[0]).unwrap();
+    rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
+    timeout(Duration::from_secs(10), link.closed()).await.unwrap();
+    let again = timeout(Duration::from_secs(20), machines.when_running(account)).await.unwrap().unwrap();
+    assert_ne!(again.instance(), link.instance());
+    assert_eq!(as_tools(&again, "echo again").await, "again");
+    machines.shutdown().await;
+    assert!(site.sandbox.attach(account).unwrap().is_some(), "it outlives the supervisor");
+    assert_eq!(machines.driver().to_string().split(' ').next(), Some("sandbox"));
 }

@@ -1,0 +1,291 @@
+//! The supervisor over simulated machines, on simulated time.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use domain::id::AccountId;
+use domain::machine::{Desired, MachineStatus, Rules};
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use machine::simulated::Connection;
+use machine::{
+    AgentLink, Body, Driver, DriverError, Home, MachineError, MachineRecord, MachineRecords, Machines,
+    RecordsError, Simulated,
+};
+use tokio::time::{sleep, timeout};
+
+const IDLE: Duration = Duration::from_secs(900);
+
+#[derive(Default)]
+struct Records(Mutex<HashMap<AccountId, Desired>>);
+
+impl Records {
+    fn desired(&self, account: AccountId) -> Desired {
+        self.0.lock().unwrap()[&account]
+    }
+}
+
+impl MachineRecords for Records {
+    fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+        let desired = self.0.lock().unwrap().get(&account).copied();
+        let home = Home { account, ordinal: 0, workspace: "/nowhere".into() };
+        Box::pin(async move { Ok(desired.map(|desired| MachineRecord { home, desired })) })
+    }
+
+    fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+        self.0.lock().unwrap().insert(account, desired);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
+        let all = self.0.lock().unwrap();
+        let running =
+            all.iter().filter(|(_, desired)| **desired == Desired::Running).map(|(account, _)| *account);
+        let running = running.collect();
+        Box::pin(async { Ok(running) })
+    }
+}
+
+/// An agent of this version of the protocol that says its name at every path.
+async fn agent(connection: Connection, version: u32) {
+    let instance = connection.instance;
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        let text = match request.uri().path() {
+            "/hello" => format!("{{\"version\":{version},\"instance\":\"{instance}\"}}"),
+            path => format!("{instance} at {path}"),
+        };
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text))))
+    });
+    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    // The host may close the connection at any time.
+    let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
+}
+
+struct Site {
+    account: AccountId,
+    records: Arc<Records>,
+    driver: Simulated,
+    machines: Machines,
+}
+
+impl Site {
+    fn new(desired: Desired) -> Self {
+        Self::with_version(desired, protocol::VERSION)
+    }
+
+    fn with_version(desired: Desired, version: u32) -> Self {
+        let account = AccountId::from_random(7);
+        let records = Arc::new(Records::default());
+        records.0.lock().unwrap().insert(account, desired);
+        let driver = Simulated::new(move |connection| agent(connection, version));
+        let machines = service(&driver, &records);
+        Self { account, records, driver, machines }
+    }
+
+    async fn status(&self) -> MachineStatus {
+        self.machines.status(self.account).await.unwrap()
+    }
+
+    async fn becomes(&self, status: MachineStatus) {
+        becomes(&self.machines, self.account, status).await;
+    }
+}
+
+fn service(driver: &Simulated, records: &Arc<Records>) -> Machines {
+    let rules = Rules { idle_timeout: Some(IDLE), ..Rules::default() };
+    Machines::new(Driver::Simulated(driver.clone()), Arc::clone(records) as _, rules)
+}
+
+async fn becomes(machines: &Machines, account: AccountId, status: MachineStatus) {
+    let reached = async {
+        while machines.status(account).await.unwrap() != status {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), reached).await.unwrap_or_else(|_| panic!("never {status:?}"));
+}
+
+async fn ask(link: &AgentLink, path: &str) -> String {
+    let response = link.request(Request::get(path).body(Body::default()).unwrap()).await.unwrap();
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_without_a_machine_is_told() {
+    let site = Site::new(Desired::Stopped);
+    let stranger = AccountId::from_random(8);
+    assert!(matches!(site.machines.status(stranger).await, Err(MachineError::NoMachine)));
+    assert!(matches!(site.machines.start(stranger).await, Err(MachineError::NoMachine)));
+    assert!(matches!(site.machines.stop(stranger).await, Err(MachineError::NoMachine)));
+    assert!(matches!(site.machines.ensure_running(stranger).await, Err(MachineError::NoMachine)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_of_the_contract_holds() {
+    let site = Site::new(Desired::Stopped);
+    assert_eq!(site.status().await, MachineStatus::Stopped);
+    site.machines.stop(site.account).await.unwrap();
+    assert_eq!(site.status().await, MachineStatus::Stopped);
+
+    site.driver.hold_starts();
+    site.machines.start(site.account).await.unwrap();
+    assert_eq!(site.status().await, MachineStatus::Starting);
+    assert_eq!(site.records.desired(site.account), Desired::Running);
+    site.machines.start(site.account).await.unwrap();
+    assert_eq!(site.status().await, MachineStatus::Starting);
+    site.driver.release_starts();
+    site.becomes(MachineStatus::Running).await;
+    site.machines.start(site.account).await.unwrap();
+    assert_eq!(site.status().await, MachineStatus::Running);
+    assert_eq!(site.driver.starts(), 1);
+
+    site.machines.stop(site.account).await.unwrap();
+    assert_ne!(site.status().await, MachineStatus::Running);
+    assert_eq!(site.records.desired(site.account), Desired::Stopped);
+    site.becomes(MachineStatus::Stopped).await;
+    assert!(!site.driver.runs(site.account));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_abandons_a_start() {
+    let site = Site::new(Desired::Stopped);
+    site.driver.hold_starts();
+    site.machines.start(site.account).await.unwrap();
+    site.machines.stop(site.account).await.unwrap();
+    site.becomes(MachineStatus::Stopped).await;
+    site.driver.release_starts();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(site.status().await, MachineStatus::Stopped);
+    assert_eq!(site.driver.starts(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_starts_it_and_speaks_with_its_agent() {
+    let site = Site::new(Desired::Stopped);
+    let link = site.machines.ensure_running(site.account).await.unwrap();
+    assert_eq!(ask(&link, "/turn").await, format!("{} at /turn", link.instance()));
+    let again = site.machines.ensure_running(site.account).await.unwrap();
+    assert_eq!(again.instance(), link.instance());
+    assert_eq!(site.driver.starts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_dies_is_started_again_for_a_turn() {
+    let site = Site::new(Desired::Stopped);
+    let turn = site.machines.turn(site.account).await.unwrap();
+    let link = site.machines.ensure_running(site.account).await.unwrap();
+    site.driver.kill(site.account);
+    link.closed().await;
+    let other =
+        timeout(Duration::from_secs(30), site.machines.when_running(site.account)).await.unwrap().unwrap();
+    assert_ne!(other.instance(), link.instance());
+    drop(turn);
+    sleep(Duration::from_secs(1)).await;
+    site.driver.kill(site.account);
+    site.becomes(MachineStatus::Stopped).await;
+    assert_eq!(site.records.desired(site.account), Desired::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_of_a_stopped_machine_wait() {
+    let site = Site::new(Desired::Stopped);
+    let _turn = site.machines.turn(site.account).await.unwrap();
+    site.machines.ensure_running(site.account).await.unwrap();
+    site.machines.stop(site.account).await.unwrap();
+    site.becomes(MachineStatus::Stopped).await;
+    let waiting = timeout(Duration::from_secs(3600), site.machines.when_running(site.account)).await;
+    assert!(waiting.is_err(), "a waiting turn does not start it");
+    site.machines.start(site.account).await.unwrap();
+    site.machines.when_running(site.account).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_one_is_stopped_and_a_busy_one_is_not() {
+    let site = Site::new(Desired::Stopped);
+    let turn = site.machines.turn(site.account).await.unwrap();
+    site.machines.ensure_running(site.account).await.unwrap();
+    sleep(IDLE * 3).await;
+    assert_eq!(site.status().await, MachineStatus::Running);
+    drop(turn);
+    sleep(IDLE - Duration::from_secs(1)).await;
+    assert_eq!(site.status().await, MachineStatus::Running);
+    site.becomes(MachineStatus::Stopped).await;
+    assert_eq!(site.records.desired(site.account), Desired::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_fails_is_tried_again_and_given_up_with_the_reason() {
+    let site = Site::new(Desired::Stopped);
+    site.driver.fail_next_start(DriverError::Failed("a hiccup".into()));
+    site.machines.ensure_running(site.account).await.unwrap();
+    assert_eq!(site.driver.starts(), 2);
+    site.machines.stop(site.account).await.unwrap();
+    site.becomes(MachineStatus::Stopped).await;
+
+    for _ in 0..Rules::default().start_attempts_max {
+        site.driver.fail_next_start(DriverError::Failed("no luck".into()));
+    }
+    let outcome = site.machines.ensure_running(site.account).await;
+    assert!(matches!(outcome, Err(MachineError::GivenUp(reason)) if reason == "no luck"));
+    assert_eq!(site.status().await, MachineStatus::Stopped);
+    let view = site.machines.view(site.account).await.unwrap();
+    assert_eq!(view.failure.as_deref(), Some("no luck"));
+    site.machines.ensure_running(site.account).await.unwrap();
+    assert_eq!(site.machines.view(site.account).await.unwrap().failure, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_cannot_isolate_is_not_tried_twice() {
+    let site = Site::new(Desired::Stopped);
+    site.driver.fail_next_start(DriverError::Refused("user namespaces are off".into()));
+    let outcome = site.machines.ensure_running(site.account).await;
+    assert!(
+        matches!(outcome, Err(MachineError::GivenUp(reason)) if reason.contains("user namespaces are off"))
+    );
+    assert_eq!(site.driver.starts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_of_another_version_is_not_spoken_with() {
+    let site = Site::with_version(Desired::Stopped, protocol::VERSION + 1);
+    let outcome = site.machines.ensure_running(site.account).await;
+    assert!(matches!(outcome, Err(MachineError::GivenUp(reason)) if reason.contains("version")));
+    assert!(!site.driver.runs(site.account));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_service_takes_running_machines_over() {
+    let site = Site::new(Desired::Stopped);
+    let link = site.machines.ensure_running(site.account).await.unwrap();
+    site.machines.shutdown().await;
+    assert!(matches!(site.machines.start(site.account).await, Err(MachineError::ShuttingDown)));
+    assert!(site.driver.runs(site.account));
+
+    let next = service(&site.driver, &site.records);
+    next.begin().await.unwrap();
+    let again = next.when_running(site.account).await.unwrap();
+    assert_eq!(again.instance(), link.instance());
+    assert_eq!(site.driver.starts(), 1);
+    next.shutdown().await;
+
+    // One that is gone is started anew, and one that nobody wants any more is stopped.
+    site.driver.kill(site.account);
+    let third = service(&site.driver, &site.records);
+    third.begin().await.unwrap();
+    third.when_running(site.account).await.unwrap();
+    assert_eq!(site.driver.starts(), 2);
+    third.shutdown().await;
+    site.records.save(site.account, Desired::Stopped).await.unwrap();
+    let fourth = service(&site.driver, &site.records);
+    fourth.begin().await.unwrap();
+    becomes(&fourth, site.account, MachineStatus::Stopped).await;
+    assert!(!site.driver.runs(site.account));
+}
