@@ -23,11 +23,13 @@ const FENCE_INFO_MAX_BYTES: usize = 256;
 /// How many quotes and list items may open on one line.
 const CONTAINERS_MAX: usize = 16;
 
-/// A piece of Markdown: text, or a mark.
+/// A piece of Markdown: text, code, or a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     /// Text without marks.
     Text(Range<usize>),
+    /// A line of code with its end, or code between backticks with them.
+    Code(Range<usize>),
     /// A mark.
     Mark(Mark),
 }
@@ -61,7 +63,7 @@ pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
 pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     pieces(markdown).filter_map(|piece| match piece {
         Piece::Mark(mark) => Some(mark),
-        Piece::Text(_) => None,
+        Piece::Text(_) | Piece::Code(_) => None,
     })
 }
 
@@ -70,7 +72,7 @@ pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
 pub fn strip(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     for piece in pieces(markdown) {
-        if let Piece::Text(range) = piece {
+        if let Piece::Text(range) | Piece::Code(range) = piece {
             out.push_str(&markdown[range]);
         }
     }
@@ -110,7 +112,7 @@ impl Stripper {
     fn advance(&mut self, ended: bool) {
         let mut at = 0;
         while let Some(piece) = self.scanner.piece(&self.pending, &mut at, ended) {
-            if let Piece::Text(range) = piece {
+            if let Piece::Text(range) | Piece::Code(range) = piece {
                 self.out.push_str(&self.pending[range]);
             }
         }
@@ -122,6 +124,8 @@ impl Stripper {
 enum Found {
     /// So many bytes without a mark.
     Text(usize),
+    /// So many bytes of code.
+    Code(usize),
     /// White space, brackets, white space: so many bytes each; and the number.
     Mark { before: usize, brackets: usize, after: usize, number: u32 },
 }
@@ -146,12 +150,31 @@ enum Position {
     Code,
 }
 
+/// A fence that is open.
+#[derive(Debug, Clone, Copy)]
+struct Fence {
+    mark: u8,
+    length: usize,
+    /// The column at which the content of its list item begins: what stands further left ends both.
+    item: usize,
+    /// Whether it stands in a quote.
+    quoted: bool,
+}
+
+/// What a line is to the fence that is open.
+enum Meets {
+    Inside,
+    Closing,
+    /// It ends what the fence stands in.
+    Outside,
+}
+
 #[derive(Debug, Clone, Default)]
 struct Scanner {
     position: Position,
-    /// The fence that is open: its character and length.
-    fence: Option<(u8, usize)>,
-    in_list: bool,
+    fence: Option<Fence>,
+    /// The columns at which the content of the open list items begins, outermost first.
+    items: Vec<usize>,
     after_blank: bool,
     in_indented_code: bool,
     after_bracket: bool,
@@ -166,6 +189,10 @@ impl Scanner {
             Found::Text(length) => {
                 *at = start + length;
                 Piece::Text(start..*at)
+            }
+            Found::Code(length) => {
+                *at = start + length;
+                Piece::Code(start..*at)
             }
             Found::Mark { before, brackets, after, number } => {
                 *at = start + before + brackets + after;
@@ -190,7 +217,7 @@ impl Scanner {
                 if line.is_some() {
                     self.position = Position::LineStart;
                 }
-                Some(Found::Text(line.map_or(text.len(), |end| end + 1)))
+                Some(Found::Code(line.map_or(text.len(), |end| end + 1)))
             }
             Position::ContentStart | Position::Content => {
                 let found = self.content(text, ended)?;
@@ -228,7 +255,7 @@ impl Scanner {
             b'`' => {
                 let opening = run(text, |byte| byte == b'`');
                 match code_span(text, opening, ended) {
-                    Search::Found(end) => Some(Found::Text(end)),
+                    Search::Found(end) => Some(Found::Code(end)),
                     Search::Absent => Some(Found::Text(opening)),
                     Search::Undecided => None,
                 }
@@ -276,13 +303,16 @@ impl Scanner {
 
     /// Looks at the beginning of a line and tells how many bytes stand before its content.
     fn open_line(&mut self, text: &[u8], ended: bool) -> Option<usize> {
-        if let Some((mark, length)) = self.fence {
-            if closes_fence(text, mark, length, ended)? {
+        if let Some(fence) = self.fence {
+            let meets = fence.meets(text, ended)?;
+            if !matches!(meets, Meets::Inside) {
                 self.fence = None;
                 self.after_blank = false;
             }
-            self.position = Position::Code;
-            return Some(0);
+            if !matches!(meets, Meets::Outside) {
+                self.position = Position::Code;
+                return Some(0);
+            }
         }
         let indent = run(text, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
         match text.get(indent) {
@@ -293,39 +323,102 @@ impl Scanner {
             }
             _ => {}
         }
-        let deep = indent >= 4 || text[..indent].contains(&b'\t');
+        let deep = columns(&text[..indent]);
         let fresh = self.after_blank || self.in_indented_code || !self.started;
-        if deep && fresh && !self.in_list {
+        let within = self.items.iter().rev().find(|item| **item <= deep).copied().unwrap_or(0);
+        if fresh && deep >= within + 4 {
             self.started = true;
             self.in_indented_code = true;
             self.position = Position::Code;
             return Some(0);
         }
+        let (prefix, mut items) = self.containers(text, indent, ended)?;
+        if prefix == text.len() && !ended {
+            return None;
+        }
+        let column = columns(&text[..prefix]);
+        let item = items.iter().rev().find(|item| **item <= column).copied().unwrap_or(0);
+        let quoted = text[..prefix].contains(&b'>');
+        // Further in, such a line goes on with the paragraph before it.
+        let may_open = column < item + 4;
+        let fence = if may_open { opens_fence(&text[prefix..], ended)? } else { None };
+        self.started = true;
+        self.in_indented_code = false;
+        self.after_blank = false;
+        self.after_bracket = false;
+        if fence.is_some() {
+            items.retain(|item| *item <= column);
+        }
+        self.items = items;
+        self.fence = fence.map(|(mark, length)| Fence { mark, length, item, quoted });
+        self.position = if fence.is_some() { Position::Code } else { Position::ContentStart };
+        Some(prefix)
+    }
+
+    /// The length of the markers of quotes and list items at the beginning of a line, and the items that are
+    /// open after them.
+    fn containers(&self, text: &[u8], indent: usize, ended: bool) -> Option<(usize, Vec<usize>)> {
         let mut at = indent;
-        let mut listed = false;
+        let mut items = self.items.clone();
+        let mut marked = false;
         for _ in 0..CONTAINERS_MAX {
-            let marker = match container(&text[at..], ended) {
+            let length = match container(&text[at..], ended) {
                 Search::Found(length) => length,
                 Search::Absent => break,
                 Search::Undecided => return None,
             };
-            listed |= text[at] != b'>';
-            at += marker;
-            at += run(&text[at..], |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+            let column = columns(&text[..at]);
+            let spaces = run(&text[at + length..], |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+            let content = at + length + spaces;
+            if text[at] != b'>' {
+                marked = true;
+                items.retain(|item| *item <= column);
+                let width = columns(&text[..content]) - column - length;
+                let empty = text.get(content).is_none_or(|byte| *byte == b'\n');
+                items.push(column + length + if empty || width > 4 { 1 } else { width });
+                items.truncate(CONTAINERS_MAX);
+            }
+            at = content;
         }
-        if at == text.len() && !ended {
-            return None;
+        if !marked && self.after_blank {
+            let column = columns(&text[..at]);
+            items.retain(|item| *item <= column);
         }
-        let fence = opens_fence(&text[at..], ended)?;
-        self.started = true;
-        self.in_indented_code = false;
-        self.in_list = listed || (self.in_list && !(self.after_blank && indent == 0));
-        self.after_blank = false;
-        self.after_bracket = false;
-        self.fence = fence;
-        self.position = if fence.is_some() { Position::Code } else { Position::ContentStart };
-        Some(at)
+        Some((at, items))
     }
+}
+
+impl Fence {
+    /// What this line is to the fence; `None` when undecided.
+    fn meets(self, text: &[u8], ended: bool) -> Option<Meets> {
+        let lead =
+            run(text, |byte| matches!(byte, b' ' | b'\t') || (self.quoted && byte == b'>')).min(SPACES_MAX);
+        let unquoted = self.quoted && !text[..lead].contains(&b'>');
+        match text.get(lead) {
+            None if !ended && lead < SPACES_MAX => return None,
+            _ if unquoted => return Some(Meets::Outside),
+            None | Some(b'\n') => return Some(Meets::Inside),
+            Some(_) if columns(&text[..lead]) < self.item => return Some(Meets::Outside),
+            Some(_) => {}
+        }
+        let closing = run(&text[lead..], |byte| byte == self.mark);
+        let after = &text[lead + closing..];
+        let spaces = run(after, |byte| matches!(byte, b' ' | b'\t'));
+        if closing == 0 || spaces > SPACES_MAX {
+            return Some(Meets::Inside);
+        }
+        let ends_line = match after.get(spaces) {
+            None if !ended => return None,
+            None | Some(b'\n') => true,
+            Some(_) => false,
+        };
+        Some(if ends_line && closing >= self.length { Meets::Closing } else { Meets::Inside })
+    }
+}
+
+/// The columns of the bytes at the beginning of a line.
+fn columns(text: &[u8]) -> usize {
+    text.iter().fold(0, |columns, byte| if *byte == b'\t' { columns / 4 * 4 + 4 } else { columns + 1 })
 }
 
 fn run(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
@@ -378,21 +471,6 @@ fn opens_fence(text: &[u8], ended: bool) -> Option<Option<(u8, usize)>> {
         }
     }
     Some(Some((mark, length)))
-}
-
-fn closes_fence(text: &[u8], mark: u8, length: usize, ended: bool) -> Option<bool> {
-    let indent = run(text, |byte| matches!(byte, b' ' | b'\t' | b'>'));
-    let closing = run(&text[indent..], |byte| byte == mark);
-    let after = &text[indent + closing..];
-    let spaces = run(after, |byte| matches!(byte, b' ' | b'\t'));
-    if indent > SPACES_MAX || spaces > SPACES_MAX {
-        return Some(false);
-    }
-    match after.get(spaces) {
-        None if !ended => None,
-        None | Some(b'\n') => Some(closing >= length),
-        Some(_) => Some(false),
-    }
 }
 
 /// The end of the code that the run of `opening` backticks at the beginning opens.
@@ -510,6 +588,8 @@ mod tests {
             "\\[1] and \\[2\\]",
             "[a](https://example.org/x[1]y(2)z)",
             "`a\nb [1] c`",
+            "- a\n\n      a[1]\n",
+            "> - ```\n>   a[1]\n>\n>   b[2]\n>   ```\n",
         ] {
             assert_eq!(strip(markdown), markdown, "{markdown:?}");
         }
@@ -520,6 +600,9 @@ mod tests {
         assert_eq!(strip("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
         assert_eq!(strip("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
         assert_eq!(strip("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
+        assert_eq!(strip("- ```\n  x[1]\nafter [2]."), "- ```\n  x[1]\nafter.");
+        assert_eq!(strip("> ```\n> x[1]\nafter [2]."), "> ```\n> x[1]\nafter.");
+        assert_eq!(strip("a\n    ``` b [1]"), "a\n    ``` b");
         assert_eq!(strip("1. a\n\n   more [1]\n"), "1. a\n\n   more\n");
     }
 
@@ -592,7 +675,7 @@ mod tests {
             let mut at = 0;
             for piece in pieces(&text) {
                 let range = match piece {
-                    Piece::Text(range) => range,
+                    Piece::Text(range) | Piece::Code(range) => range,
                     Piece::Mark(mark) => {
                         prop_assert_eq!(&text[mark.brackets.clone()], format!("[{}]", mark.number));
                         mark.whole

@@ -1,0 +1,286 @@
+//! Writes the HTML of parsed Markdown: known elements only, everything else escaped.
+
+use std::sync::LazyLock;
+
+use comrak::arena_tree::NodeEdge;
+use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
+use comrak::{Arena, Options, parse_document};
+
+use crate::prepare::{MARK_CLOSE, MARK_OPEN};
+use crate::{Sources, link};
+
+/// How deep elements may be nested; what lies deeper is written without its elements.
+const NESTING_MAX: usize = 64;
+
+static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
+    let mut options = Options::default();
+    options.extension.strikethrough = true;
+    options.extension.table = true;
+    options.extension.autolink = true;
+    options.extension.tasklist = true;
+    options
+});
+
+/// The HTML of prepared Markdown.
+pub(crate) fn emit(prepared: &str, sources: &dyn Sources) -> String {
+    let arena = Arena::new();
+    let root = parse_document(&arena, prepared, &OPTIONS);
+    let mut writer = Writer {
+        sources,
+        out: String::with_capacity(prepared.len() * 2),
+        ends: Vec::new(),
+        links: 0,
+        images: Vec::new(),
+        columns: Vec::new(),
+        column: 0,
+    };
+    for edge in root.traverse() {
+        match edge {
+            NodeEdge::Start(node) => writer.start(node),
+            NodeEdge::End(node) => writer.end(node),
+        }
+    }
+    writer.out
+}
+
+struct Writer<'s> {
+    sources: &'s dyn Sources,
+    out: String,
+    /// What ends each element that is open.
+    ends: Vec<&'static str>,
+    /// How many links are open: within one there is no other.
+    links: usize,
+    /// Where the text of each open image begins in `out`.
+    images: Vec<usize>,
+    /// The alignments of the table that is being written, and the column.
+    columns: Vec<TableAlignment>,
+    column: usize,
+}
+
+impl Writer<'_> {
+    fn start(&mut self, node: Node<'_>) {
+        let data = node.data();
+        let end = match &data.value {
+            NodeValue::Paragraph if in_tight_list(node) => "",
+            NodeValue::Paragraph => self.open("<p>", "</p>"),
+            NodeValue::BlockQuote => self.open("<blockquote>", "</blockquote>"),
+            NodeValue::Heading(heading) => match heading.level {
+                1 => self.open("<h1>", "</h1>"),
+                2 => self.open("<h2>", "</h2>"),
+                3 => self.open("<h3>", "</h3>"),
+                4 => self.open("<h4>", "</h4>"),
+                5 => self.open("<h5>", "</h5>"),
+                _ => self.open("<h6>", "</h6>"),
+            },
+            NodeValue::List(list) => match list.list_type {
+                ListType::Bullet => self.open("<ul>", "</ul>"),
+                ListType::Ordered if list.start == 1 => self.open("<ol>", "</ol>"),
+                ListType::Ordered => self.open(&format!("<ol start=\"{}\">", list.start), "</ol>"),
+            },
+            NodeValue::Item(_) => self.open("<li>", "</li>"),
+            NodeValue::TaskItem(task) => {
+                let end = self.open("<li>", "</li>");
+                self.out.push_str(if task.symbol.is_some() { "☑ " } else { "☐ " });
+                end
+            }
+            NodeValue::CodeBlock(code) => {
+                let end = self.open("<pre><code>", "</code></pre>");
+                self.escaped(&code.literal);
+                end
+            }
+            NodeValue::HtmlBlock(html) => {
+                if html.literal.trim_start().starts_with("<!--") {
+                    ""
+                } else {
+                    let end = self.open("<p>", "</p>");
+                    self.escaped(html.literal.trim_end());
+                    end
+                }
+            }
+            NodeValue::ThematicBreak => self.open("<hr>", ""),
+            NodeValue::Table(table) => {
+                self.columns.clone_from(&table.alignments);
+                self.open("<table>", "</table>")
+            }
+            NodeValue::TableRow(header) => self.row(node, *header),
+            NodeValue::TableCell => self.cell(node),
+            _ => self.inline(&data.value),
+        };
+        self.ends.push(end);
+    }
+
+    fn inline(&mut self, value: &NodeValue) -> &'static str {
+        match value {
+            NodeValue::Text(text) => {
+                self.text(text);
+                ""
+            }
+            NodeValue::SoftBreak => self.open("\n", ""),
+            NodeValue::LineBreak => self.open("<br>", ""),
+            NodeValue::Code(code) => {
+                let end = self.open("<code>", "</code>");
+                self.escaped(&code.literal);
+                end
+            }
+            NodeValue::HtmlInline(html) => {
+                if is_line_break(html) {
+                    return self.open("<br>", "");
+                }
+                if !html.starts_with("<!--") {
+                    self.escaped(html);
+                }
+                ""
+            }
+            NodeValue::Emph => self.open("<em>", "</em>"),
+            NodeValue::Strong => self.open("<strong>", "</strong>"),
+            NodeValue::Strikethrough => self.open("<del>", "</del>"),
+            NodeValue::Link(link) => self.link(link),
+            NodeValue::Image(image) => {
+                let end = self.link(image);
+                self.images.push(self.out.len());
+                end
+            }
+            _ => "",
+        }
+    }
+
+    fn end(&mut self, node: Node<'_>) {
+        let end = self.ends.pop().unwrap_or("");
+        let data = node.data();
+        match &data.value {
+            NodeValue::Image(image) => {
+                // An image without a description is shown by its address.
+                if self.images.pop() == Some(self.out.len()) {
+                    self.escaped(&image.url);
+                }
+                self.links -= usize::from(end == "</a>");
+            }
+            NodeValue::Link(_) => self.links -= usize::from(end == "</a>"),
+            _ => {}
+        }
+        self.out.push_str(end);
+        let is_top = node.parent().is_some_and(|parent| matches!(parent.data().value, NodeValue::Document));
+        let is_item =
+            matches!(data.value, NodeValue::Item(_) | NodeValue::TaskItem(_) | NodeValue::TableRow(_));
+        // Blocks that follow on a text without an element of its own must not run into it.
+        let is_cell = matches!(data.value, NodeValue::TableCell);
+        let is_block = node.next_sibling().is_some() && data.value.block() && !is_cell;
+        if is_top || is_item || is_block {
+            self.out.push('\n');
+        }
+    }
+
+    /// Begins an element unless it lies too deep, and gives what ends it.
+    fn open(&mut self, start: &str, end: &'static str) -> &'static str {
+        if self.ends.len() > NESTING_MAX {
+            self.out.push(' ');
+            return "";
+        }
+        self.out.push_str(start);
+        end
+    }
+
+    fn row(&mut self, node: Node<'_>, header: bool) -> &'static str {
+        self.column = 0;
+        if header {
+            return self.open("<thead><tr>", "</tr></thead>");
+        }
+        let is_header = |row: Node<'_>| matches!(row.data().value, NodeValue::TableRow(true));
+        let first = node.previous_sibling().is_none_or(is_header);
+        let start = if first { "<tbody><tr>" } else { "<tr>" };
+        let end = if node.next_sibling().is_none() { "</tr></tbody>" } else { "</tr>" };
+        self.open(start, end)
+    }
+
+    fn cell(&mut self, node: Node<'_>) -> &'static str {
+        let header = node.parent().is_some_and(|row| matches!(row.data().value, NodeValue::TableRow(true)));
+        let alignment = self.columns.get(self.column).copied().unwrap_or(TableAlignment::None);
+        self.column += 1;
+        let align = match alignment {
+            TableAlignment::None => "",
+            TableAlignment::Left => " align=\"left\"",
+            TableAlignment::Center => " align=\"center\"",
+            TableAlignment::Right => " align=\"right\"",
+        };
+        let (name, end) = if header { ("th", "</th>") } else { ("td", "</td>") };
+        self.open(&format!("<{name}{align}>"), end)
+    }
+
+    fn link(&mut self, link: &NodeLink) -> &'static str {
+        let Some(address) = link::address(&link.url).filter(|_| self.links == 0) else { return "" };
+        if self.ends.len() > NESTING_MAX {
+            return "";
+        }
+        self.links += 1;
+        self.out.push_str("<a href=\"");
+        self.escaped(&address);
+        self.out.push_str("\">");
+        "</a>"
+    }
+
+    /// Writes text, and links in place of the marks in it.
+    fn text(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(open) = rest.find(MARK_OPEN) {
+            let before = &rest[..open];
+            let after = &rest[open + MARK_OPEN.len_utf8()..];
+            let close = after.find(MARK_CLOSE).unwrap_or(after.len());
+            let number = &after[..close];
+            rest = after[close..].strip_prefix(MARK_CLOSE).unwrap_or("");
+            let whole = before.ends_with('[') && rest.starts_with(']');
+            if let Some(link) = whole.then(|| self.citation(number)).flatten() {
+                self.escaped(&before[..before.len() - 1]);
+                self.out.push_str(&link);
+                rest = &rest[1..];
+            } else {
+                self.escaped(before);
+                self.escaped(number);
+            }
+        }
+        self.escaped(rest);
+    }
+
+    fn citation(&self, number: &str) -> Option<String> {
+        if self.links > 0 {
+            return None;
+        }
+        let number: u32 = number.parse().ok()?;
+        let href = link::href(self.sources.place(number)?)?;
+        let mut link = String::from("<a href=\"");
+        escape(&href, &mut link);
+        link.push_str(&format!("\" data-citation=\"{}\">[{number}]</a>", link::citation_id(number)));
+        Some(link)
+    }
+
+    fn escaped(&mut self, text: &str) {
+        escape(text, &mut self.out);
+    }
+}
+
+fn escape(text: &str, out: &mut String) {
+    let mut from = 0;
+    for (at, found) in text.match_indices(['&', '<', '>', '"', '\'', MARK_OPEN, MARK_CLOSE]) {
+        out.push_str(&text[from..at]);
+        from = at + found.len();
+        out.push_str(match found {
+            "&" => "&amp;",
+            "<" => "&lt;",
+            ">" => "&gt;",
+            "\"" => "&quot;",
+            "'" => "&#39;",
+            _ => "",
+        });
+    }
+    out.push_str(&text[from..]);
+}
+
+fn in_tight_list(paragraph: Node<'_>) -> bool {
+    let list = paragraph.parent().and_then(|item| item.parent());
+    list.is_some_and(|list| matches!(&list.data().value, NodeValue::List(list) if list.tight))
+}
+
+/// `<br>` in its spellings: the one element that models write where Markdown has nothing else, in tables.
+fn is_line_break(html: &str) -> bool {
+    let inner = html.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
+    inner.eq_ignore_ascii_case("br")
+}

@@ -1,0 +1,72 @@
+//! Makes Markdown ready for the parser: marks are put where no other syntax can take them apart, unknown ones
+//! dropped, and reference definitions made text.
+
+use std::borrow::Cow;
+
+use domain::citation::{Piece, decided_pieces, pieces};
+
+use crate::Sources;
+
+/// Opens and closes the number of a mark within its brackets. The text itself loses these two characters.
+pub(crate) const MARK_OPEN: char = '\u{e000}';
+/// See [`MARK_OPEN`].
+pub(crate) const MARK_CLOSE: char = '\u{e001}';
+/// How far before a mark an address is looked for that must not swallow it.
+const ADDRESS_MAX_BYTES: usize = 2048;
+
+/// The text with one kind of line end and without the characters that are put in later.
+pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
+    if !markdown.contains(['\r', '\u{feff}', MARK_OPEN, MARK_CLOSE]) {
+        return Cow::Borrowed(markdown);
+    }
+    let unified = markdown.replace("\r\n", "\n").replace('\r', "\n");
+    Cow::Owned(unified.replace(['\u{feff}', MARK_OPEN, MARK_CLOSE], ""))
+}
+
+/// The normalised text as the parser gets it; of unfinished text only what is decided.
+pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
+    let mut out = String::with_capacity(markdown.len() + 64);
+    if finished {
+        pieces(markdown).for_each(|piece| push(markdown, piece, sources, &mut out));
+    } else {
+        decided_pieces(markdown).for_each(|piece| push(markdown, piece, sources, &mut out));
+    }
+    out
+}
+
+fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
+    match piece {
+        Piece::Text(range) => {
+            let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
+            if follows_bracket && markdown[range.clone()].starts_with(':') {
+                // `]:` would define a reference; what a link means must not depend on other blocks.
+                out.push('\\');
+            }
+            out.push_str(&markdown[range]);
+        }
+        Piece::Code(range) => out.push_str(&markdown[range]),
+        Piece::Mark(mark) if sources.place(mark.number).is_some() => {
+            out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
+            if ends_with_address(out) {
+                out.push(' ');
+            }
+            out.push('[');
+            out.push(MARK_OPEN);
+            out.push_str(&markdown[mark.brackets.start + 1..mark.brackets.end - 1]);
+            out.push(MARK_CLOSE);
+            out.push(']');
+            out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
+        }
+        Piece::Mark(_) => {}
+    }
+}
+
+/// Whether the last word is an address, which the parser would let go on over the mark.
+fn ends_with_address(text: &str) -> bool {
+    let mut start = text.len().saturating_sub(ADDRESS_MAX_BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    let word = text[start..].rsplit(|c: char| c.is_whitespace() || c == '<').next().unwrap_or("");
+    word.contains("://") || word.contains("www.") || word.contains('@')
+}

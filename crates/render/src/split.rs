@@ -1,0 +1,331 @@
+//! Tells where a text that is being written can be cut into blocks that are rendered apart.
+//!
+//! A cut is made only where the parser, given both sides together, would make the same blocks of them. The
+//! splitter follows the blocks at the top level line by line:
+//!
+//! ```text
+//!            blank line, heading, rule                 any line that is none of these
+//! Between ──────────────────────────── Paragraph, Html, List, Quote, Code, Fence
+//!    └── a line that could be read in two ways ──> Unsure: no more cuts
+//! ```
+
+/// The least that is cut off: blocks shorter than this go together.
+const SEGMENT_MIN_BYTES: usize = 256;
+
+/// Cuts a text that grows into segments of whole blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    splitter: Splitter,
+    /// How much of the text was looked at.
+    seen: usize,
+}
+
+impl Segments {
+    /// The end of the segment that begins at `start`, when the text has come that far. Each line is looked at
+    /// once.
+    pub(crate) fn next(&mut self, text: &str, start: usize) -> Option<usize> {
+        while let Some(length) = text[self.seen..].find('\n') {
+            let line = self.seen..self.seen + length;
+            self.seen = line.end + 1;
+            let cut = match self.splitter.line(&text[line.clone()]) {
+                Cut::None => continue,
+                Cut::Before => line.start,
+                Cut::After => self.seen,
+            };
+            if cut >= start + SEGMENT_MIN_BYTES {
+                return Some(cut);
+            }
+        }
+        None
+    }
+
+    /// Tells that so many bytes at the beginning were taken from the text.
+    pub(crate) fn forget(&mut self, bytes: usize) {
+        self.seen -= bytes;
+    }
+}
+
+/// Where to cut, seen from a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    None,
+    Before,
+    After,
+}
+
+/// What is open at the top level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    /// Nothing.
+    #[default]
+    Between,
+    /// A paragraph, or a table when it has pipes.
+    Paragraph { piped: bool },
+    /// A paragraph or a block of HTML that ends with a blank line.
+    Html,
+    /// A list: the column of its last item's content, whether a blank line came last, and whether a line came
+    /// that may belong to the item or may have ended the list.
+    List { offset: usize, blank: bool, lazy: bool },
+    /// A block quote, and whether a line came that may belong to it or not.
+    Quote { lazy: bool },
+    /// Code by indentation.
+    Code,
+    /// A fence of so many of the character.
+    Fence { mark: u8, length: usize },
+    /// Something that this splitter does not follow.
+    Unsure,
+}
+
+/// What a line with less than four columns of indentation looks like by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Text,
+    Rule,
+    Heading,
+    Fence {
+        mark: u8,
+        length: usize,
+    },
+    Quote,
+    /// A list item: the column of its content, whether it has any, and whether it may interrupt a paragraph.
+    Item {
+        offset: usize,
+        empty: bool,
+        interrupts: bool,
+    },
+    /// A line of `=` or of one or two `-`, which may underline a heading.
+    Underline,
+    /// May begin HTML that ends with a blank line.
+    Tag,
+    /// May begin HTML that goes on over blank lines.
+    RawHtml,
+}
+
+/// Follows the lines of a text.
+#[derive(Debug, Default)]
+struct Splitter {
+    state: State,
+}
+
+impl Splitter {
+    /// Takes a whole line, without its end, and tells whether to cut before or after it.
+    fn line(&mut self, line: &str) -> Cut {
+        let indent = columns(line);
+        let rest = line.trim_start_matches([' ', '\t']).trim_end_matches([' ', '\t']).as_bytes();
+        let (state, cut) = match self.state {
+            State::Unsure => (State::Unsure, Cut::None),
+            State::Fence { mark, length } => {
+                let closes = indent < 4 && rest.len() >= length && rest.iter().all(|byte| *byte == mark);
+                if closes { (State::Between, Cut::After) } else { (self.state, Cut::None) }
+            }
+            _ if rest.is_empty() => after_blank(self.state),
+            State::Between => begin(indent, classify(line, indent, rest), rest, Cut::None),
+            State::Code if indent >= 4 => (State::Code, Cut::None),
+            State::Code => begin(indent, classify(line, indent, rest), rest, Cut::Before),
+            State::Paragraph { piped } => paragraph(piped, indent, classify(line, indent, rest), rest),
+            State::Html if indent >= 4 || matches!(classify(line, indent, rest), Line::Text | Line::Tag) => {
+                (State::Html, Cut::None)
+            }
+            State::Html => (State::Unsure, Cut::None),
+            State::Quote { lazy } => quote(lazy, indent, classify(line, indent, rest), rest),
+            State::List { offset, lazy, .. } if indent >= offset => {
+                let certain = !lazy || matches!(classify(line, indent.min(3), rest), Line::Text);
+                let state = State::List { offset, blank: false, lazy };
+                (if certain { state } else { State::Unsure }, Cut::None)
+            }
+            State::List { offset, blank, lazy } => {
+                list(offset, blank, lazy, indent, classify(line, indent, rest), rest)
+            }
+        };
+        self.state = state;
+        cut
+    }
+}
+
+fn after_blank(state: State) -> (State, Cut) {
+    match state {
+        State::Between => (State::Between, Cut::None),
+        State::Paragraph { .. } | State::Html | State::Quote { .. } => (State::Between, Cut::After),
+        State::List { offset, lazy, .. } => (State::List { offset, blank: true, lazy }, Cut::None),
+        State::Code | State::Fence { .. } | State::Unsure => (state, Cut::None),
+    }
+}
+
+/// A line where nothing is open, or where what was open ends before it: `before` tells whether to cut there.
+fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
+    if indent >= 4 {
+        return (State::Code, before);
+    }
+    match line {
+        Line::Rule | Line::Heading => (State::Between, Cut::After),
+        Line::Fence { mark, length } => (State::Fence { mark, length }, before),
+        Line::Quote => (State::Quote { lazy: false }, before),
+        Line::Item { offset, empty: false, .. } => {
+            (State::List { offset, blank: false, lazy: false }, before)
+        }
+        // An item without content is followed by its content or by something else.
+        Line::Item { empty: true, .. } | Line::RawHtml => (State::Unsure, before),
+        Line::Underline if rest == b"-" => (State::Unsure, before),
+        Line::Tag => (State::Html, before),
+        Line::Text | Line::Underline => (State::Paragraph { piped: is_piped(rest) }, before),
+    }
+}
+
+fn paragraph(piped: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
+    let goes_on = (State::Paragraph { piped: piped || is_piped(rest) }, Cut::None);
+    if indent >= 4 {
+        return goes_on;
+    }
+    match line {
+        // What interrupts a paragraph and what does not differs in a table.
+        Line::Underline | Line::Rule if piped && rest[0] != b'*' && rest[0] != b'_' => {
+            (State::Unsure, Cut::None)
+        }
+        Line::Item { empty: true, .. } | Line::Item { interrupts: false, .. } if piped => {
+            (State::Unsure, Cut::None)
+        }
+        Line::Underline => (State::Between, Cut::After),
+        Line::Text => goes_on,
+        Line::Item { empty: true, .. } | Line::Item { interrupts: false, .. } => goes_on,
+        Line::Tag => (State::Html, Cut::None),
+        Line::Rule | Line::Heading | Line::Fence { .. } | Line::Quote | Line::RawHtml | Line::Item { .. } => {
+            begin(indent, line, rest, Cut::Before)
+        }
+    }
+}
+
+fn quote(lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
+    match line {
+        _ if indent >= 4 => (State::Unsure, Cut::None),
+        Line::Quote => (State::Quote { lazy: false }, Cut::None),
+        Line::Underline if rest == b"-" => (State::Unsure, Cut::None),
+        Line::Text | Line::Underline => (State::Quote { lazy: true }, Cut::None),
+        Line::Tag | Line::RawHtml => (State::Unsure, Cut::None),
+        Line::Item { interrupts: false, .. } if lazy => (State::Unsure, Cut::None),
+        Line::Rule | Line::Heading | Line::Fence { .. } | Line::Item { .. } => {
+            begin(indent, line, rest, if lazy { Cut::None } else { Cut::Before })
+        }
+    }
+}
+
+/// A line that stands further left than the content of the list's last item.
+fn list(offset: usize, blank: bool, lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
+    if indent >= 4 {
+        let state = if blank { State::Unsure } else { State::List { offset, blank: false, lazy: true } };
+        return (state, Cut::None);
+    }
+    match line {
+        Line::Item { offset, empty: false, .. } => {
+            (State::List { offset, blank: false, lazy: false }, Cut::None)
+        }
+        Line::Item { empty: true, .. } | Line::RawHtml => (State::Unsure, Cut::None),
+        Line::Underline if rest == b"-" => (State::Unsure, Cut::None),
+        Line::Text | Line::Tag | Line::Underline if !blank => {
+            let certain = line == Line::Text || (line == Line::Underline && !lazy);
+            (
+                if certain { State::List { offset, blank: false, lazy: true } } else { State::Unsure },
+                Cut::None,
+            )
+        }
+        Line::Text
+        | Line::Tag
+        | Line::Underline
+        | Line::Rule
+        | Line::Heading
+        | Line::Fence { .. }
+        | Line::Quote => begin(indent, line, rest, Cut::Before),
+    }
+}
+
+/// The columns of a line's indentation.
+fn columns(line: &str) -> usize {
+    let mut columns = 0;
+    for byte in line.bytes() {
+        match byte {
+            b' ' => columns += 1,
+            b'\t' => columns += 4 - columns % 4,
+            _ => break,
+        }
+    }
+    columns
+}
+
+/// Whether a line may be a table's.
+fn is_piped(rest: &[u8]) -> bool {
+    rest.contains(&b'|') || rest.iter().all(|byte| matches!(byte, b':' | b'-' | b' ' | b'\t'))
+}
+
+fn classify(line: &str, indent: usize, rest: &[u8]) -> Line {
+    let first = rest.first().copied().unwrap_or(b' ');
+    match first {
+        b'#' => {
+            let level = rest.iter().take_while(|byte| **byte == b'#').count();
+            let ends = rest.get(level).is_none_or(|byte| matches!(byte, b' ' | b'\t'));
+            if level <= 6 && ends { Line::Heading } else { Line::Text }
+        }
+        b'`' | b'~' => {
+            let length = rest.iter().take_while(|byte| **byte == first).count();
+            let info = &rest[length..];
+            if length >= 3 && (first == b'~' || !info.contains(&b'`')) {
+                Line::Fence { mark: first, length }
+            } else {
+                Line::Text
+            }
+        }
+        b'>' => Line::Quote,
+        b'<' => match rest.get(1) {
+            Some(b'!' | b'?') => Line::RawHtml,
+            Some(byte) if byte.is_ascii_alphabetic() || *byte == b'/' => {
+                let name: Vec<u8> = rest[1..].iter().take(8).map(u8::to_ascii_lowercase).collect();
+                let raw =
+                    ["script", "pre", "style", "textarea"].iter().any(|raw| name.starts_with(raw.as_bytes()));
+                if raw { Line::RawHtml } else { Line::Tag }
+            }
+            _ => Line::Text,
+        },
+        b'-' | b'*' | b'_' | b'=' | b'+' => {
+            let only = rest.iter().all(|byte| *byte == first);
+            let count = rest.iter().filter(|byte| **byte == first).count();
+            let spaced = rest.iter().all(|byte| *byte == first || matches!(byte, b' ' | b'\t'));
+            if spaced && count >= 3 && matches!(first, b'-' | b'*' | b'_') {
+                Line::Rule
+            } else if only && matches!(first, b'-' | b'=') {
+                Line::Underline
+            } else if matches!(first, b'-' | b'*' | b'+') {
+                item(line, indent, 1, true)
+            } else {
+                Line::Text
+            }
+        }
+        b'0'..=b'9' => {
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits <= 9 && matches!(rest.get(digits), Some(b'.' | b')')) {
+                item(line, indent, digits + 1, &rest[..digits] == b"1")
+            } else {
+                Line::Text
+            }
+        }
+        _ => Line::Text,
+    }
+}
+
+/// The list item whose marker is `width` long.
+fn item(line: &str, indent: usize, width: usize, interrupts: bool) -> Line {
+    let content = line.trim_start_matches([' ', '\t']).get(width..).unwrap_or("");
+    if !content.is_empty() && !content.starts_with([' ', '\t']) {
+        return Line::Text;
+    }
+    let marker_end = indent + width;
+    let mut column = marker_end;
+    for byte in content.bytes() {
+        match byte {
+            b' ' => column += 1,
+            b'\t' => column += 4 - column % 4,
+            _ => break,
+        }
+    }
+    let empty = content.trim_matches([' ', '\t']).is_empty();
+    let spaces = column - marker_end;
+    let offset = if empty || spaces > 4 { marker_end + 1 } else { marker_end + spaces };
+    Line::Item { offset, empty, interrupts }
+}
