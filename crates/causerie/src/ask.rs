@@ -62,10 +62,10 @@ pub(crate) fn exit_code(outcome: &Result<Asked, Error>) -> u8 {
 ///
 /// # Errors
 /// [`Error::Client`] when the service cannot be reached or refuses, [`Error::Output`] when the terminal is gone.
-pub(crate) async fn ask(options: &Options) -> Result<Asked, Error> {
+pub(crate) async fn ask(options: Options) -> Result<Asked, Error> {
     let both = io::stdout().is_terminal() && io::stderr().is_terminal();
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    ask_on(options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
+    ask_on(&options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
 }
 
 async fn ask_on<O: Write, E: Write>(

@@ -162,7 +162,26 @@ impl Client {
         let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
         let length = opened.metadata().await.map_err(unreadable)?.len();
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let part = reqwest::multipart::Part::stream_with_length(opened, length).file_name(name);
+        self.upload_part(
+            reqwest::multipart::Part::stream_with_length(opened, length).file_name(name),
+            destination,
+        )
+        .await
+    }
+
+    /// Uploads what is in memory under this name, to the upload folder.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when there is nothing in it, or no room for it.
+    pub async fn upload_bytes(&self, name: &str, content: Vec<u8>) -> Result<UploadedFile, Error> {
+        self.upload_part(reqwest::multipart::Part::bytes(content).file_name(name.to_owned()), None).await
+    }
+
+    async fn upload_part(
+        &self,
+        part: reqwest::multipart::Part,
+        destination: Option<&str>,
+    ) -> Result<UploadedFile, Error> {
         let mut form = reqwest::multipart::Form::new();
         if let Some(destination) = destination {
             form = form.text("destination", destination.to_owned());

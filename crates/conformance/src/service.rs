@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -82,6 +83,8 @@ impl Service {
             binary.display()
         );
         let home = tempfile::Builder::new().prefix("conformance-").tempdir().expect("a temporary folder");
+        // Machines run as other users, who must be able to walk to their files.
+        fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).expect("a folder of one's own");
         let address = free_address();
         let mut service = Self { binary, home, options, address, child: None, accounts: AtomicU32::new(0) };
         service.run();
