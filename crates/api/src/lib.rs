@@ -1,1 +1,94 @@
-//! The `api` crate.
+//! The public interface, `/api/v1`: JSON in, use case, JSON out.
+//!
+//! Handlers extract, call one use case and convert; what a status means is decided in [`error`], how things
+//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at.
+
+mod catalogs;
+mod chats;
+mod error;
+mod files;
+mod key;
+mod streams;
+mod vm;
+pub mod wire;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRef};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use control::{Access, Answers, Conversations, Questions, Service, Vm};
+use domain::catalog::Jurisdiction;
+use models::Catalog;
+use tokio_util::sync::CancellationToken;
+use workspace::Workspaces;
+
+pub use error::{ApiError, Code};
+
+/// What the handlers are given, each the one service that it needs.
+#[derive(Clone, FromRef)]
+struct State {
+    access: Access,
+    answers: Answers,
+    catalog: Arc<Catalog>,
+    conversations: Conversations,
+    jurisdictions: Arc<Vec<Jurisdiction>>,
+    questions: Questions,
+    vm: Vm,
+    workspaces: Workspaces,
+    limits: Limits,
+    ending: Ending,
+}
+
+/// Bounds that an operator sets.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// The largest upload; `None` for none but the quota.
+    pub upload_max_bytes: Option<u64>,
+}
+
+/// Cancelled when the service stops: open streams then let their readers go.
+#[derive(Debug, Clone)]
+pub struct Ending(pub CancellationToken);
+
+/// The routes of the interface.
+pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
+    let state = State {
+        access: service.access.clone(),
+        answers: service.answers.clone(),
+        catalog: service.catalog.clone(),
+        conversations: service.conversations.clone(),
+        jurisdictions: service.jurisdictions.clone(),
+        questions: service.questions.clone(),
+        vm: service.vm.clone(),
+        workspaces: service.workspaces.clone(),
+        limits,
+        ending,
+    };
+    let interface = Router::new()
+        .route("/vm", get(vm::status))
+        .route("/vm/start", post(vm::start))
+        .route("/vm/stop", post(vm::stop))
+        .route("/models", get(catalogs::models))
+        .route("/jurisdictions", get(catalogs::jurisdictions))
+        .route("/files", post(files::upload).get(files::download).delete(files::delete))
+        .route("/files/", post(files::upload).get(files::download).delete(files::delete))
+        .route("/files/{*path}", get(files::download).delete(files::delete))
+        .route("/directories", get(files::list).post(files::create_folder))
+        .route("/directories/", get(files::list).post(files::create_folder))
+        .route("/directories/{*path}", get(files::list).post(files::create_folder))
+        .route("/chats", post(chats::ask).get(chats::list))
+        .route("/chats/{chat}", get(chats::detail).delete(chats::delete).patch(chats::patch))
+        .route("/chats/{chat}/stop", post(chats::stop))
+        .route("/chats/{chat}/events", get(streams::conversation))
+        .route("/chats/{chat}/messages/{message}", get(chats::collect))
+        .route("/chats/{chat}/messages/{message}/events", get(streams::answer))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
+        .layer(from_fn_with_state(state.clone(), key::let_in))
+        // Bodies have bounds of their own; uploads are streamed.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(state);
+    Router::new().nest("/api/v1", interface)
+}

@@ -183,7 +183,7 @@ impl Admin {
     /// [`KeyError::NotFound`].
     pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
         let now = self.environment.now();
-        let account = self.store.write(move |tx| keys::revoke(tx, key, now)).await?;
+        let account = self.store.write(move |tx| keys::revoke(tx, None, key, now)).await?;
         self.forget();
         self.note(Some(account), "revoke key", &key.to_string(), "").await
     }

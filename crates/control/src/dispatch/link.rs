@@ -44,32 +44,45 @@ pub(super) async fn run(
     if failures > 0 {
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
     }
-    let tell = async |event| inbox.send(Inbox::Link { number, event }).await.is_ok();
+    let turn = Listener { number, inbox };
     let link = match machines.when_running(account).await {
         Ok(link) => link,
         Err(MachineError::GivenUp(reason)) => {
-            tell(LinkEvent::Hopeless(reason)).await;
+            turn.tell(LinkEvent::Hopeless(reason)).await;
             return;
         }
         Err(MachineError::NoMachine) => {
-            tell(LinkEvent::Hopeless("the account has no machine".to_owned())).await;
+            turn.tell(LinkEvent::Hopeless("the account has no machine".to_owned())).await;
             return;
         }
         Err(error) => {
             tracing::debug!(%error, "no link to the agent");
-            tell(LinkEvent::Down).await;
+            turn.tell(LinkEvent::Down).await;
             return;
         }
     };
     let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
-    if !tell(LinkEvent::Up { link: link.clone(), lines }).await {
+    if !turn.tell(LinkEvent::Up { link: link.clone(), lines }).await {
         return;
     }
-    let last = match exchange(&link, waiting, async |frame| tell(LinkEvent::Frame(frame)).await).await {
+    let last = match exchange(&link, waiting, &turn).await {
         Ok(()) => LinkEvent::Down,
         Err(NotAnAgent) => LinkEvent::Violation,
     };
-    tell(last).await;
+    turn.tell(last).await;
+}
+
+/// The turn that a link belongs to.
+struct Listener {
+    number: u32,
+    inbox: mpsc::Sender<Inbox>,
+}
+
+impl Listener {
+    /// Whether the turn is still there.
+    async fn tell(&self, event: LinkEvent) -> bool {
+        self.inbox.send(Inbox::Link { number: self.number, event }).await.is_ok()
+    }
 }
 
 /// The agent said something that no agent says.
@@ -78,9 +91,9 @@ struct NotAnAgent;
 async fn exchange(
     link: &AgentLink,
     waiting: mpsc::Receiver<bytes::Bytes>,
-    heard: impl AsyncFn(AgentFrame) -> bool,
+    turn: &Listener,
 ) -> Result<(), NotAnAgent> {
-    let lines = futures_util::stream::unfold(waiting, async |mut waiting| {
+    let lines = futures_util::stream::unfold(waiting, |mut waiting| async {
         waiting.recv().await.map(|line| (line, waiting))
     });
     let body = StreamBody::new(lines.map(|line| Ok(http_body::Frame::data(line)))).boxed_unsync();
@@ -97,7 +110,7 @@ async fn exchange(
         lines.push(&bytes);
         while let Some(line) = lines.next().map_err(|_| NotAnAgent)? {
             let frame = read_agent_line(&line).map_err(|_| NotAnAgent)?;
-            if !heard(frame).await {
+            if !turn.tell(LinkEvent::Frame(frame)).await {
                 return Ok(());
             }
         }

@@ -316,7 +316,7 @@ impl Shell {
         })));
     }
 
-    async fn reserve(&self, number: u32, greatest: domain::credits::Credits) -> Result<Event, Ended> {
+    async fn reserve(&mut self, number: u32, greatest: domain::credits::Credits) -> Result<Event, Ended> {
         let new = Reserve {
             step: number,
             greatest,
@@ -346,7 +346,7 @@ impl Shell {
         }
     }
 
-    async fn complete(&self, completion: Completion) -> Result<Event, Ended> {
+    async fn complete(&mut self, completion: Completion) -> Result<Event, Ended> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let last = turns::Completion {
             text: completion.answer.text(),
@@ -365,7 +365,7 @@ impl Shell {
 
     /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.
     async fn write(
-        &self,
+        &mut self,
         done: Event,
         op: impl Fn(&mut dyn store::Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
     ) -> Result<Event, Ended> {

@@ -110,8 +110,13 @@ impl LiveAnswer {
     /// Folds a change in. A change that is not newer changes nothing.
     pub fn fold(&self, stamp: Stamp, change: Change) {
         let mut state = self.lock();
+        let anew = matches!(change, Change::StepBegan { .. });
         if !state.answer.fold(stamp, change) {
             return;
+        }
+        if anew {
+            let State { answer, pieces, .. } = &mut *state;
+            pieces.forget_cut(answer);
         }
         state.shot = None;
         self.tell(&state.answer);

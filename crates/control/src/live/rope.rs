@@ -8,17 +8,17 @@ use bytes::Bytes;
 const SEGMENT_BYTES: usize = 4 * 1024;
 
 /// A piece of text that never changes, with its encoded form once somebody has made it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Segment {
-    text: String,
+    text: Arc<str>,
     encoded: OnceLock<Bytes>,
 }
 
 impl Segment {
     /// A segment of this text.
     #[must_use]
-    pub fn new(text: String) -> Self {
-        Self { text, encoded: OnceLock::new() }
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), encoded: OnceLock::new() }
     }
 
     /// The text itself.
@@ -40,7 +40,8 @@ pub struct Rope(Vec<Arc<Segment>>);
 impl Rope {
     /// A rope of one text.
     #[must_use]
-    pub fn of(text: String) -> Self {
+    pub fn of(text: impl Into<Arc<str>>) -> Self {
+        let text = text.into();
         if text.is_empty() { Self::default() } else { Self(vec![Arc::new(Segment::new(text))]) }
     }
 
@@ -81,26 +82,32 @@ impl std::fmt::Display for Rope {
 
 /// Makes ropes of a text that only grows.
 #[derive(Debug, Default)]
-pub struct Growing {
+pub(super) struct Growing {
     frozen: Rope,
     tail: String,
 }
 
 impl Growing {
     /// Adds text at the end.
-    pub fn push(&mut self, text: &str) {
+    pub(super) fn push(&mut self, text: &str) {
         self.tail.push_str(text);
         if self.tail.len() >= SEGMENT_BYTES {
             self.frozen.push(Arc::new(Segment::new(std::mem::take(&mut self.tail))));
         }
     }
 
+    /// Whether nothing was added yet.
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.frozen.segments().is_empty()
+    }
+
     /// The text as it stands: the frozen segments are shared, the tail is copied.
     #[must_use]
-    pub fn rope(&self) -> Rope {
+    pub(super) fn rope(&self) -> Rope {
         let mut rope = self.frozen.clone();
         if !self.tail.is_empty() {
-            rope.push(Arc::new(Segment::new(self.tail.clone())));
+            rope.push(Arc::new(Segment::new(self.tail.as_str())));
         }
         rope
     }

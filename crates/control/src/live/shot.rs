@@ -9,7 +9,7 @@ use domain::id::PartId;
 use render::Renderer;
 
 use super::Meta;
-use super::rope::{Growing, Rope};
+use super::rope::{Growing, Rope, Segment};
 
 /// An answer at one revision.
 #[derive(Debug)]
@@ -86,14 +86,13 @@ pub(super) struct Pieces {
 impl Pieces {
     /// The answer as it stands.
     pub(super) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
-        self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
         let mut text = Rope::default();
         let parts = answer.parts.iter().map(|part| self.part(part, answer, &mut text)).collect();
         Snapshot { meta: meta.clone(), stamp: answer.stamp, ending: answer.ending.clone(), text, parts }
     }
 
-    /// Forgets what an attempt before wrote: the step is said anew.
-    pub(super) fn cut(&mut self, answer: &Answer) {
+    /// Forgets what was written by an attempt that was cut: its parts are gone, and come again otherwise.
+    pub(super) fn forget_cut(&mut self, answer: &Answer) {
         self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
     }
 
@@ -102,7 +101,7 @@ impl Pieces {
             Body::Text(markdown) => {
                 let (piece, html, citations) = if answer.ending.is_some() {
                     let (html, citations) = whole(markdown, answer);
-                    (Rope::of(strip(markdown).trim_matches('\n').to_owned()), html, citations)
+                    (Rope::of(strip(markdown).trim_matches('\n')), html, citations)
                 } else {
                     let piece = self.texts.entry(part.id).or_default();
                     piece.take(markdown, answer);
@@ -110,7 +109,7 @@ impl Pieces {
                     (piece.text.rope(), html, citations)
                 };
                 if !text.is_empty() && !piece.is_empty() {
-                    text.append(&Rope::of("\n\n".to_owned()));
+                    text.append(&Rope::of("\n\n"));
                 }
                 text.append(&piece);
                 Shape::Text { html, citations }
@@ -134,5 +133,77 @@ impl Pieces {
             Body::File { path } => Shape::File { path: path.clone() },
         };
         ShotPart { id: part.id, shape }
+    }
+}
+
+/// A finished text as HTML, and what it cites.
+fn whole(markdown: &str, answer: &Answer) -> (Rope, Vec<Citation>) {
+    (Rope::of(render::whole(markdown, answer)), citations(markdown, answer))
+}
+
+fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
+    let cited = render::cited(markdown, answer).into_iter();
+    cited
+        .filter_map(|number| answer.source(number).map(|place| Citation { number, place: place.clone() }))
+        .collect()
+}
+
+/// A text that is being written, as far as it was stripped and rendered.
+#[derive(Default)]
+struct Piece {
+    /// How much of the Markdown was taken.
+    taken: usize,
+    stripper: Stripper,
+    /// How much of the stripped text was taken.
+    stripped: usize,
+    /// Line feeds at the end, which are shown when text follows them.
+    line_feeds: usize,
+    text: Growing,
+    renderer: Renderer,
+    finished: Rope,
+    citations: Vec<Citation>,
+    /// Whether a mark may have been added since the citations were looked for.
+    marked: bool,
+}
+
+impl Piece {
+    fn take(&mut self, markdown: &str, answer: &Answer) {
+        let new = &markdown[self.taken..];
+        if new.is_empty() {
+            return;
+        }
+        self.taken = markdown.len();
+        self.marked |= new.contains(']');
+        self.stripper.push(new);
+        self.renderer.push(new, answer);
+        let stripped = self.stripper.text()[self.stripped..].to_owned();
+        self.stripped += stripped.len();
+        self.grow(&stripped);
+        if self.marked {
+            self.citations = citations(markdown, answer);
+            self.marked = false;
+        }
+    }
+
+    /// Adds text without the line feeds at its ends, as the finished text will not have them.
+    fn grow(&mut self, stripped: &str) {
+        let body = if self.text.is_empty() { stripped.trim_start_matches('\n') } else { stripped };
+        let shown = body.trim_end_matches('\n');
+        if !shown.is_empty() {
+            self.text.push(&"\n".repeat(std::mem::take(&mut self.line_feeds)));
+            self.text.push(shown);
+        }
+        if !self.text.is_empty() {
+            self.line_feeds += body.len() - shown.len();
+        }
+    }
+
+    fn html(&mut self, answer: &Answer) -> (Rope, Vec<Citation>) {
+        for block in &self.renderer.finished()[self.finished.segments().len()..] {
+            self.finished.push(Arc::new(Segment::new(block.clone())));
+        }
+        let mut html = self.finished.clone();
+        html.append(&Rope::of(self.renderer.tail(answer)));
+        (html, self.citations.clone())
     }
 }

@@ -1,0 +1,46 @@
+//! Catalogs (section 4.2): what a question may choose from, in the caller's language.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Json, Response};
+use domain::catalog::{Jurisdiction, Language, negotiate};
+use models::Catalog;
+use serde::Serialize;
+
+use crate::wire;
+
+/// `GET /models`.
+pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderMap) -> Response {
+    let language = language_of(&headers);
+    let entries = catalog.entries();
+    let models: Vec<wire::Model<'_>> =
+        entries.iter().map(|entry| wire::Model::of(entry, catalog.status(&entry.id), language)).collect();
+    localized(&models, language)
+}
+
+/// `GET /jurisdictions`.
+pub(crate) async fn jurisdictions(
+    State(jurisdictions): State<Arc<Vec<Jurisdiction>>>,
+    headers: HeaderMap,
+) -> Response {
+    let language = language_of(&headers);
+    let listed: Vec<wire::Jurisdiction<'_>> = jurisdictions
+        .iter()
+        .map(|one| wire::Jurisdiction { id: &one.id, label: one.label.in_language(language) })
+        .collect();
+    localized(&listed, language)
+}
+
+fn language_of(headers: &HeaderMap) -> Language {
+    negotiate(headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
+}
+
+fn localized(body: &impl Serialize, language: Language) -> Response {
+    let headers = [
+        (header::CONTENT_LANGUAGE, HeaderValue::from_static(language.code())),
+        (header::VARY, HeaderValue::from_static("Accept-Language")),
+    ];
+    (headers, Json(body)).into_response()
+}

@@ -1,0 +1,256 @@
+//! Conversations and answers (section 4.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use bytes::{Bytes, BytesMut};
+use control::access::Caller;
+use control::live::{LiveAnswer, Snapshot};
+use control::questions::{Asking, Taken};
+use control::{Answers, Conversations, Questions};
+use domain::id::{ConversationId, MessageId};
+use domain::limits::TITLE_MAX_CHARS;
+use edge::limits::JSON_BODY_MAX_BYTES;
+use edge::{BodyError, limited_json_body};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use store::conversations::{Message, Patch};
+use store::questions::Idempotency;
+
+use crate::error::{Answered, ApiError, Code};
+use crate::wire::{self, Change, Conversation, Page, Question};
+
+/// Conversations of a page when the caller does not say, and at most.
+const LIMIT_DEFAULT: u32 = 50;
+const LIMIT_MAX: u32 = 200;
+/// The longest that a call waits for an answer to be done.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The longest idempotency key.
+const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
+
+/// `POST /chats`.
+pub(crate) async fn ask(
+    State(questions): State<Questions>,
+    State(answers): State<Answers>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<Response> {
+    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let question: Question = serde_json::from_str(raw.get()).map_err(ApiError::bad_request)?;
+    let asking = asking(question, idempotency(&headers, raw.get())?)?;
+    let (live, replayed) = match questions.ask(&caller, asking).await? {
+        Taken::Accepted(live) => (live, false),
+        Taken::Replayed { conversation, answer } => {
+            (answers.find(caller.account, conversation, answer).await?, true)
+        }
+    };
+    let snapshot = wait_for_end(&live, &headers).await;
+    let status = if snapshot.ending.is_some() { StatusCode::CREATED } else { StatusCode::ACCEPTED };
+    let mut response = (status, answer_body(&snapshot)).into_response();
+    if replayed {
+        let name = HeaderName::from_static("idempotent-replayed");
+        response.headers_mut().insert(name, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// `GET /chats/{chatId}/messages/{messageId}`.
+pub(crate) async fn collect(
+    State(answers): State<Answers>,
+    Extension(caller): Extension<Caller>,
+    Path((chat, message)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
+    let live = answers.find(caller.account, conversation, message).await?;
+    let snapshot = wait_for_end(&live, &headers).await;
+    let tag = format!("\"{}.{}\"", snapshot.stamp.epoch, snapshot.stamp.revision);
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let known = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
+    let tag = [(header::ETAG, HeaderValue::from_str(&tag).map_err(ApiError::internal)?)];
+    if known { Ok((StatusCode::NOT_MODIFIED, tag).into_response()) } else { Ok((tag, answer_body(&snapshot)).into_response()) }
+}
+
+/// The query of a list.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Slice {
+    offset: Option<String>,
+    limit: Option<String>,
+}
+
+/// `GET /chats`.
+pub(crate) async fn list(
+    State(conversations): State<Conversations>,
+    Extension(caller): Extension<Caller>,
+    Query(slice): Query<Slice>,
+) -> Answered<Json<Page>> {
+    let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
+    let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
+    let limit = u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
+    let page = conversations.list(caller.account, offset, limit).await?;
+    let chats = page.conversations.into_iter().map(Conversation::of).collect();
+    Ok(Json(Page { chats, offset, limit, total_count: page.total }))
+}
+
+/// `GET /chats/{chatId}`.
+pub(crate) async fn detail(
+    State(conversations): State<Conversations>,
+    State(answers): State<Answers>,
+    Extension(caller): Extension<Caller>,
+    Path(chat): Path<String>,
+) -> Answered<Response> {
+    let detail = conversations.detail(caller.account, conversation_id(&chat)?).await?;
+    let chat = serde_json::to_vec(&Conversation::of(detail.summary)).map_err(ApiError::internal)?;
+    let mut out = BytesMut::from(&b"{\"chat\":"[..]);
+    out.extend_from_slice(&chat);
+    out.extend_from_slice(b",\"messages\":[");
+    for (index, message) in detail.messages.into_iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(b",");
+        }
+        match message {
+            Message::Question(question) => {
+                let message = wire::UserMessage {
+                    id: question.id.to_string(),
+                    role: "USER",
+                    status: "completed",
+                    created_at: question.created_at.to_string(),
+                    text: &question.text,
+                    file_paths: &question.attachments,
+                };
+                out.extend_from_slice(&serde_json::to_vec(&message).map_err(ApiError::internal)?);
+            }
+            Message::Answer(stored) => {
+                let snapshot = answers.shown(caller.account, *stored);
+                wire::assistant_message(&snapshot).iter().for_each(|segment| out.extend_from_slice(segment));
+            }
+        }
+    }
+    out.extend_from_slice(b"]}");
+    Ok(json_body(out.freeze()))
+}
+
+/// `DELETE /chats/{chatId}`.
+pub(crate) async fn delete(
+    State(conversations): State<Conversations>,
+    Extension(caller): Extension<Caller>,
+    Path(chat): Path<String>,
+) -> Answered<StatusCode> {
+    conversations.delete(caller.account, conversation_id(&chat)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `PATCH /chats/{chatId}`.
+pub(crate) async fn patch(
+    State(conversations): State<Conversations>,
+    Extension(caller): Extension<Caller>,
+    Path(chat): Path<String>,
+    body: Body,
+) -> Answered<Json<Conversation>> {
+    let conversation = conversation_id(&chat)?;
+    let change: Change = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let title = change.title.map(|title| title.trim().to_owned());
+    if let Some(title) = &title
+        && (title.is_empty() || title.chars().count() > TITLE_MAX_CHARS || title.chars().any(char::is_control))
+    {
+        let message = format!("title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character");
+        return Err(ApiError::bad_request(message));
+    }
+    let patch = Patch { title, pinned: change.pinned };
+    Ok(Json(Conversation::of(conversations.patch(caller.account, conversation, patch).await?)))
+}
+
+/// `POST /chats/{chatId}/stop`.
+pub(crate) async fn stop(
+    State(conversations): State<Conversations>,
+    Extension(caller): Extension<Caller>,
+    Path(chat): Path<String>,
+) -> Answered<(StatusCode, Json<Conversation>)> {
+    let summary = conversations.stop(caller.account, conversation_id(&chat)?).await?;
+    Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
+}
+
+/// The conversation that a path names: one that is no UUID does not exist.
+pub(crate) fn conversation_id(text: &str) -> Answered<ConversationId> {
+    text.parse().map_err(|_| ApiError::not_found())
+}
+
+/// The message that a path names.
+pub(crate) fn message_id(text: &str) -> Answered<MessageId> {
+    text.parse().map_err(|_| ApiError::not_found())
+}
+
+fn asking(question: Question, idempotency: Option<Idempotency>) -> Answered<Asking> {
+    let conversation = question.chat_id.map(|text| text.parse::<ConversationId>()).transpose();
+    let settings = question.settings.unwrap_or_default();
+    Ok(Asking {
+        input: question.input.unwrap_or_default(),
+        conversation: conversation.map_err(|_| ApiError::bad_request("chatId is no UUID"))?,
+        attachments: question.file_paths.unwrap_or_default(),
+        model: question.model,
+        settings: settings.into_iter().map(|setting| (setting.key, setting.value)).collect(),
+        jurisdictions: question.jurisdictions.unwrap_or_default(),
+        web_search: question.web_search_enabled.unwrap_or_default(),
+        idempotency,
+    })
+}
+
+fn idempotency(headers: &HeaderMap, body: &str) -> Answered<Option<Idempotency>> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = value.to_str().unwrap_or_default();
+    if key.is_empty() || key.len() > IDEMPOTENCY_KEY_MAX_BYTES {
+        let message = format!("Idempotency-Key has 1 to {IDEMPOTENCY_KEY_MAX_BYTES} ASCII characters");
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(Some(Idempotency { key: key.to_owned(), body_hash: Sha256::digest(body.as_bytes()).into() }))
+}
+
+fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Answered<u64> {
+    let Some(text) = text else { return Ok(default) };
+    let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
+    number.ok_or_else(|| ApiError::bad_request(format!("{name} is a whole number from {least} on, not {text:?}")))
+}
+
+/// The answer as it stands, or, with `Prefer: wait=N`, when it is done within N seconds.
+async fn wait_for_end(live: &Arc<LiveAnswer>, headers: &HeaderMap) -> Arc<Snapshot> {
+    if let Some(wait) = preferred_wait(headers) {
+        let mut progress = live.progress();
+        // Done, or as far as it has come by then.
+        let _ = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended)).await;
+    }
+    live.snapshot()
+}
+
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let seconds = values.flat_map(|value| value.split([',', ';'])).find_map(|preference| {
+        let (name, seconds) = preference.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("wait").then(|| seconds.trim().trim_matches('"').parse::<u64>().ok())?
+    });
+    seconds.map(|seconds| Duration::from_secs(seconds).min(WAIT_MAX))
+}
+
+fn answer_body(snapshot: &Snapshot) -> Response {
+    json_body(wire::answer(snapshot).concat().into())
+}
+
+fn json_body(body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(_) => Self::new(Code::TooLarge, error),
+            BodyError::TooSlow => Self::new(Code::TooSlow, error),
+            BodyError::Malformed(_) | BodyError::Broken(_) => Self::bad_request(error),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Errors on the wire (section 7): the status and the code of each, decided here alone.
+
+use std::fmt::Display;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use control::questions::AskError;
+use machine::MachineError;
+use serde::Serialize;
+use store::conversations::ConversationError;
+use store::questions::AskError as Refused;
+use workspace::WorkspaceError;
+
+/// When to try a busy conversation again, in seconds.
+const BUSY_RETRY_AFTER: &str = "5";
+
+/// The codes of errors, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The request cannot be read.
+    BadRequest,
+    /// The question names a model that there is not.
+    UnknownModel,
+    /// The question names a setting that there is not.
+    UnknownSetting,
+    /// The question names a jurisdiction that there is not.
+    UnknownJurisdiction,
+    /// The uploaded file has no content.
+    EmptyFile,
+    /// The path leads to a folder where a file is wanted.
+    IsFolder,
+    /// The path does not lead to a folder where one is wanted.
+    NotAFolder,
+    /// The path leads out of the workspace.
+    OutsideWorkspace,
+    /// The workspace does not permit it.
+    Forbidden,
+    /// It does not exist, or is not the caller's.
+    NotFound,
+    /// The path has no such method.
+    MethodNotAllowed,
+    /// The conversation's previous question is still being answered.
+    ConversationBusy,
+    /// The balance does not cover a question.
+    InsufficientCredits,
+    /// The account has no machine.
+    NoMachine,
+    /// The idempotency key came with another body before.
+    IdempotencyMismatch,
+    /// The folder exists already.
+    AlreadyExists,
+    /// The folder is not empty.
+    NotEmpty,
+    /// The folder has more entries than can be listed.
+    TooManyEntries,
+    /// The workspace is full.
+    QuotaExceeded,
+    /// The body is larger than allowed.
+    TooLarge,
+    /// No byte of the file is in the range.
+    RangeNotSatisfiable,
+    /// The body did not come in time.
+    TooSlow,
+    /// The service failed.
+    Internal,
+    /// The service is starting or stopping.
+    Unavailable,
+}
+
+impl Code {
+    /// Every code, as the schema lists them.
+    pub const ALL: [Self; 24] = [
+        Self::BadRequest,
+        Self::UnknownModel,
+        Self::UnknownSetting,
+        Self::UnknownJurisdiction,
+        Self::EmptyFile,
+        Self::IsFolder,
+        Self::NotAFolder,
+        Self::OutsideWorkspace,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::ConversationBusy,
+        Self::InsufficientCredits,
+        Self::NoMachine,
+        Self::IdempotencyMismatch,
+        Self::AlreadyExists,
+        Self::NotEmpty,
+        Self::TooManyEntries,
+        Self::QuotaExceeded,
+        Self::TooLarge,
+        Self::RangeNotSatisfiable,
+        Self::TooSlow,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
+    /// The code on the wire, and the status that goes with it.
+    #[must_use]
+    pub const fn on_the_wire(self) -> (&'static str, StatusCode) {
+        match self {
+            Self::BadRequest => ("BAD_REQUEST", StatusCode::BAD_REQUEST),
+            Self::UnknownModel => ("UNKNOWN_MODEL", StatusCode::BAD_REQUEST),
+            Self::UnknownSetting => ("UNKNOWN_SETTING", StatusCode::BAD_REQUEST),
+            Self::UnknownJurisdiction => ("UNKNOWN_JURISDICTION", StatusCode::BAD_REQUEST),
+            Self::EmptyFile => ("EMPTY_FILE", StatusCode::BAD_REQUEST),
+            Self::IsFolder => ("IS_FOLDER", StatusCode::BAD_REQUEST),
+            Self::NotAFolder => ("NOT_A_FOLDER", StatusCode::BAD_REQUEST),
+            Self::OutsideWorkspace => ("OUTSIDE_WORKSPACE", StatusCode::FORBIDDEN),
+            Self::Forbidden => ("FORBIDDEN", StatusCode::FORBIDDEN),
+            Self::NotFound => ("NOT_FOUND", StatusCode::NOT_FOUND),
+            Self::MethodNotAllowed => ("METHOD_NOT_ALLOWED", StatusCode::METHOD_NOT_ALLOWED),
+            Self::ConversationBusy => ("CONVERSATION_BUSY", StatusCode::CONFLICT),
+            Self::InsufficientCredits => ("INSUFFICIENT_CREDITS", StatusCode::CONFLICT),
+            Self::NoMachine => ("NO_MACHINE", StatusCode::CONFLICT),
+            Self::IdempotencyMismatch => ("IDEMPOTENCY_MISMATCH", StatusCode::CONFLICT),
+            Self::AlreadyExists => ("ALREADY_EXISTS", StatusCode::CONFLICT),
+            Self::NotEmpty => ("NOT_EMPTY", StatusCode::CONFLICT),
+            Self::TooManyEntries => ("TOO_MANY_ENTRIES", StatusCode::CONFLICT),
+            Self::QuotaExceeded => ("QUOTA_EXCEEDED", StatusCode::CONFLICT),
+            Self::TooLarge => ("TOO_LARGE", StatusCode::PAYLOAD_TOO_LARGE),
+            Self::RangeNotSatisfiable => ("RANGE_NOT_SATISFIABLE", StatusCode::RANGE_NOT_SATISFIABLE),
+            Self::TooSlow => ("TOO_SLOW", StatusCode::REQUEST_TIMEOUT),
+            Self::Internal => ("INTERNAL", StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE),
+        }
+    }
+}
+
+/// An error as it is answered.
+#[derive(Debug)]
+pub struct ApiError {
+    code: Code,
+    message: String,
+    /// A machine that is asked for and is not there is "not found"; one that is commanded is a conflict.
+    status: Option<StatusCode>,
+}
+
+/// What a handler answers.
+pub(crate) type Answered<T> = Result<T, ApiError>;
+
+impl ApiError {
+    /// An error of this code, with a sentence for people.
+    pub fn new(code: Code, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), status: None }
+    }
+
+    /// What cannot be read.
+    pub fn bad_request(message: impl Display) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+
+    /// A conversation or message that does not exist, or is not the caller's.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self::new(Code::NotFound, "there is no such conversation or message")
+    }
+
+    /// A failure that callers are told nothing of; operators find it in the log.
+    pub fn internal(error: impl Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(Code::Internal, "the service failed; try again later")
+    }
+
+    /// The same error under another status.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status: Some(status), ..self }
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (code, status) = self.code.on_the_wire();
+        let status = self.status.unwrap_or(status);
+        let mut response = (status, Json(Body { code, message: &self.message })).into_response();
+        if self.code == Code::ConversationBusy {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(BUSY_RETRY_AFTER));
+        }
+        response
+    }
+}
+
+/// Answers a path that the interface does not have.
+pub(crate) async fn no_such_path() -> ApiError {
+    ApiError::new(Code::NotFound, "the interface has no such path")
+}
+
+/// Answers a method that the path does not have.
+pub(crate) async fn no_such_method() -> ApiError {
+    ApiError::new(Code::MethodNotAllowed, "the path does not have this method")
+}
+
+impl From<WorkspaceError> for ApiError {
+    fn from(error: WorkspaceError) -> Self {
+        let code = match &error {
+            WorkspaceError::Outside => Code::OutsideWorkspace,
+            WorkspaceError::HomeFolder | WorkspaceError::Denied => Code::Forbidden,
+            WorkspaceError::InvalidPath(_)
+            | WorkspaceError::InvalidName(_)
+            | WorkspaceError::NotAFile
+            | WorkspaceError::Interrupted(_) => Code::BadRequest,
+            WorkspaceError::Empty => Code::EmptyFile,
+            WorkspaceError::NotFound => Code::NotFound,
+            WorkspaceError::IsFolder => Code::IsFolder,
+            WorkspaceError::NotAFolder => Code::NotAFolder,
+            WorkspaceError::AlreadyExists => Code::AlreadyExists,
+            WorkspaceError::NotEmpty => Code::NotEmpty,
+            WorkspaceError::TooManyEntries(_) => Code::TooManyEntries,
+            WorkspaceError::QuotaExceeded => Code::QuotaExceeded,
+            WorkspaceError::Io(source) => return Self::internal(source),
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<ConversationError> for ApiError {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::NotFound => Self::not_found(),
+            ConversationError::Store(error) => Self::internal(error),
+        }
+    }
+}
+
+impl From<MachineError> for ApiError {
+    fn from(error: MachineError) -> Self {
+        match error {
+            MachineError::NoMachine => Self::new(Code::NoMachine, error),
+            MachineError::ShuttingDown => Self::new(Code::Unavailable, error),
+            MachineError::Stopped
+            | MachineError::GivenUp(_)
+            | MachineError::NotInTime
+            | MachineError::Records(_) => Self::internal(error),
+        }
+    }
+}
+
+impl From<AskError> for ApiError {
+    fn from(error: AskError) -> Self {
+        let code = match &error {
+            AskError::Blank
+            | AskError::Unreadable
+            | AskError::TooManyAttachments
+            | AskError::NoSuchAttachment(_) => Code::BadRequest,
+            AskError::UnknownModel { .. } => Code::UnknownModel,
+            AskError::UnknownSetting { .. } => Code::UnknownSetting,
+            AskError::UnknownJurisdiction { .. } => Code::UnknownJurisdiction,
+            AskError::Attachment { error: WorkspaceError::Io(source), .. } => return Self::internal(source),
+            AskError::Attachment { error: WorkspaceError::Outside, .. } => Code::OutsideWorkspace,
+            AskError::Attachment { .. } => Code::BadRequest,
+            AskError::NoMachine => Code::NoMachine,
+            AskError::Refused(refused) => match refused {
+                Refused::NotFound | Refused::Gone => Code::NotFound,
+                Refused::Busy => Code::ConversationBusy,
+                Refused::Insufficient => Code::InsufficientCredits,
+                Refused::Mismatch => Code::IdempotencyMismatch,
+                Refused::Store(error) => return Self::internal(error),
+            },
+            AskError::Store(error) => return Self::internal(error),
+        };
+        Self::new(code, error)
+    }
+}

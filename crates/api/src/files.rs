@@ -1,0 +1,118 @@
+//! Files and folders (section 4.3).
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{OriginalUri, Query, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use control::access::Caller;
+use edge::UploadError;
+use serde::Deserialize;
+use workspace::{AskedPath, Workspaces};
+
+use crate::Limits;
+use crate::error::{Answered, ApiError, Code};
+use crate::wire::{CreatedFolder, ListedEntry, Listing, Uploaded};
+
+/// Where files and folders are addressed; the rest of the URL is the path in the workspace.
+const FILES: &str = "/api/v1/files";
+const FOLDERS: &str = "/api/v1/directories";
+
+/// `POST /files`.
+pub(crate) async fn upload(
+    State(workspaces): State<Workspaces>,
+    State(limits): State<Limits>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Body,
+) -> Answered<(StatusCode, Json<Uploaded>)> {
+    let workspace = workspaces.of(caller.account);
+    let done = edge::receive_upload(&workspace, &headers, body, limits.upload_max_bytes).await?;
+    let uploaded = Uploaded { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
+    Ok((StatusCode::CREATED, Json(uploaded)))
+}
+
+/// `GET /files/{path}`, and HEAD.
+pub(crate) async fn download(
+    State(workspaces): State<Workspaces>,
+    Extension(caller): Extension<Caller>,
+    OriginalUri(uri): OriginalUri,
+    method: Method,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
+    Ok(edge::download_response(&file, &method, &headers).unwrap_or_else(|refused| {
+        let range = [(header::CONTENT_RANGE, refused.content_range())];
+        (range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response()
+    }))
+}
+
+/// The query of a deletion.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Deletion {
+    recursive: Option<String>,
+}
+
+/// `DELETE /files/{path}`.
+pub(crate) async fn delete(
+    State(workspaces): State<Workspaces>,
+    Extension(caller): Extension<Caller>,
+    OriginalUri(uri): OriginalUri,
+    Query(query): Query<Deletion>,
+) -> Answered<StatusCode> {
+    let recursive = match query.recursive.as_deref() {
+        None | Some("false" | "0" | "") => false,
+        Some("true" | "1") => true,
+        Some(other) => return Err(ApiError::bad_request(format!("recursive is neither true nor false: {other:?}"))),
+    };
+    workspaces.of(caller.account).delete(&asked(uri.path(), FILES)?, recursive).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /directories/{path}`.
+pub(crate) async fn list(
+    State(workspaces): State<Workspaces>,
+    Extension(caller): Extension<Caller>,
+    OriginalUri(uri): OriginalUri,
+) -> Answered<Json<Listing>> {
+    let listing = workspaces.of(caller.account).list(&asked(uri.path(), FOLDERS)?).await?;
+    let entries: Vec<ListedEntry> = listing.entries.into_iter().map(ListedEntry::of).collect();
+    Ok(Json(Listing { path: listing.path.to_string(), total_entries: entries.len(), entries }))
+}
+
+/// `POST /directories/{path}`.
+pub(crate) async fn create_folder(
+    State(workspaces): State<Workspaces>,
+    Extension(caller): Extension<Caller>,
+    OriginalUri(uri): OriginalUri,
+) -> Answered<(StatusCode, Json<CreatedFolder>)> {
+    let path = workspaces.of(caller.account).create_folder(&asked(uri.path(), FOLDERS)?).await?;
+    let path = path.to_string();
+    let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+    Ok((StatusCode::CREATED, Json(CreatedFolder { name, path })))
+}
+
+/// The path of the workspace that a URL asks for, as it was sent.
+fn asked(url_path: &str, prefix: &str) -> Answered<AskedPath> {
+    let raw = url_path.strip_prefix(prefix).unwrap_or_default();
+    AskedPath::from_url(raw).map_err(|error| workspace::WorkspaceError::from(error).into())
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> Self {
+        match error {
+            UploadError::Workspace(error) => error.into(),
+            UploadError::TooLarge(_) => Self::new(Code::TooLarge, error),
+            UploadError::TooSlow => Self::new(Code::TooSlow, error),
+            UploadError::NotAForm
+            | UploadError::Malformed(_)
+            | UploadError::TooManyParts
+            | UploadError::PartTooLarge(_)
+            | UploadError::Duplicate(_)
+            | UploadError::FileMissing
+            | UploadError::InvalidTemporary
+            | UploadError::TemporaryWithDestination
+            | UploadError::Broken => Self::bad_request(error),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Event streams (section 6).
+
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use control::access::Caller;
+use control::answers::Follower;
+use control::{Access, Answers};
+use domain::answer::Stamp;
+use domain::id::MessageId;
+use edge::{Frame, event_stream};
+use futures_util::Stream;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::Ending;
+use crate::chats::{conversation_id, message_id};
+use crate::error::Answered;
+use crate::wire::{self, event_id, read_event_id};
+
+/// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
+const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// `GET /chats/{chatId}/messages/{messageId}/events`.
+pub(crate) async fn answer(
+    State(answers): State<Answers>,
+    State(access): State<Access>,
+    State(ending): State<Ending>,
+    Extension(caller): Extension<Caller>,
+    Path((chat, message)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
+    let mut follower = answers.follow(caller.account, conversation, message).await?;
+    let present = follower.current().snapshot();
+    if last_event(&headers) == Some((message, present.stamp)) {
+        if present.ending.is_some() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+        follower.skip_present();
+    }
+    Ok(event_stream(frames(follower, access, caller, ending)))
+}
+
+/// `GET /chats/{chatId}/events`.
+pub(crate) async fn conversation(
+    State(answers): State<Answers>,
+    State(access): State<Access>,
+    State(ending): State<Ending>,
+    Extension(caller): Extension<Caller>,
+    Path(chat): Path<String>,
+    headers: HeaderMap,
+) -> Answered<Response> {
+    let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
+    let present = follower.current().snapshot();
+    if last_event(&headers) == Some((present.meta.answer, present.stamp)) {
+        follower.skip_present();
+    }
+    Ok(event_stream(frames(follower, access, caller, ending)))
+}
+
+fn last_event(headers: &HeaderMap) -> Option<(MessageId, Stamp)> {
+    read_event_id(headers.get("last-event-id")?.to_str().ok()?)
+}
+
+struct Reading {
+    follower: Follower,
+    access: Access,
+    caller: Caller,
+    ending: Ending,
+    look: Interval,
+}
+
+/// The states of what is followed, each the newest when it is asked for. They end with what is followed,
+/// with the key, and with the service.
+fn frames(follower: Follower, access: Access, caller: Caller, ending: Ending) -> impl Stream<Item = Frame> {
+    let mut look = interval(KEY_LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let reading = Reading { follower, access, caller, ending, look };
+    futures_util::stream::unfold(reading, async |mut reading| {
+        let frame = reading.next().await?;
+        Some((frame, reading))
+    })
+}
+
+impl Reading {
+    async fn next(&mut self) -> Option<Frame> {
+        loop {
+            tokio::select! {
+                snapshot = self.follower.next() => {
+                    let snapshot = snapshot?;
+                    return Some(Frame {
+                        event: if snapshot.ending.is_some() { "completed" } else { "message" },
+                        id: event_id(snapshot.meta.answer, snapshot.stamp),
+                        data: wire::answer(&snapshot),
+                    });
+                }
+                _ = self.look.tick() => {
+                    if !self.access.holds(&self.caller).await {
+                        return None;
+                    }
+                }
+                () = self.ending.0.cancelled() => return None,
+            }
+        }
+    }
+}
