@@ -1,1 +1,24 @@
-//! The `edge` crate.
+//! What both HTTP faces of the service share: bodies that come in within bounds, files that go out, event
+//! streams, compression.
+//!
+//! Nothing here knows what is said over them: statuses, error bodies and pages belong to the faces.
+
+mod body;
+mod compression;
+mod disposition;
+mod download;
+mod encoder;
+mod events;
+mod json;
+pub mod limits;
+mod pace;
+mod upload;
+
+pub use body::{BodyError, limited_json_body};
+pub use compression::compression;
+pub use disposition::attachment;
+pub use download::{RangeNotSatisfiable, download_response};
+pub use events::{Frame, event_stream};
+pub use json::json_escape_into;
+pub use pace::Stalled;
+pub use upload::{UploadError, UploadForm, receive_upload, upload_form};

@@ -1,0 +1,186 @@
+//! Bodies that come in: read within bounds of size and time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, BodyDataStream};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+use crate::limits::{BODY_IDLE_TIMEOUT, JSON_BODY_TIMEOUT, REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
+
+/// Why a JSON body was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is larger than it may be (413).
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    /// It is no JSON, or not of the form that is wanted (400).
+    #[error("the body cannot be read: {0}")]
+    Malformed(#[source] serde_json::Error),
+    /// It did not come in within its time (408).
+    #[error("the body did not come in time")]
+    TooSlow,
+    /// The connection broke; nobody is there to be told.
+    #[error("the body broke off")]
+    Broken(#[source] axum::Error),
+}
+
+/// Reads a body as JSON, whatever its headers say about it.
+///
+/// # Errors
+/// [`BodyError`]. What is not read any more is left to the connection.
+pub async fn limited_json_body<T: DeserializeOwned>(body: Body, bytes_max: usize) -> Result<T, BodyError> {
+    let read = timeout(JSON_BODY_TIMEOUT, limited(body, bytes_max)).await;
+    let bytes = read.map_err(|_| BodyError::TooSlow)??;
+    serde_json::from_slice(&bytes).map_err(BodyError::Malformed)
+}
+
+async fn limited(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
+    let mut chunks = body.into_data_stream();
+    let mut gathered = BytesMut::new();
+    let mut only = Bytes::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(BodyError::Broken)?;
+        if gathered.len() + only.len() + chunk.len() > bytes_max {
+            drop(chunk);
+            discard(&mut chunks).await;
+            return Err(BodyError::TooLarge(bytes_max));
+        }
+        // Most bodies come in one piece, which is not copied.
+        if only.is_empty() && gathered.is_empty() {
+            only = chunk;
+        } else {
+            gathered.extend_from_slice(&std::mem::take(&mut only));
+            gathered.extend_from_slice(&chunk);
+        }
+    }
+    Ok(if gathered.is_empty() { only } else { gathered.freeze() })
+}
+
+/// Reads on for a little and forgets it, so that a client that is still sending gets to read why it was
+/// refused, and the connection can be used again.
+pub(crate) async fn discard<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) {
+    let _ = timeout(REFUSED_BODY_TIMEOUT, async {
+        let mut left = REFUSED_BODY_MAX_BYTES;
+        while let Some(Ok(chunk)) = chunks.next().await {
+            match left.checked_sub(chunk.len()) {
+                Some(less) => left = less,
+                None => return,
+            }
+        }
+    })
+    .await;
+}
+
+/// Why a body that is streamed ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IncomingError {
+    #[error("nothing came for too long")]
+    Idle,
+    #[error("more came than was to be held")]
+    TooMuch,
+    #[error("the body broke off")]
+    Broken(#[source] axum::Error),
+}
+
+/// How many bytes may still be pulled; set anew by whoever parses them.
+#[derive(Debug, Clone)]
+pub(crate) struct Allowance(Arc<AtomicU64>);
+
+impl Allowance {
+    pub(crate) fn set(&self, bytes: u64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A body as a stream that is never idle for too long, and from which a parser that takes all it can get
+/// gets one piece at a time, and no more than it was allowed.
+pub(crate) struct Incoming {
+    chunks: BodyDataStream,
+    idle: Pin<Box<Sleep>>,
+    allowance: Allowance,
+    gave: bool,
+}
+
+impl Incoming {
+    pub(crate) fn new(body: Body) -> Self {
+        Self {
+            chunks: body.into_data_stream(),
+            idle: Box::pin(sleep(BODY_IDLE_TIMEOUT)),
+            allowance: Allowance(Arc::new(AtomicU64::new(u64::MAX))),
+            gave: false,
+        }
+    }
+
+    pub(crate) fn allowance(&self) -> Allowance {
+        self.allowance.clone()
+    }
+}
+
+impl Stream for Incoming {
+    type Item = Result<Bytes, IncomingError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if std::mem::take(&mut self.gave) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let left = self.allowance.0.load(Ordering::Relaxed);
+        if left == 0 {
+            return Poll::Ready(Some(Err(IncomingError::TooMuch)));
+        }
+        match self.chunks.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(chunk))) => {
+                self.gave = true;
+                self.allowance.set(left.saturating_sub(chunk.len() as u64));
+                self.idle.as_mut().reset(Instant::now() + BODY_IDLE_TIMEOUT);
+                Poll::Ready(Some(Ok(chunk)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(IncomingError::Broken(error)))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => self.idle.as_mut().poll(context).map(|()| Some(Err(IncomingError::Idle))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    fn chunked(chunks: &[&'static str]) -> Body {
+        let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect();
+        Body::from_stream(stream::iter(chunks))
+    }
+
+    #[tokio::test]
+    async fn json_is_read_however_it_is_cut() {
+        for body in [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Body::from(" [1,2,3]\n")] {
+            assert_eq!(limited_json_body::<Vec<u8>>(body, 9).await.unwrap(), [1, 2, 3]);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_or_malformed_is_told_apart() {
+        let read = |body: Body| limited_json_body::<Vec<u8>>(body, 8);
+        assert!(matches!(read(chunked(&["[1,2", ",3,4]"])).await, Err(BodyError::TooLarge(8))));
+        assert!(matches!(read(chunked(&["[1,2"])).await, Err(BodyError::Malformed(_))));
+        assert!(matches!(read(Body::empty()).await, Err(BodyError::Malformed(_))));
+        let broken = stream::iter([Ok("["), Err(std::io::Error::other("gone"))]);
+        assert!(matches!(read(Body::from_stream(broken)).await, Err(BodyError::Broken(_))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_given_up() {
+        let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        assert!(matches!(limited_json_body::<Vec<u8>>(silent, 8).await, Err(BodyError::TooSlow)));
+        let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        assert!(matches!(Incoming::new(silent).next().await, Some(Err(IncomingError::Idle))));
+    }
+}

@@ -1,0 +1,129 @@
+//! `Content-Disposition`, as it goes out with a file (RFC 6266) and comes in with a part of a form (RFC 7578).
+
+use axum::http::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+
+/// What RFC 8187 lets stand in an extended value.
+const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'!')
+    .remove(b'#')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'^')
+    .remove(b'_')
+    .remove(b'`')
+    .remove(b'|')
+    .remove(b'~');
+
+/// The header of a download under this name: in UTF-8, and in ASCII for readers of another age. Any name
+/// will do.
+#[must_use]
+pub fn attachment(name: &str) -> HeaderValue {
+    let plain = |c: char| if c == ' ' || c.is_ascii_graphic() && !"\"\\%".contains(c) { c } else { '_' };
+    let ascii: String = name.chars().map(plain).collect();
+    let encoded = utf8_percent_encode(name, EXTENDED);
+    HeaderValue::try_from(format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{encoded}"))
+        .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
+}
+
+/// The file name in the header of a part of a form, as bytes. `filename*` goes before `filename`.
+pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
+    let parameters = parameters(header);
+    let find = |name: &[u8]| {
+        parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    };
+    find(b"filename*").and_then(|value| extended(value)).or_else(|| find(b"filename").cloned())
+}
+
+/// Reads `charset'language'percent-encoded`.
+fn extended(value: &[u8]) -> Option<Vec<u8>> {
+    let mut fields = value.splitn(3, |byte| *byte == b'\'');
+    let (charset, _language, encoded) = (fields.next()?, fields.next()?, fields.next()?);
+    let bytes: Vec<u8> = percent_decode(encoded).collect();
+    if charset.eq_ignore_ascii_case(b"iso-8859-1") {
+        return Some(bytes.iter().map(|byte| char::from(*byte)).collect::<String>().into_bytes());
+    }
+    charset.eq_ignore_ascii_case(b"utf-8").then_some(bytes)
+}
+
+/// The parameters after the first semicolon. In quotes a backslash hides only a quote or another backslash:
+/// some clients send whole paths of their own system.
+fn parameters(header: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut rest = header.iter().position(|byte| *byte == b';').map_or(&b""[..], |at| &header[at + 1..]);
+    while let Some(equals) = rest.iter().position(|byte| *byte == b'=') {
+        let name = rest[..equals].trim_ascii().to_vec();
+        rest = rest[equals + 1..].trim_ascii_start();
+        let mut value = Vec::new();
+        if let Some(quoted) = rest.strip_prefix(b"\"") {
+            let mut at = 0;
+            while let Some(byte) = quoted.get(at).filter(|byte| **byte != b'"') {
+                let hidden = matches!((byte, quoted.get(at + 1)), (b'\\', Some(b'"' | b'\\')));
+                at += usize::from(hidden);
+                value.push(quoted[at]);
+                at += 1;
+            }
+            rest = &quoted[at..];
+        }
+        let end = rest.iter().position(|byte| *byte == b';').unwrap_or(rest.len());
+        if value.is_empty() {
+            value = rest[..end].trim_ascii().to_vec();
+            if value == b"\"" {
+                value.clear();
+            }
+        }
+        found.push((name, value));
+        rest = rest.get(end + 1..).unwrap_or_default();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_download_has_its_name_in_utf_8() {
+        assert_eq!(
+            attachment("Nájemní \"smlouva\".pdf"),
+            "attachment; filename=\"N_jemn_ _smlouva_.pdf\"; \
+             filename*=UTF-8''N%C3%A1jemn%C3%AD%20%22smlouva%22.pdf"
+        );
+    }
+
+    #[test]
+    fn names_come_in_all_forms() {
+        let name = |header: &str| file_name(header.as_bytes()).map(|name| String::from_utf8(name).unwrap());
+        for (header, expected) in [
+            ("form-data; name=\"file\"; filename=\"a b.pdf\"", Some("a b.pdf")),
+            ("form-data; filename=a.pdf; name=file", Some("a.pdf")),
+            ("form-data; name=\"a;filename=x\"; FileName = \"č;\\\"=.pdf\"", Some("č;\"=.pdf")),
+            ("form-data; name=file; filename=\"C:\\docs\\a.pdf\"", Some("C:\\docs\\a.pdf")),
+            ("form-data; filename=\"x\"; filename*=utf-8''%C4%8D.pdf", Some("č.pdf")),
+            ("form-data; filename*=ISO-8859-1'en'%e9", Some("é")),
+            ("form-data; filename=\"\"", Some("")),
+            ("form-data; name=\"file\"", None),
+            ("form-data", None),
+        ] {
+            assert_eq!(name(header).as_deref(), expected, "{header}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_makes_a_header_that_leads_back(name in any::<String>()) {
+            let header = attachment(&name);
+            prop_assert_eq!(file_name(header.as_bytes()), Some(name.into_bytes()));
+        }
+
+        #[test]
+        fn any_header_is_read(header in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = file_name(&header);
+            let _ = file_name(&[b"form-data; filename=\"", &header[..]].concat());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Text in JSON that is also safe as one line of an event stream, whatever the reader takes for a line.
+
+/// Appends text as the inside of a JSON string, without the quotes around it. Besides what JSON demands,
+/// U+0085, U+2028 and U+2029 are escaped, because some readers of event streams end a line there. Pieces
+/// escaped one by one and put together are the whole escaped at once.
+pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
+    let bytes = text.as_bytes();
+    out.reserve(bytes.len() + bytes.len() / 16);
+    let (mut kept, mut at) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        let (length, escaped): (usize, &[u8]) = match byte {
+            b'"' => (1, b"\\\""),
+            b'\\' => (1, b"\\\\"),
+            b'\n' => (1, b"\\n"),
+            b'\r' => (1, b"\\r"),
+            b'\t' => (1, b"\\t"),
+            0..0x20 => (1, b""),
+            0xC2 if bytes[at..].starts_with(b"\xC2\x85") => (2, b"\\u0085"),
+            0xE2 if bytes[at..].starts_with(b"\xE2\x80\xA8") => (3, b"\\u2028"),
+            0xE2 if bytes[at..].starts_with(b"\xE2\x80\xA9") => (3, b"\\u2029"),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        out.extend_from_slice(&bytes[kept..at]);
+        if escaped.is_empty() {
+            let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+        } else {
+            out.extend_from_slice(escaped);
+        }
+        at += length;
+        kept = at;
+    }
+    out.extend_from_slice(&bytes[kept..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn escaped(text: &str) -> String {
+        let mut out = Vec::new();
+        json_escape_into(text, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn what_ends_a_line_anywhere_is_escaped() {
+        assert_eq!(
+            escaped("a\"\\\n\r\t\u{1}\u{7f}č\u{85}\u{2028}\u{2029}\u{2027}"),
+            "a\\\"\\\\\\n\\r\\t\\u0001\u{7f}č\\u0085\\u2028\\u2029\u{2027}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn it_reads_back(parts in prop::collection::vec(
+            prop_oneof![any::<String>(), "[\u{0}-\u{20}\"\\\\\u{80}-\u{90}\u{2020}-\u{2030}]*"], 0..4
+        )) {
+            let whole = parts.concat();
+            let text = escaped(&whole);
+            prop_assert_eq!(&parts.iter().map(|part| escaped(part)).collect::<String>(), &text);
+            prop_assert_eq!(serde_json::from_str::<String>(&format!("\"{text}\"")).unwrap(), whole);
+            let ends_a_line = |c: char| c.is_control() && c != '\u{7f}' && (c as u32) < 0x20
+                || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');
+            prop_assert!(!text.contains(ends_a_line));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Pace: nothing is handed to a connection before it has sent what it was handed.
+//!
+//! A connection asks for more of a body long before the client took what came before. For a stream of states
+//! that supersede each other this would make a queue of old ones. So each piece is handed over in a wrapping
+//! that tells when the connection is done with it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::limits::{READER_IN_FLIGHT_MAX_BYTES, READER_IN_FLIGHT_MAX_PIECES, READER_STALL_TIMEOUT};
+
+/// A reader took nothing for too long and is let go; the connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the reader took nothing for {} s", READER_STALL_TIMEOUT.as_secs())]
+pub struct Stalled;
+
+/// What one body has in flight.
+pub(crate) struct Pace {
+    flight: Arc<Mutex<Flight>>,
+    stall: Pin<Box<Sleep>>,
+    taken_when_armed: u64,
+}
+
+#[derive(Default)]
+struct Flight {
+    bytes: usize,
+    pieces: usize,
+    taken: u64,
+    waker: Option<Waker>,
+}
+
+struct Piece {
+    bytes: Bytes,
+    flight: Arc<Mutex<Flight>>,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self { flight: Arc::default(), stall: Box::pin(sleep(READER_STALL_TIMEOUT)), taken_when_armed: 0 }
+    }
+
+    /// Ready once another piece may be handed over.
+    pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
+        self.poll(context, |flight| {
+            flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < READER_IN_FLIGHT_MAX_BYTES
+        })
+    }
+
+    /// Ready once all that was handed over is sent.
+    pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
+        self.poll(context, |flight| flight.pieces == 0)
+    }
+
+    /// Wraps a piece that is handed over.
+    pub(crate) fn wrap(&mut self, bytes: Bytes) -> Bytes {
+        let mut flight = lock(&self.flight);
+        if flight.pieces == 0 {
+            self.stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
+            self.taken_when_armed = flight.taken;
+        }
+        flight.pieces += 1;
+        flight.bytes += bytes.len();
+        drop(flight);
+        Bytes::from_owner(Piece { bytes, flight: self.flight.clone() })
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        enough: impl Fn(&Flight) -> bool,
+    ) -> Poll<Result<(), Stalled>> {
+        let mut flight = lock(&self.flight);
+        if enough(&flight) {
+            return Poll::Ready(Ok(()));
+        }
+        match &mut flight.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        if self.taken_when_armed != flight.taken {
+            self.taken_when_armed = flight.taken;
+            self.stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
+        }
+        drop(flight);
+        self.stall.as_mut().poll(context).map(|()| Err(Stalled))
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut flight = lock(&self.flight);
+        flight.pieces -= 1;
+        flight.bytes -= self.bytes.len();
+        flight.taken += 1;
+        let waker = flight.waker.take();
+        drop(flight);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn lock(flight: &Mutex<Flight>) -> std::sync::MutexGuard<'_, Flight> {
+    flight.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,250 @@
+//! The upload form: section 4.3 of the interface.
+//!
+//! Its parts come in any order. The file is taken in before it is known where it goes, and placed once the
+//! whole form has been read; until then it leaves no trace.
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
+use multer::{Field, Multipart};
+use workspace::{AskedPath, Destination, EntryKind, FileName, Staged, Uploaded, Workspace, WorkspaceError};
+
+use crate::body::{Allowance, Incoming, IncomingError, discard};
+use crate::disposition::file_name;
+use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX};
+
+/// Why an upload was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum UploadError {
+    /// The body is no form of this kind (400).
+    #[error("the body is not multipart/form-data")]
+    NotAForm,
+    /// The form cannot be read (400).
+    #[error("the form cannot be read: {0}")]
+    Malformed(String),
+    /// The form has more parts than it may (400).
+    #[error("the form has more than {FORM_PARTS_MAX} parts")]
+    TooManyParts,
+    /// A part other than the file is larger than it may be (400).
+    #[error("the part {0:?} is larger than {FORM_FIELD_MAX_BYTES} bytes")]
+    PartTooLarge(String),
+    /// A part is there twice (400).
+    #[error("the part {0:?} is there more than once")]
+    Duplicate(&'static str),
+    /// The form has no part `file` (400).
+    #[error("the part \"file\" is missing")]
+    FileMissing,
+    /// The part `temporary` is neither `true` nor `false` (400).
+    #[error("the part \"temporary\" is neither true nor false")]
+    InvalidTemporary,
+    /// `temporary` and `destination` exclude each other (400).
+    #[error("temporary and destination exclude each other")]
+    TemporaryWithDestination,
+    /// The file is larger than the operator allows (413).
+    #[error("the file is larger than {0} bytes")]
+    TooLarge(u64),
+    /// Nothing came for too long (408).
+    #[error("the body did not come in time")]
+    TooSlow,
+    /// The connection broke; nobody is there to be told.
+    #[error("the body broke off")]
+    Broken,
+    /// The workspace does not take it; its own errors have their statuses.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+}
+
+/// A form that was read. The file has no place yet; dropping the form leaves nothing behind.
+#[derive(Debug)]
+pub struct UploadForm {
+    /// The content of the file.
+    pub file: Staged,
+    /// Its name, without any folders that the client put into it.
+    pub name: FileName,
+    /// Where it goes.
+    pub destination: Destination,
+}
+
+/// Reads an upload form and places its file.
+///
+/// # Errors
+/// [`UploadError`]; then nothing was changed.
+pub async fn receive_upload(
+    workspace: &Workspace,
+    headers: &HeaderMap,
+    body: Body,
+    size_max_bytes: Option<u64>,
+) -> Result<Uploaded, UploadError> {
+    let form = upload_form(workspace, headers, body, size_max_bytes).await?;
+    Ok(form.file.place(form.destination, form.name).await?)
+}
+
+/// Reads an upload form as it comes in: parts `file`, `destination` and `temporary` in any order, others are
+/// passed over. `size_max_bytes` is the operator's limit for one file.
+///
+/// # Errors
+/// [`UploadError`]; then nothing is left of the file.
+pub async fn upload_form(
+    workspace: &Workspace,
+    headers: &HeaderMap,
+    body: Body,
+    size_max_bytes: Option<u64>,
+) -> Result<UploadForm, UploadError> {
+    let mut incoming = Incoming::new(body);
+    let read = async {
+        let boundary = boundary(headers)?;
+        if let Some(size_max) = size_max_bytes
+            && announced(headers) > size_max.saturating_add(others_max())
+        {
+            return Err(UploadError::TooLarge(size_max));
+        }
+        let allowance = incoming.allowance();
+        let mut form = Form::new(workspace, size_max_bytes);
+        form.read(Multipart::new(&mut incoming, boundary), &allowance).await?;
+        form.finish()
+    };
+    let read = Box::pin(read).await;
+    if read.is_err() {
+        incoming.allowance().set(u64::MAX);
+        discard(&mut incoming).await;
+    }
+    read
+}
+
+fn boundary(headers: &HeaderMap) -> Result<String, UploadError> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| UploadError::NotAForm)
+}
+
+fn announced(headers: &HeaderMap) -> u64 {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    length.and_then(|length| length.parse().ok()).unwrap_or(0)
+}
+
+/// What a form can hold besides the file.
+fn others_max() -> u64 {
+    FORM_PARTS_MAX as u64 * (FORM_FIELD_MAX_BYTES as u64 + FORM_HEADERS_MAX_BYTES)
+}
+
+struct Form<'a> {
+    workspace: &'a Workspace,
+    size_max_bytes: Option<u64>,
+    file: Option<(Staged, FileName)>,
+    destination: Option<Option<AskedPath>>,
+    temporary: Option<bool>,
+}
+
+impl<'a> Form<'a> {
+    fn new(workspace: &'a Workspace, size_max_bytes: Option<u64>) -> Self {
+        Self { workspace, size_max_bytes, file: None, destination: None, temporary: None }
+    }
+
+    async fn read(&mut self, mut form: Multipart<'_>, allowance: &Allowance) -> Result<(), UploadError> {
+        for _ in 0..=FORM_PARTS_MAX {
+            // The parser holds all that it pulls until it has the part's headers.
+            allowance.set(FORM_HEADERS_MAX_BYTES);
+            let Some(part) = form.next_field().await? else { return Ok(()) };
+            allowance.set(u64::MAX);
+            self.take(part).await?;
+        }
+        Err(UploadError::TooManyParts)
+    }
+
+    async fn take(&mut self, part: Field<'_>) -> Result<(), UploadError> {
+        match part.name().unwrap_or_default() {
+            "file" if self.file.is_some() => Err(UploadError::Duplicate("file")),
+            "file" => self.take_file(part).await,
+            "destination" if self.destination.is_some() => Err(UploadError::Duplicate("destination")),
+            "destination" => self.take_destination(&text(part).await?).await,
+            "temporary" if self.temporary.is_some() => Err(UploadError::Duplicate("temporary")),
+            "temporary" => {
+                let text = text(part).await?;
+                self.temporary = Some(match text.trim() {
+                    "" => false,
+                    text if text.eq_ignore_ascii_case("false") => false,
+                    text if text.eq_ignore_ascii_case("true") => true,
+                    _ => return Err(UploadError::InvalidTemporary),
+                });
+                Ok(())
+            }
+            _ => text_bytes(part).await.map(drop),
+        }
+    }
+
+    async fn take_file(&mut self, mut part: Field<'_>) -> Result<(), UploadError> {
+        let header = part.headers().get(CONTENT_DISPOSITION);
+        let name = header.and_then(|header| file_name(header.as_bytes()));
+        let name = FileName::from_upload(name.unwrap_or_default()).map_err(WorkspaceError::from)?;
+        let mut staging = self.workspace.begin_upload().await?;
+        let mut size = 0u64;
+        while let Some(bytes) = part.chunk().await? {
+            size = size.saturating_add(bytes.len() as u64);
+            if let Some(size_max) = self.size_max_bytes.filter(|size_max| size > *size_max) {
+                return Err(UploadError::TooLarge(size_max));
+            }
+            staging.write(bytes).await?;
+        }
+        self.file = Some((staging.finish().await?, name));
+        Ok(())
+    }
+
+    /// Looked at before the file comes, where it comes first: nobody wants to learn it after a gigabyte. A
+    /// field left blank is one that was not filled in.
+    async fn take_destination(&mut self, text: &str) -> Result<(), UploadError> {
+        if text.is_empty() {
+            self.destination = Some(None);
+            return Ok(());
+        }
+        let asked = AskedPath::from_text(text).map_err(WorkspaceError::from)?;
+        let found = self.workspace.find(&asked).await?;
+        if found.kind != EntryKind::Folder {
+            return Err(WorkspaceError::NotAFolder.into());
+        }
+        self.destination = Some(Some(asked));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<UploadForm, UploadError> {
+        let destination = match (self.temporary.unwrap_or(false), self.destination.flatten()) {
+            (true, Some(_)) => return Err(UploadError::TemporaryWithDestination),
+            (true, None) => Destination::Temporary,
+            (false, Some(folder)) => Destination::Folder(folder),
+            (false, None) => Destination::Uploads,
+        };
+        let (file, name) = self.file.ok_or(UploadError::FileMissing)?;
+        Ok(UploadForm { file, name, destination })
+    }
+}
+
+async fn text(part: Field<'_>) -> Result<String, UploadError> {
+    String::from_utf8(text_bytes(part).await?)
+        .map_err(|_| UploadError::Malformed("a part is not UTF-8".to_owned()))
+}
+
+async fn text_bytes(mut part: Field<'_>) -> Result<Vec<u8>, UploadError> {
+    let mut text = Vec::new();
+    while let Some(bytes) = part.chunk().await? {
+        if text.len() + bytes.len() > FORM_FIELD_MAX_BYTES {
+            return Err(UploadError::PartTooLarge(
+                part.name().unwrap_or_default().chars().take(40).collect(),
+            ));
+        }
+        text.extend_from_slice(&bytes);
+    }
+    Ok(text)
+}
+
+impl From<multer::Error> for UploadError {
+    fn from(error: multer::Error) -> Self {
+        match error {
+            multer::Error::StreamReadFailed(cause) => match cause.downcast_ref() {
+                Some(IncomingError::Idle) => Self::TooSlow,
+                Some(IncomingError::TooMuch) => {
+                    Self::Malformed(format!("no part within {FORM_HEADERS_MAX_BYTES} bytes"))
+                }
+                Some(IncomingError::Broken(_)) | None => Self::Broken,
+            },
+            other => Self::Malformed(other.to_string()),
+        }
+    }
+}
