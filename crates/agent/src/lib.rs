@@ -1,6 +1,10 @@
-//! The agent.
+//! The agent: its loop, its tools and their documents, in the account's machine.
 
 pub mod documents;
 pub mod index;
+pub mod init;
+pub mod port;
+pub mod serve;
 pub mod tools;
+pub mod turns;
 pub mod worker;

@@ -62,7 +62,9 @@ fn inherited() -> Result<std::os::unix::net::UnixListener, String> {
         .ok()
         .and_then(|text| text.parse().ok())
         .filter(|number| *number > 2)
-        .ok_or_else(|| format!("{LISTEN_FD} names no socket; this program is started by a machine's driver"))?;
+        .ok_or_else(|| {
+            format!("{LISTEN_FD} names no socket; this program is started by a machine's driver")
+        })?;
     // SAFETY: the driver opened this descriptor for this process alone, and nothing else here has used it:
     // this is the first thing that the process does.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };

@@ -1,2 +1,63 @@
-//! The program.
-fn main() {}
+//! The program: the service, its demonstration, a client, and operators' commands.
+
+mod admin;
+mod agent;
+mod ask;
+mod commands;
+mod demo;
+mod http;
+mod serve;
+mod socket;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use commands::{Cli, Command};
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == machine::sandbox::LAUNCH_ARGUMENT) {
+        // Before anything else: the launcher has one thread and may not return.
+        machine::sandbox::launch_main();
+    }
+    let cli = Cli::parse();
+    log(&cli.command);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&format!("the runtime: {error}")),
+    };
+    runtime.block_on(run(cli.command))
+}
+
+async fn run(command: Command) -> ExitCode {
+    let done = match command {
+        Command::Serve(options) => serve::run(options).await.map_err(|error| error.to_string()),
+        Command::Demo(options) => demo::run(options).await,
+        Command::Ask(options) => {
+            let outcome = ask::ask(options.into()).await;
+            if let Err(error) = &outcome {
+                failed(&error.to_string());
+            }
+            return ExitCode::from(ask::exit_code(&outcome));
+        }
+        Command::Admin(command) => admin::run(command).await,
+    };
+    done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+}
+
+/// Logs go to standard error: of a service what it does, of other commands what goes wrong. `RUST_LOG` sets
+/// more.
+fn log(command: &Command) {
+    let default = if matches!(command, Command::Serve(_)) { "info" } else { "error" };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+#[expect(clippy::print_stderr, reason = "this is the command line")]
+fn failed(error: &str) -> ExitCode {
+    eprintln!("causerie: {error}");
+    ExitCode::FAILURE
+}

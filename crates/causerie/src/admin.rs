@@ -1,0 +1,176 @@
+//! Operators' commands: through the running service's socket, or straight to its data when none runs.
+
+use std::path::{Path, PathBuf};
+
+use control::{Admin, Environment};
+use domain::credits::{Credits, Purse};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+use workspace::Quota;
+
+use crate::commands::{
+    AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request, Where,
+};
+use crate::socket;
+
+/// Carries a command out and prints what came of it.
+pub(crate) async fn run(command: AdminCommand) -> Result<(), String> {
+    let (request, at) = request(command)?;
+    let answer = match socket::ask(&at.data, &request).await {
+        Some(answer) => answer?,
+        None => offline(&at.data, request).await?,
+    };
+    print(&answer, at.json);
+    Ok(())
+}
+
+/// Does what an operator asks and tells what came of it, as one JSON object.
+pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, String> {
+    let text = |error: control::admin::AdminError| error.to_string();
+    Ok(match request {
+        Request::CreateAccount { email, licence_until, credits, machine } => {
+            let until = licence_until.map(Timestamp::from_micros);
+            let made = admin.create_account(&email, until, Credits(credits), machine).await.map_err(text)?;
+            json!({ "accountId": made.id.to_string(), "email": made.email })
+        }
+        Request::CreateKey { account, name } => {
+            let made = admin.create_key(&account, &name).await.map_err(text)?;
+            json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
+        }
+        Request::ListKeys { account } => {
+            let keys = admin.list_keys(&account).await.map_err(text)?;
+            let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+            let keys: Vec<Value> = keys
+                .iter()
+                .map(|key| {
+                    json!({
+                        "keyId": key.id.to_string(),
+                        "name": key.name,
+                        "createdAt": key.created_at.to_string(),
+                        "expiresAt": time(key.expires_at),
+                        "lastUsedAt": time(key.last_used_at),
+                    })
+                })
+                .collect();
+            json!({ "keys": keys })
+        }
+        Request::RevokeKey { key } => {
+            let id = key.parse().map_err(|_| format!("{key:?} is no identifier of a key"))?;
+            admin.revoke_key(id).await.map_err(text)?;
+            json!({ "keyId": key, "revoked": true })
+        }
+        Request::SetLicence { account, until } => {
+            let until = until.map(Timestamp::from_micros);
+            let set = admin.set_licence(&account, until).await.map_err(text)?;
+            let until = set.licence.until.map(|until| until.to_string());
+            json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
+        }
+        Request::Grant { account, amount } => {
+            purse(admin.grant(&account, Credits(amount)).await.map_err(text)?)
+        }
+        Request::ShowCredits { account } => purse(admin.purse(&account).await.map_err(text)?),
+        Request::ListMachines => {
+            let machines = admin.list_machines().await.map_err(text)?;
+            let machines: Vec<Value> = machines
+                .into_iter()
+                .map(|machine| {
+                    json!({
+                        "account": machine.account.to_string(),
+                        "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
+                        "driver": machine.driver,
+                        "pids": machine.pids,
+                    })
+                })
+                .collect();
+            json!({ "machines": machines })
+        }
+        Request::Backup { file } => {
+            admin.backup(&file).await.map_err(text)?;
+            json!({ "file": file })
+        }
+    })
+}
+
+/// What a command asks for, and of which data folder.
+fn request(command: AdminCommand) -> Result<(Request, Where), String> {
+    Ok(match command {
+        AdminCommand::Account(AccountCommand::Create { email, licence_until, credits, no_machine, at }) => {
+            let licence_until = licence_until.as_deref().map(moment).transpose()?.flatten();
+            (Request::CreateAccount { email, licence_until, credits, machine: !no_machine }, at)
+        }
+        AdminCommand::Key(KeyCommand::Create { account, name, at }) => (Request::CreateKey { account, name }, at),
+        AdminCommand::Key(KeyCommand::List { account, at }) => (Request::ListKeys { account }, at),
+        AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (Request::RevokeKey { key: key_id }, at),
+        AdminCommand::Licence(LicenceCommand::Set { account, until, at }) => {
+            (Request::SetLicence { account, until: moment(&until)? }, at)
+        }
+        AdminCommand::Credits(CreditsCommand::Grant { account, amount, at }) => {
+            (Request::Grant { account, amount }, at)
+        }
+        AdminCommand::Credits(CreditsCommand::Show { account, at }) => (Request::ShowCredits { account }, at),
+        AdminCommand::Machine(MachineCommand::List { at }) => (Request::ListMachines, at),
+        AdminCommand::Backup { file, at } => {
+            // The service has a working folder of its own.
+            let file = std::path::absolute(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            (Request::Backup { file }, at)
+        }
+    })
+}
+
+/// A day (its first moment, in UTC) or a time, in microseconds since 1970; `None` for `none`.
+fn moment(text: &str) -> Result<Option<i64>, String> {
+    if text == "none" {
+        return Ok(None);
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(Some(time.as_microsecond()));
+    }
+    let day = text.parse::<jiff::civil::Date>().map_err(|_| format!("{text:?} is no day like 2027-12-31"))?;
+    let first = day.to_zoned(jiff::tz::TimeZone::UTC).map_err(|error| error.to_string())?;
+    Ok(Some(first.timestamp().as_microsecond()))
+}
+
+fn purse(purse: Purse) -> Value {
+    json!({ "balance": purse.balance.0, "reserved": purse.reserved.0 })
+}
+
+/// Without a service: straight to the data folder.
+async fn offline(data: &Path, request: Request) -> Result<Value, String> {
+    std::fs::create_dir_all(data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let data: PathBuf = data.to_owned();
+    let store = control::service::open_store(&data).map_err(|error| error.to_string())?;
+    let workspaces = control::service::open_workspaces(&data, Quota::default()).map_err(|error| error.to_string())?;
+    let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
+    let answered = answer(&admin, request).await;
+    store.close().await;
+    answered
+}
+
+#[expect(clippy::print_stdout, reason = "this is the command line")]
+fn print(answer: &Value, as_json: bool) {
+    if as_json {
+        println!("{answer}");
+        return;
+    }
+    let Value::Object(fields) = answer else { return };
+    for (name, value) in fields {
+        match value {
+            Value::Array(rows) => {
+                for row in rows {
+                    let columns = row.as_object().into_iter().flatten();
+                    let line: Vec<String> = columns.map(|(name, value)| format!("{name} {}", plain(value))).collect();
+                    println!("{}", line.join("  "));
+                }
+            }
+            value => println!("{name}: {}", plain(value)),
+        }
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,247 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Agents that answer questions about your documents, each account in a machine of its own.
+#[derive(Debug, Parser)]
+#[command(name = "causerie", version, about, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the service
+    Serve(ServeOptions),
+    /// Ask a question about example documents, and go on serving
+    Demo(DemoOptions),
+    /// Ask a question from the terminal (CAUSERIE_URL and CAUSERIE_API_KEY say whom)
+    Ask(AskOptions),
+    #[command(flatten)]
+    Admin(AdminCommand),
+}
+
+/// How machines are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MachineDriver {
+    /// The best that works here
+    Auto,
+    /// Virtual machines
+    Qemu,
+    /// Processes in namespaces of their own
+    Sandbox,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeOptions {
+    /// The data folder
+    #[arg(long, env = "CAUSERIE_DATA", default_value = "data", value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Where to listen
+    #[arg(long, env = "CAUSERIE_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
+    pub(crate) listen: SocketAddr,
+    /// How machines are made
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) machine_driver: MachineDriver,
+    /// The largest upload in bytes; no limit but the quota unless given
+    #[arg(long, env = "CAUSERIE_UPLOAD_MAX_BYTES", value_name = "BYTES")]
+    pub(crate) upload_max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DemoOptions {
+    /// Exit after the first complete answer
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// The data folder
+    #[arg(long, default_value = "data/demo", value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Where to listen; a free port unless given
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    pub(crate) listen: SocketAddr,
+    /// How machines are made
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) machine_driver: MachineDriver,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AskOptions {
+    /// The question
+    pub(crate) text: String,
+    /// A file to upload and attach
+    #[arg(long = "file", value_name = "PATH")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The model
+    #[arg(long, value_name = "ID")]
+    pub(crate) model: Option<String>,
+    /// The conversation to continue
+    #[arg(long, value_name = "ID")]
+    pub(crate) chat: Option<String>,
+    /// The service
+    #[arg(long, env = "CAUSERIE_URL", default_value = "http://127.0.0.1:8080")]
+    pub(crate) url: String,
+    /// The key
+    #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true)]
+    pub(crate) key: String,
+}
+
+impl From<AskOptions> for crate::ask::Options {
+    fn from(options: AskOptions) -> Self {
+        let AskOptions { text, files, model, chat, url, key } = options;
+        Self { url, key, text, files, attached: Vec::new(), model, chat }
+    }
+}
+
+/// What every operator's command takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Where {
+    /// The data folder
+    #[arg(long, env = "CAUSERIE_DATA", default_value = "data", value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AdminCommand {
+    /// Accounts
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Keys of the interface
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Licences
+    #[command(subcommand)]
+    Licence(LicenceCommand),
+    /// Credits
+    #[command(subcommand)]
+    Credits(CreditsCommand),
+    /// Machines
+    #[command(subcommand)]
+    Machine(MachineCommand),
+    /// Copy the database to a file while the service runs
+    Backup {
+        /// Where to; nothing may be there
+        file: PathBuf,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AccountCommand {
+    /// Make an account
+    Create {
+        /// The owner's email
+        #[arg(long)]
+        email: String,
+        /// Until when the licence holds: 2027-12-31 or a time in RFC 3339
+        #[arg(long, value_name = "DATE")]
+        licence_until: Option<String>,
+        /// The first credits
+        #[arg(long, default_value_t = 0)]
+        credits: u64,
+        /// The account gets no machine
+        #[arg(long)]
+        no_machine: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a key; it is shown once
+    Create {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// By which its owner recognises it
+        #[arg(long)]
+        name: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List an account's keys
+    List {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Revoke a key at once
+    Revoke {
+        /// The key's identifier
+        key_id: String,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LicenceCommand {
+    /// Set until when an account's licence holds
+    Set {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// 2027-12-31, a time in RFC 3339, or `none`
+        #[arg(long, value_name = "DATE")]
+        until: String,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CreditsCommand {
+    /// Give credits to an account
+    Grant {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// How many
+        amount: u64,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Show what an account can spend
+    Show {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineCommand {
+    /// List every machine
+    List {
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
+/// An operator's request, as it goes through the service's socket.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    CreateAccount { email: String, licence_until: Option<i64>, credits: u64, machine: bool },
+    CreateKey { account: String, name: String },
+    ListKeys { account: String },
+    RevokeKey { key: String },
+    SetLicence { account: String, until: Option<i64> },
+    Grant { account: String, amount: u64 },
+    ShowCredits { account: String },
+    ListMachines,
+    Backup { file: PathBuf },
+}

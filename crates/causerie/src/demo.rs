@@ -1,0 +1,103 @@
+//! `causerie demo`: a question about real documents, asked and answered before the newcomer's eyes.
+
+use control::admin::AdminError;
+use domain::credits::Credits;
+
+use crate::ask::{self, Options};
+use crate::commands::{DemoOptions, ServeOptions};
+use crate::serve;
+
+/// A file of the examples, with its name.
+macro_rules! document {
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../../examples/documents/", $name)))
+    };
+}
+
+/// The account that the demonstration makes.
+const EMAIL: &str = "demo@example.com";
+const KEY_NAME: &str = "demo";
+const CREDITS: u64 = 10_000;
+/// What is asked.
+const QUESTION: &str = "Jaká je výpovědní doba nájmu bytu?";
+/// The example documents that are uploaded: name and content.
+const DOCUMENTS: &[(&str, &[u8])] = &[
+    document!("najemni-smlouva-byt.pdf"),
+    document!("employment-contract.docx"),
+    document!("domovni-rad.txt"),
+    document!("rent-roll.xlsx"),
+];
+/// How long its licence holds.
+const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+
+/// Starts the service, asks, prints the answer, and goes on serving unless told otherwise.
+pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
+    say("Starting the service, with everything that it needs in one folder …");
+    let once = options.once;
+    let serve = ServeOptions {
+        data: options.data,
+        listen: options.listen,
+        machine_driver: options.machine_driver,
+        upload_max_bytes: None,
+    };
+    let running = serve::start(serve).await.map_err(|error| error.to_string())?;
+    let asked = introduce(&running).await;
+    if asked.is_err() || once {
+        running.end().await;
+        return asked;
+    }
+    say("\nThe service goes on; Ctrl-C ends it.");
+    serve::until_told().await;
+    running.end().await;
+    Ok(())
+}
+
+async fn introduce(running: &serve::Running) -> Result<(), String> {
+    let key = key_of_demo(running).await.map_err(|error| error.to_string())?;
+    let url = format!("http://{}", running.address);
+    let attached = upload(&url, &key).await?;
+    say(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
+    say(&format!("> {QUESTION}\n"));
+    let question = Options { url: url.clone(), key: key.clone(), text: QUESTION.to_owned(), ..Options::default() };
+    let outcome = ask::ask(question).await;
+    match &outcome {
+        Ok(ask::Asked { error: None, .. }) => {}
+        Ok(ask::Asked { error: Some(code), .. }) => return Err(format!("the answer could not be finished: {code}")),
+        Err(error) => return Err(error.to_string()),
+    }
+    say("\nAsk another one from a second terminal:\n");
+    say(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
+    say("  target/release/causerie ask \"Kdo může nájem vypovědět?\"");
+    say(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
+    Ok(())
+}
+
+/// A fresh key of the demonstration's account; those of earlier runs are revoked.
+async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
+    let admin = &running.service.admin;
+    let until = control::Environment::system().now().plus(LICENCE);
+    match admin.create_account(EMAIL, Some(until), Credits(CREDITS), true).await {
+        Ok(_) | Err(AdminError::EmailTaken) => {}
+        Err(error) => return Err(error),
+    }
+    for earlier in admin.list_keys(EMAIL).await? {
+        admin.revoke_key(earlier.id).await?;
+    }
+    Ok(admin.create_key(EMAIL, KEY_NAME).await?.key.reveal().to_owned())
+}
+
+/// Uploads the example documents and tells their paths.
+async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
+    let client = client::Client::new(url, key).map_err(|error| error.to_string())?;
+    let mut paths = Vec::new();
+    for (name, content) in DOCUMENTS {
+        let uploaded = client.upload_bytes(name, content.to_vec()).await.map_err(|error| error.to_string())?;
+        paths.push(uploaded.path);
+    }
+    Ok(paths)
+}
+
+#[expect(clippy::print_stdout, reason = "this is the command line")]
+fn say(text: &str) {
+    println!("{text}");
+}

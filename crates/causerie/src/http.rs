@@ -1,0 +1,65 @@
+//! Connections: accepted, served within bounds, and let go when the service ends.
+
+use std::time::Duration;
+
+use axum::Router;
+use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Header lines of a request.
+const HEADERS_MAX: usize = 100;
+/// Streams of one HTTP/2 connection.
+const HTTP2_STREAMS_MAX: u32 = 1000;
+/// How long requests under way may take when the service ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long to wait when the kernel has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `ending`; then requests under way are finished, for a while.
+pub(crate) async fn serve(listener: TcpListener, router: Router, ending: CancellationToken) {
+    let mut server = Builder::new(TokioExecutor::new());
+    server
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_TIMEOUT)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEADERS_MAX_BYTES)
+        .half_close(true);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEADERS_MAX_BYTES as u32)
+        .max_concurrent_streams(HTTP2_STREAMS_MAX);
+    let open = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = ending.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Small frames of a stream go out at once.
+        let _ = stream.set_nodelay(true);
+        let service = TowerToHyperService::new(router.clone());
+        let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = open.watch(connection);
+        tokio::spawn(async move {
+            // What breaks a connection is its client's to see.
+            let _ = connection.await;
+        });
+    }
+    drop(listener);
+    let _ = tokio::time::timeout(FAREWELL, open.shutdown()).await;
+}
+

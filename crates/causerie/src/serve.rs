@@ -1,0 +1,164 @@
+//! `causerie serve`: the whole service on one data folder.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use control::service::StartError;
+use control::{Environment, Service, ServiceConfig};
+use domain::machine::Rules;
+use machine::{Driver, DriverError, Sandbox, SandboxConfig};
+use models::VendorsConfig;
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use workspace::Quota;
+
+use crate::commands::{MachineDriver, ServeOptions};
+use crate::{agent, http, socket};
+
+/// Why the service does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The data folder cannot be used.
+    #[error("the data folder {0}: {1}")]
+    Data(PathBuf, #[source] io::Error),
+    /// Another service runs on the data folder.
+    #[error("another service runs on the data folder {0}")]
+    Taken(PathBuf),
+    /// Machines cannot be made here.
+    #[error("machines cannot be made here: {0}")]
+    Driver(String),
+    /// It cannot listen.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(std::net::SocketAddr, #[source] io::Error),
+    /// It did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+/// A service that listens.
+pub(crate) struct Running {
+    /// Every use case.
+    pub(crate) service: Arc<Service>,
+    /// Where it listens.
+    pub(crate) address: std::net::SocketAddr,
+    ending: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
+    _lock: File,
+}
+
+/// Runs until it is told to end.
+pub(crate) async fn run(options: ServeOptions) -> Result<(), ServeError> {
+    let running = start(options).await?;
+    tracing::info!("listening on http://{}", running.address);
+    until_told().await;
+    running.end().await;
+    Ok(())
+}
+
+/// Waits for an interrupt or a request to end.
+pub(crate) async fn until_told() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Starts the service.
+pub(crate) async fn start(options: ServeOptions) -> Result<Running, ServeError> {
+    let data = prepare(&options.data)?;
+    let lock = lock(&data)?;
+    let driver = driver(&data, options.machine_driver).await?;
+    let listener =
+        TcpListener::bind(options.listen).await.map_err(|error| ServeError::Listen(options.listen, error))?;
+    let address = listener.local_addr().map_err(|error| ServeError::Listen(options.listen, error))?;
+    let config = ServiceConfig {
+        data: data.clone(),
+        quota: Quota::default(),
+        limits: control::dispatch::DispatchLimits::default(),
+        rules: Rules::default(),
+        vendors: VendorsConfig::from_environment(),
+        driver,
+    };
+    let service = Arc::new(Service::start(config, Environment::system()).await?);
+    let ending = CancellationToken::new();
+    let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
+    tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
+    let limits = api::Limits { upload_max_bytes: options.upload_max_bytes };
+    let router = api::router(&service, limits, api::Ending(ending.clone()))
+        .merge(state_of(service.clone()))
+        .layer(axum::middleware::from_fn(edge::compression));
+    let serving = tokio::spawn(http::serve(listener, router, ending.clone()));
+    Ok(Running { service, address, ending, serving, _lock: lock })
+}
+
+impl Running {
+    /// Lets readers go, gives answers under way back, and ends.
+    pub(crate) async fn end(self) {
+        self.ending.cancel();
+        // A panic in it was reported when it happened.
+        let _ = self.serving.await;
+        self.service.shutdown().await;
+    }
+}
+
+/// What operators' tools look at; needs no key.
+fn state_of(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/healthz", get(async || StatusCode::OK))
+        .route("/readyz", get(async || StatusCode::OK))
+        .route("/metrics", get(metrics))
+        .with_state(service)
+}
+
+async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
+    let text = format!(
+        "# HELP causerie_answers_in_progress Answers that this process is working on.\n\
+         # TYPE causerie_answers_in_progress gauge\n\
+         causerie_answers_in_progress {}\n",
+        service.turns()
+    );
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+}
+
+/// Makes the data folder: others may walk through it, as machines do to their workspaces, and not look.
+fn prepare(data: &Path) -> Result<PathBuf, ServeError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let failed = |error| ServeError::Data(data.to_owned(), error);
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(data).map_err(failed)?;
+    data.canonicalize().map_err(failed)
+}
+
+/// Holds the data folder for this process as long as the file is open.
+fn lock(data: &Path) -> Result<File, ServeError> {
+    let failed = |error| ServeError::Data(data.to_owned(), error);
+    let file = File::options().create(true).append(true).open(data.join("lock")).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(ServeError::Taken(data.to_owned())),
+        Err(error) => Err(failed(error.into())),
+    }
+}
+
+async fn driver(data: &Path, wanted: MachineDriver) -> Result<Driver, ServeError> {
+    let refused = |error: DriverError| ServeError::Driver(error.to_string());
+    match wanted {
+        MachineDriver::Qemu => Err(ServeError::Driver("this version has no driver for virtual machines".to_owned())),
+        MachineDriver::Auto | MachineDriver::Sandbox => {
+            let program = agent::unpack(data).map_err(ServeError::Driver)?;
+            let config = SandboxConfig::new(data.join("machines"), program);
+            let sandbox = Sandbox::open(config).map_err(refused)?;
+            sandbox.probe().await.map_err(refused)?;
+            Ok(Driver::Sandbox(sandbox))
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The service's socket in its data folder: one line of JSON in, one out. Only who may read the data folder
+//! can reach it.
+
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use control::Admin;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use crate::admin;
+use crate::commands::Request;
+
+const NAME: &str = "admin.sock";
+/// The longest request.
+const REQUEST_MAX_BYTES: u64 = 64 * 1024;
+/// The longest answer.
+const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// How long a request may take to arrive.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Done(Value),
+    Failed(String),
+}
+
+/// Asks the service that runs on this data folder; `None` when none does.
+pub(crate) async fn ask(data: &Path, request: &Request) -> Option<Result<Value, String>> {
+    let folder = std::fs::File::open(data).ok()?;
+    let stream = UnixStream::connect(within(&folder)).await.ok()?;
+    Some(exchange(stream, request).await)
+}
+
+async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, String> {
+    let broken = |error: std::io::Error| format!("the service's socket: {error}");
+    let (input, mut output) = stream.into_split();
+    let mut line = serde_json::to_vec(request).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    output.write_all(&line).await.map_err(broken)?;
+    let mut answer = Vec::new();
+    BufReader::new(input.take(ANSWER_MAX_BYTES)).read_until(b'\n', &mut answer).await.map_err(broken)?;
+    match serde_json::from_slice(&answer).map_err(|_| "the service broke off".to_owned())? {
+        Answer::Done(value) => Ok(value),
+        Answer::Failed(error) => Err(error),
+    }
+}
+
+/// Listens for operators' commands. The data folder must be locked by this process.
+pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
+    let folder = std::fs::File::open(data)?;
+    let path = within(&folder);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Carries out commands until the service ends.
+pub(crate) async fn serve(listener: UnixListener, admin: Admin, shutdown: CancellationToken) {
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shutdown.cancelled() => return,
+        };
+        match stream {
+            Ok((stream, _)) => {
+                tokio::spawn(converse(stream, admin.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an operator's command was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, admin: Admin) {
+    let (input, mut output) = stream.into_split();
+    let mut line = Vec::new();
+    let mut input = BufReader::new(input.take(REQUEST_MAX_BYTES));
+    let read = tokio::time::timeout(REQUEST_TIMEOUT, input.read_until(b'\n', &mut line)).await;
+    if !matches!(read, Ok(Ok(_))) {
+        return;
+    }
+    let answered = match serde_json::from_slice(&line) {
+        Ok(request) => admin::answer(&admin, request).await,
+        Err(error) => Err(format!("the service does not understand the command: {error}")),
+    };
+    let answer = answered.map_or_else(Answer::Failed, Answer::Done);
+    if let Ok(mut line) = serde_json::to_vec(&answer) {
+        line.push(b'\n');
+        // Who asked may have gone; the command is done all the same.
+        let _ = output.write_all(&line).await;
+    }
+}
+
+/// The socket by the open folder: its own path may be longer than a socket's address can be.
+fn within(folder: &std::fs::File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()))
+}
