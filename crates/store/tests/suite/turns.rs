@@ -88,6 +88,12 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
     let account = fixture.account(100).await;
     let (_, fence) = fixture.turn(account).await;
     fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    let known = result("call-0");
+    fixture
+        .store
+        .write(move |tx| turns::commit_result(tx, fence, 0, &known, START))
+        .await
+        .expect("the lease holds");
     let before = fixture.purse(account).await;
     let stale = [
         Fence { epoch: fence.epoch - 1, ..fence },
@@ -97,6 +103,9 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
     ];
     for stale in stale {
         assert!(matches!(fixture.reserve(stale, 1, 5).await, Err(TurnError::Fenced)));
+        // Also what would change nothing.
+        assert!(matches!(fixture.reserve(stale, 1, 0).await, Err(TurnError::Fenced)));
+        assert!(matches!(fixture.commit_step(stale, 0, 0).await, Err(TurnError::Fenced)));
         assert!(matches!(fixture.commit_step(stale, 1, 0).await, Err(TurnError::Fenced)));
         let result = result("call-0");
         let refused = fixture.store.write(move |tx| turns::commit_result(tx, stale, 0, &result, START)).await;
@@ -106,7 +115,7 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
         assert!(matches!(refused, Err(TurnError::Fenced)));
     }
     assert_eq!(fixture.purse(account).await, before);
-    assert_eq!(fixture.count("SELECT count(*) FROM log").await, 1);
+    assert_eq!(fixture.count("SELECT count(*) FROM log").await, 2);
 }
 
 async fn a_lease_is_renewed_and_given_back(engine: Engine) {
