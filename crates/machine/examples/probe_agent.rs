@@ -27,7 +27,7 @@ fn main() {
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
         Some("serve") => serve(PathBuf::from(&arguments[2]), &arguments[3]),
-        Some("measure") => measure(PathBuf::from(&arguments[2])),
+        Some("measure") => measure(PathBuf::from(&arguments[2]), arguments.get(3)),
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
@@ -45,10 +45,11 @@ async fn serve(folder: PathBuf, account: &str) {
     std::future::pending::<()>().await;
 }
 
-/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle.
+/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
+/// agent is this program, or the one that is named.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn measure(folder: PathBuf) {
-    let program = std::env::current_exe().unwrap();
+async fn measure(folder: PathBuf, agent: Option<&String>) {
+    let program = agent.map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let sandbox = Sandbox::open(SandboxConfig::new(folder.join("machines"), program)).unwrap();
     for number in 0..10 {
