@@ -180,7 +180,37 @@ async fn the_watcher_is_out_of_reach() {
     );
 }
 
+/// Should the watcher die all the same, the call ends, and what it left behind goes with the next sweep.
+#[tokio::test]
+async fn a_lost_watcher_ends_the_call() {
+    let machine = Machine::new();
+    let began = Instant::now();
+    let killing = async {
+        let pids = loop {
+            match std::fs::read_to_string(machine.path("pids")) {
+                Ok(text) if text.ends_with('\n') => break text,
+                _ => tokio::task::yield_now().await,
+            }
+        };
+        let mut pids =
+            pids.split_whitespace().map(|pid| rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap());
+        let (watcher, shell) = (pids.next().unwrap(), pids.next().unwrap());
+        rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+        shell
+    };
+    let (output, shell) = tokio::join!(machine.shell("echo $PPID $$ > pids; setsid sleep 1000"), killing);
+    assert!(output.failed && output.text.contains("was lost"), "{}", output.text);
+    assert!(began.elapsed() < Duration::from_secs(8));
+    if machine.limits.tools_user.is_some() {
+        assert!(is_gone(shell.as_raw_nonzero().get()));
+    } else {
+        // Without a user of their own they can't be told from others.
+        let _ = rustix::process::kill_process(shell, rustix::process::Signal::KILL);
+    }
+}
+
+/// Whether the process has ended, be it reaped or not.
 fn is_gone(pid: i32) -> bool {
-    let pid = rustix::process::Pid::from_raw(pid).expect("a process has a number");
-    rustix::process::test_kill_process(pid).is_err()
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.is_empty() || status.contains("State:\tZ")
 }

@@ -67,6 +67,22 @@ struct Unit {
     bare: bool,
 }
 
+/// Counts line ends once, as the pieces go forward.
+#[derive(Debug, Default)]
+struct Counted {
+    at: usize,
+    breaks: u32,
+}
+
+impl Counted {
+    fn up_to(&mut self, text: &str, at: usize) -> u32 {
+        let breaks = text.as_bytes()[self.at..at].iter().filter(|byte| **byte == b'\n').count();
+        self.breaks = self.breaks.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
+        self.at = at;
+        self.breaks
+    }
+}
+
 struct Cutter {
     format: Format,
     max_bytes: usize,
@@ -80,6 +96,7 @@ impl Cutter {
             self.heading.clone_from(&segment.heading);
         }
         let units = self.units(segment);
+        let mut counted = Counted::default();
         let mut open: Option<Range<usize>> = None;
         let mut open_heading = self.heading.clone();
         let mut bare = false;
@@ -93,7 +110,7 @@ impl Cutter {
                     Kind::Item | Kind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
                 };
                 if together > self.max_bytes || enough {
-                    self.push(segment, range.clone(), open_heading.take());
+                    self.push(segment, &mut counted, range.clone(), open_heading.take());
                     open = None;
                 }
             }
@@ -122,17 +139,20 @@ impl Cutter {
             }
         }
         if let Some(range) = open {
-            self.push(segment, range, open_heading);
+            self.push(segment, &mut counted, range, open_heading);
         }
     }
 
-    fn push(&mut self, segment: &Segment, range: Range<usize>, heading: Option<String>) {
+    fn push(
+        &mut self,
+        segment: &Segment,
+        counted: &mut Counted,
+        range: Range<usize>,
+        heading: Option<String>,
+    ) {
         let lines = segment.lines.map(|(first, _)| {
-            let line = |at: usize| {
-                let breaks = segment.text[..at].matches('\n').count();
-                first.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX))
-            };
-            (line(range.start), line(range.end))
+            let begins = counted.up_to(&segment.text, range.start);
+            (first.saturating_add(begins), first.saturating_add(counted.up_to(&segment.text, range.end)))
         });
         let text = segment.text[range].to_owned();
         self.pieces.push(Piece { page: segment.page, lines, heading, text });

@@ -133,3 +133,39 @@ pub(crate) fn told(path: &str, error: Errno) -> JailError {
         error => JailError::Os(path, error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Without any confinement: the kernel's resolution alone keeps links inside.
+    #[test]
+    fn links_and_climbing_lead_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("workspace");
+        std::fs::create_dir_all(root.join("inside")).unwrap();
+        std::fs::write(folder.path().join("secret"), "secret").unwrap();
+        std::fs::write(root.join("inside/own"), "own").unwrap();
+        symlink(folder.path().join("secret"), root.join("absolute")).unwrap();
+        symlink("../secret", root.join("relative")).unwrap();
+        symlink("..", root.join("inside/up")).unwrap();
+        symlink("../..", root.join("inside/out")).unwrap();
+        symlink("/proc/self/root", root.join("magic")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let jail = Jail::open(&root).unwrap();
+        for path in
+            ["absolute", "relative", "inside/out/secret", "inside/up/../secret", "magic/etc/passwd", "loop"]
+        {
+            let refused = jail.file(path);
+            assert!(matches!(refused, Err(JailError::LeadsOut(_))), "{path}: {refused:?}");
+            assert!(jail.parent(&Path::new(path).join("new")).is_err(), "{path}");
+        }
+        assert!(matches!(jail.file("../secret"), Err(JailError::Path(PathError::Outside(_)))));
+        let mut text = String::new();
+        jail.file("inside/up/inside/own").unwrap().1.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "own");
+    }
+}

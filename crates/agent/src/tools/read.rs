@@ -179,7 +179,7 @@ fn following_line(document: &Extracted, (page, line): (Option<u32>, Option<u32>)
         .iter()
         .filter(|segment| segment.page == page)
         .filter_map(|segment| segment.lines)
-        .last();
+        .next_back();
     match (page, line, last) {
         (None, Some(line), Some((_, last))) if last > line => Next::Line(line + 1),
         (Some(page), Some(line), Some((_, last))) if last > line => Next::Both(page, line + 1),

@@ -27,6 +27,8 @@ const HALF_MAX_BYTES: usize = 24 * 1024;
 const FLOOD_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How long the watcher may take to end a command's processes.
 const ENDING_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long output may still come once the watcher has ended, which it does after all others.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 /// The watcher's report is no longer than this, in bytes.
 const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
@@ -95,7 +97,9 @@ impl Run {
             stderr,
             capture: Capture::default(),
             cut: None,
-            ended: Ended::Failed("its watcher was lost".to_owned()),
+            ended: Ended::Failed(
+                "the process that watched over it was lost; it may have done its work".to_owned(),
+            ),
         })
     }
 
@@ -110,8 +114,9 @@ impl Run {
         let mut until = Instant::now() + time_max;
         let (mut stopped, mut disk) = (pin!(stopped), pin!(watch::disk(limits)));
         let mut buffer = vec![0; 64 * 1024];
+        let mut watched = true;
         loop {
-            let running = self.cut.is_none();
+            let running = self.cut.is_none() && watched;
             let cut = tokio::select! {
                 read = self.stdout.read(&mut buffer) => match read {
                     Ok(0) | Err(_) => break,
@@ -123,6 +128,11 @@ impl Run {
                         Cut::Flood
                     }
                 },
+                _ = self.child.wait(), if watched => {
+                    watched = false;
+                    until = until.min(Instant::now() + DRAIN_TIME_MAX);
+                    continue;
+                }
                 () = sleep_until(until) => {
                     if !running {
                         // The watcher itself is stuck or gone.
@@ -158,7 +168,9 @@ impl Run {
 
     fn told(self, seconds: u32) -> ToolOutput {
         let (mut says, left, fine) = match (&self.cut, &self.ended) {
-            (None, Ended::Failed(why)) => return failed(&format!("the command did not run: {}", plain(why))),
+            (None, Ended::Failed(why)) => {
+                return failed(&format!("the command could not be run: {}", plain(why)));
+            }
             (None, Ended::Exit { status, left }) => (format!("exit status {status}"), *left, *status == 0),
             (None, Ended::Signal { signal, left }) => (format!("ended by signal {signal}"), *left, false),
             (Some(cut), _) => {
