@@ -7,6 +7,7 @@ use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
 use crate::prepare::{MARK_CLOSE, MARK_OPEN};
+use crate::sanitize::LINK_REL;
 use crate::{Sources, link};
 
 /// How deep elements may be nested; what lies deeper is written without its elements.
@@ -214,7 +215,7 @@ impl Writer<'_> {
         self.links += 1;
         self.out.push_str("<a href=\"");
         self.escaped(&address);
-        self.out.push_str("\">");
+        self.out.push_str(&format!("\" rel=\"{LINK_REL}\">"));
         "</a>"
     }
 
@@ -248,7 +249,8 @@ impl Writer<'_> {
         let href = link::href(self.sources.place(number)?)?;
         let mut link = String::from("<a href=\"");
         escape(&href, &mut link);
-        link.push_str(&format!("\" data-citation=\"{}\">[{number}]</a>", link::citation_id(number)));
+        let id = link::citation_id(number);
+        link.push_str(&format!("\" data-citation=\"{id}\" rel=\"{LINK_REL}\">[{number}]</a>"));
         Some(link)
     }
 
@@ -259,15 +261,15 @@ impl Writer<'_> {
 
 fn escape(text: &str, out: &mut String) {
     let mut from = 0;
-    for (at, found) in text.match_indices(['&', '<', '>', '"', '\'', MARK_OPEN, MARK_CLOSE]) {
+    for (at, found) in text.match_indices(['&', '<', '>', '"', '\u{a0}', MARK_OPEN, MARK_CLOSE]) {
         out.push_str(&text[from..at]);
         from = at + found.len();
         out.push_str(match found {
             "&" => "&amp;",
             "<" => "&lt;",
             ">" => "&gt;",
+            "\u{a0}" => "&nbsp;",
             "\"" => "&quot;",
-            "'" => "&#39;",
             _ => "",
         });
     }

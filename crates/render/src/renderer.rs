@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::split::Segments;
-use crate::{Sources, html, prepare};
+use crate::{Sources, emit, html, prepare, sanitize};
 
 /// The longest tail that is rendered each time it is asked for; a longer one only when it has grown enough,
 /// so that a block without end costs no more than a constant for each byte.
@@ -18,6 +18,8 @@ pub struct Renderer {
     finished: Vec<Arc<str>>,
     tail: String,
     segments: Segments,
+    /// The HTML of the blocks in the tail that are closed, and how long they are.
+    closed: (usize, String),
     /// A carriage return at the end, which belongs to the line feed that may follow.
     held: bool,
     tail_html: Arc<str>,
@@ -60,13 +62,31 @@ impl Renderer {
     /// The HTML after the finished blocks. A long one may lag behind the text by a sixteenth until [`Self::end`].
     pub fn tail(&mut self, sources: &dyn Sources) -> Arc<str> {
         let length = self.tail.len();
+        let open = if self.ended { 0 } else { self.segments.open() };
         let fresh = self.rendered.is_some_and(|rendered| {
             length == rendered
-                || (length > TAIL_EAGER_MAX_BYTES && length < rendered + rendered / TAIL_GROWTH)
+                || (length - open > TAIL_EAGER_MAX_BYTES && length < rendered + rendered / TAIL_GROWTH)
         });
         if !fresh {
-            let prepared = prepare::prepare(&self.tail, sources, self.ended);
-            self.tail_html = html(&prepared, sources).into();
+            if self.closed.0 != open {
+                let prepared = prepare::prepare(&self.tail[..open], sources, true);
+                self.closed = (open, html(&prepared, sources));
+            }
+            let block = &self.tail[open..];
+            let mut out = self.closed.1.clone();
+            match plain_paragraph(block).filter(|_| !self.ended) {
+                Some(text) => {
+                    out.push_str("<p>");
+                    out.push_str(text);
+                    out.push_str("</p>\n");
+                }
+                None if self.ended => out.push_str(&html(&prepare::prepare(block, sources, true), sources)),
+                None => {
+                    let prepared = prepare::prepare(block, sources, false);
+                    out.push_str(&sanitize::checked(emit::emit(&prepared, sources)));
+                }
+            }
+            self.tail_html = out.into();
             self.rendered = Some(length);
         }
         self.tail_html.clone()
@@ -82,7 +102,22 @@ impl Renderer {
         if start > 0 {
             self.tail.drain(..start);
             self.segments.forget(start);
+            self.closed = (0, String::new());
             self.rendered = None;
         }
     }
+}
+
+/// The text, if it is a paragraph in which nothing has a meaning of its own: most of what is written, and by
+/// far the cheapest to show.
+fn plain_paragraph(block: &str) -> Option<&str> {
+    let starts = block.chars().next().is_some_and(char::is_alphabetic);
+    let plain = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || *byte >= 0x80
+            || matches!(byte, b' ' | b',' | b'.' | b';' | b'?' | b'(' | b')' | b'%' | b'-')
+    };
+    // A no-break space is written otherwise in HTML, and `www.` begins a link.
+    let apart = block.contains(['\u{a0}', prepare::MARK_OPEN]) || block.contains("www");
+    (starts && !apart && block.as_bytes().iter().all(plain)).then(|| block.trim_end())
 }

@@ -36,6 +36,9 @@ const ELEMENTS: [&str; 25] = [
     "ul",
 ];
 
+/// What every link says of the page that it leads to.
+pub(crate) const LINK_REL: &str = "noopener noreferrer nofollow";
+
 static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let attributes = [
         ("a", HashSet::from(["href", "data-citation"])),
@@ -50,10 +53,64 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .generic_attributes(HashSet::new())
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .url_relative(UrlRelative::Custom(Box::new(own_files)))
-        .link_rel(Some("noopener noreferrer nofollow"))
+        .link_rel(Some(LINK_REL))
         .strip_comments(true);
     builder
 });
+
+/// The HTML as it is if it is in the one form that [`crate::emit`] writes, which is told at a fraction of the
+/// cost, and else sanitised: for what is shown for a moment only.
+pub(crate) fn checked(html: String) -> String {
+    if is_known_form(&html) { html } else { sanitize(&html) }
+}
+
+/// Whether there is nothing but text and tags of the elements and attributes on the list, written exactly so.
+fn is_known_form(html: &str) -> bool {
+    let mut pieces = html.split('<');
+    if pieces.next().is_some_and(|text| text.contains('>')) {
+        return false;
+    }
+    pieces.all(|piece| {
+        piece.split_once('>').is_some_and(|(tag, text)| !text.contains('>') && is_known_tag(tag))
+    })
+}
+
+fn is_known_tag(tag: &str) -> bool {
+    if let Some(name) = tag.strip_prefix('/') {
+        return ELEMENTS.contains(&name);
+    }
+    if tag.ends_with(' ') {
+        return false;
+    }
+    let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+    while !attributes.is_empty() {
+        let Some((key, rest)) = attributes.split_once("=\"") else { return false };
+        let Some((value, rest)) = rest.split_once('"') else { return false };
+        let known = match (name, key) {
+            ("a", "href") => ["https://", "http://", "mailto:", FILES]
+                .iter()
+                .any(|start| value.get(..start.len()) == Some(start)),
+            ("a", "rel") => value == LINK_REL,
+            ("a", "data-citation") => value.strip_prefix('c').is_some_and(is_number),
+            ("ol", "start") => is_number(value),
+            ("td" | "th", "align") => matches!(value, "left" | "center" | "right"),
+            _ => false,
+        };
+        if !known {
+            return false;
+        }
+        attributes = match rest.strip_prefix(' ') {
+            Some(next) if !next.is_empty() => next,
+            None if rest.is_empty() => "",
+            _ => return false,
+        };
+    }
+    ELEMENTS.contains(&name)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
 
 /// Of addresses without a scheme, those of files that an answer cites.
 fn own_files(url: &str) -> Option<Cow<'_, str>> {
@@ -68,6 +125,45 @@ pub(crate) fn sanitize(html: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_known_form_is_left_as_it_is() {
+        let link = format!(
+            "<p>a &lt; b <a href=\"https://x.org/\" data-citation=\"c1\" rel=\"{LINK_REL}\">[1]</a></p>\n"
+        );
+        for known in
+            ["", "text", "<h1>a</h1>", "<ol start=\"3\"><li>a</li></ol>", "<td align=\"left\">", &link]
+        {
+            assert!(is_known_form(known), "{known}");
+        }
+        for other in [
+            ">",
+            "<",
+            "<p",
+            "<p >",
+            "<p>a>b",
+            "<P>",
+            "<script>",
+            "<p onclick=\"x\">",
+            "<a href=\"javascript:x\">",
+            "<a href='x'>",
+            "<a href=\"/api/v1/vm\">",
+            "<a rel=\"x\">",
+            "<ol start=\"x\">",
+            "<ol start=\"\">",
+            "<td align=\"left\" >",
+            "<!-- x -->",
+            "<p/>",
+            "<a href=\"https://x\"onclick=\"y\">",
+            "<a href=\"HTTPS://x\">",
+            "< p>",
+            "</p >",
+            "<a\thref=\"https://x\">",
+        ] {
+            assert!(!is_known_form(other), "{other}");
+        }
+        assert_eq!(checked("<p>a<script>b</script></p>".to_owned()), "<p>a</p>");
+    }
 
     #[test]
     fn what_is_not_on_the_list_does_not_pass() {

@@ -18,6 +18,8 @@ pub(crate) struct Segments {
     splitter: Splitter,
     /// How much of the text was looked at.
     seen: usize,
+    /// The last place where it can be cut.
+    closed: usize,
 }
 
 impl Segments {
@@ -32,6 +34,7 @@ impl Segments {
                 Cut::Before => line.start,
                 Cut::After => self.seen,
             };
+            self.closed = cut;
             if cut >= start + SEGMENT_MIN_BYTES {
                 return Some(cut);
             }
@@ -39,9 +42,15 @@ impl Segments {
         None
     }
 
+    /// Where the block begins that is still open, all text having been looked at.
+    pub(crate) fn open(&self) -> usize {
+        self.closed
+    }
+
     /// Tells that so many bytes at the beginning were taken from the text.
     pub(crate) fn forget(&mut self, bytes: usize) {
         self.seen -= bytes;
+        self.closed -= bytes;
     }
 }
 

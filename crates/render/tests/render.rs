@@ -488,15 +488,3 @@ proptest! {
         prop_assert_eq!(incremental(&text, &sizes, false), html(&text), "{}", text);
     }
 }
-
-#[test]
-fn dbg_one() {
-    let text = std::env::var("ONE").unwrap_or_default();
-    let l = "Long paragraph of text. ".repeat(12) + "\n\n";
-    let text = format!("{l}{text}{l}{text}").replace("\\n", "\n");
-    let a = incremental(&text, &[1], false);
-    let b = html(&text);
-    if a != b {
-        println!("INC\n{a}\nWHOLE\n{b}");
-    }
-}

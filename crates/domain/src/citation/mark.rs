@@ -7,21 +7,19 @@
 //! meaning of the ones before. How long it waits is bounded, and the bounds belong to the grammar: they
 //! decide the same however the text was cut into pieces.
 
+mod syntax;
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
+
+use syntax::{
+    CONTAINERS_MAX, Fence, Meets, SPACES_MAX, Search, address, code_span, columns, container, opens_fence,
+    run,
+};
 
 /// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is none.
 pub const MARK_MAX: u32 = 999;
-
-/// The longest code between backticks; what closes later closes nothing.
-const CODE_SPAN_MAX_BYTES: usize = 4096;
-/// The longest address of a link that is skipped as such.
-const ADDRESS_MAX_BYTES: usize = 2048;
-/// The longest run of white space that goes together with the mark after it.
-const SPACES_MAX: usize = 256;
-/// How far the line that opens a fence is searched for backticks, which would make it no fence.
-const FENCE_INFO_MAX_BYTES: usize = 256;
-/// How many quotes and list items may open on one line.
-const CONTAINERS_MAX: usize = 16;
 
 /// A piece of Markdown: text, code, or a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,13 +128,6 @@ enum Found {
     Mark { before: usize, brackets: usize, after: usize, number: u32 },
 }
 
-/// Whether something was found, now that the text may end before it is certain.
-enum Search {
-    Found(usize),
-    Absent,
-    Undecided,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Position {
     /// Before a line's first byte.
@@ -148,25 +139,6 @@ enum Position {
     Content,
     /// In a line of code.
     Code,
-}
-
-/// A fence that is open.
-#[derive(Debug, Clone, Copy)]
-struct Fence {
-    mark: u8,
-    length: usize,
-    /// The column at which the content of its list item begins: what stands further left ends both.
-    item: usize,
-    /// Whether it stands in a quote.
-    quoted: bool,
-}
-
-/// What a line is to the fence that is open.
-enum Meets {
-    Inside,
-    Closing,
-    /// It ends what the fence stands in.
-    Outside,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -385,306 +357,5 @@ impl Scanner {
             items.retain(|item| *item <= column);
         }
         Some((at, items))
-    }
-}
-
-impl Fence {
-    /// What this line is to the fence; `None` when undecided.
-    fn meets(self, text: &[u8], ended: bool) -> Option<Meets> {
-        let lead =
-            run(text, |byte| matches!(byte, b' ' | b'\t') || (self.quoted && byte == b'>')).min(SPACES_MAX);
-        let unquoted = self.quoted && !text[..lead].contains(&b'>');
-        match text.get(lead) {
-            None if !ended && lead < SPACES_MAX => return None,
-            _ if unquoted => return Some(Meets::Outside),
-            None | Some(b'\n') => return Some(Meets::Inside),
-            Some(_) if columns(&text[..lead]) < self.item => return Some(Meets::Outside),
-            Some(_) => {}
-        }
-        let closing = run(&text[lead..], |byte| byte == self.mark);
-        let after = &text[lead + closing..];
-        let spaces = run(after, |byte| matches!(byte, b' ' | b'\t'));
-        if closing == 0 || spaces > SPACES_MAX {
-            return Some(Meets::Inside);
-        }
-        let ends_line = match after.get(spaces) {
-            None if !ended => return None,
-            None | Some(b'\n') => true,
-            Some(_) => false,
-        };
-        Some(if ends_line && closing >= self.length { Meets::Closing } else { Meets::Inside })
-    }
-}
-
-/// The columns of the bytes at the beginning of a line.
-fn columns(text: &[u8]) -> usize {
-    text.iter().fold(0, |columns, byte| if *byte == b'\t' { columns / 4 * 4 + 4 } else { columns + 1 })
-}
-
-fn run(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
-    text.iter().position(|byte| !belongs(*byte)).unwrap_or(text.len())
-}
-
-/// A quote's or a list item's marker at the beginning: its length without the space after it.
-fn container(text: &[u8], ended: bool) -> Search {
-    let length = match text.first() {
-        Some(b'>') => return Search::Found(1),
-        Some(b'-' | b'+' | b'*') => 1,
-        Some(byte) if byte.is_ascii_digit() => {
-            let digits = run(text, |byte| byte.is_ascii_digit());
-            match text.get(digits) {
-                None if !ended && digits < 10 => return Search::Undecided,
-                Some(b'.' | b')') if digits < 10 => digits + 1,
-                _ => return Search::Absent,
-            }
-        }
-        _ => return Search::Absent,
-    };
-    match text.get(length) {
-        None if !ended => Search::Undecided,
-        None | Some(b' ' | b'\t' | b'\n') => Search::Found(length),
-        Some(_) => Search::Absent,
-    }
-}
-
-/// The fence that opens here; outer `None` when undecided.
-#[expect(clippy::option_option, reason = "undecided, no fence, and the fence are three answers")]
-fn opens_fence(text: &[u8], ended: bool) -> Option<Option<(u8, usize)>> {
-    let Some(mark @ (b'`' | b'~')) = text.first().copied() else { return Some(None) };
-    let length = run(text, |byte| byte == mark);
-    if length == text.len() && !ended {
-        return None;
-    }
-    if length < 3 {
-        return Some(None);
-    }
-    if mark == b'`' {
-        for byte in text[length..].iter().take(FENCE_INFO_MAX_BYTES) {
-            match byte {
-                b'`' => return Some(None),
-                b'\n' => return Some(Some((mark, length))),
-                _ => {}
-            }
-        }
-        if text.len() - length < FENCE_INFO_MAX_BYTES && !ended {
-            return None;
-        }
-    }
-    Some(Some((mark, length)))
-}
-
-/// The end of the code that the run of `opening` backticks at the beginning opens.
-fn code_span(text: &[u8], opening: usize, ended: bool) -> Search {
-    let unknown = if ended { Search::Absent } else { Search::Undecided };
-    let mut at = opening;
-    if at == text.len() && at <= CODE_SPAN_MAX_BYTES {
-        return unknown;
-    }
-    loop {
-        at += run(&text[at..], |byte| !matches!(byte, b'`' | b'\n'));
-        if at >= CODE_SPAN_MAX_BYTES {
-            return Search::Absent;
-        }
-        match text.get(at) {
-            None => return unknown,
-            Some(b'`') => {
-                let closing = run(&text[at..], |byte| byte == b'`');
-                at += closing;
-                if at >= CODE_SPAN_MAX_BYTES {
-                    return Search::Absent;
-                }
-                if at == text.len() && !ended {
-                    return Search::Undecided;
-                }
-                if closing == opening {
-                    return Search::Found(at);
-                }
-            }
-            Some(_) => match ends_paragraph(&text[at + 1..], ended) {
-                Some(false) => at += 1,
-                Some(true) => return Search::Absent,
-                None => return Search::Undecided,
-            },
-        }
-    }
-}
-
-/// Whether the paragraph before this line ends with it.
-fn ends_paragraph(line: &[u8], ended: bool) -> Option<bool> {
-    let indent = run(line, |byte| matches!(byte, b' ' | b'\t'));
-    if indent > SPACES_MAX {
-        return Some(false);
-    }
-    match line.get(indent) {
-        None => ended.then_some(true),
-        Some(b'\n' | b'#' | b'|') => Some(true),
-        Some(mark @ (b'`' | b'~')) => {
-            let length = run(&line[indent..], |byte| byte == *mark);
-            if length >= 3 {
-                Some(true)
-            } else if indent + length == line.len() && !ended {
-                None
-            } else {
-                Some(false)
-            }
-        }
-        Some(_) => match container(&line[indent..], ended) {
-            Search::Found(_) => Some(true),
-            Search::Absent => Some(false),
-            Search::Undecided => None,
-        },
-    }
-}
-
-/// The end of the address in parentheses after the `]` at the beginning.
-fn address(text: &[u8], ended: bool) -> Search {
-    let mut depth = 0_usize;
-    for (at, byte) in text.iter().enumerate().skip(1).take(ADDRESS_MAX_BYTES) {
-        match byte {
-            b'(' => depth += 1,
-            b')' if depth == 1 => return Search::Found(at + 1),
-            b')' => depth -= 1,
-            b'\n' => return Search::Absent,
-            _ => {}
-        }
-    }
-    if ended || text.len() > ADDRESS_MAX_BYTES { Search::Absent } else { Search::Undecided }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn marks_go_with_the_space_before_them() {
-        for (markdown, text) in [
-            ("The term is two years [1].", "The term is two years."),
-            ("two years[1][2] and [3] more", "two years and more"),
-            ("[1] The lease", "The lease"),
-            ("- [1] item [2]\n- other", "- item\n- other"),
-            ("a [1]  \nb", "a  \nb"),
-            ("as agreed [1]: two years", "as agreed: two years"),
-            ("[1]", ""),
-            ("příliš [12] žluťoučký", "příliš žluťoučký"),
-        ] {
-            assert_eq!(strip(markdown), text, "{markdown:?}");
-        }
-    }
-
-    #[test]
-    fn what_looks_like_a_mark_and_is_none_stays() {
-        for markdown in [
-            "see [1](https://example.org)",
-            "[1]: https://example.org",
-            "[[1]](https://example.org/)",
-            "`a[1]` and ``b ` [2]``",
-            "```\nx[1] = y [2]\n```\n",
-            "~~~\n[1]\n```\n[2]\n~~~\n",
-            "> ```\n> a [1]\n> ```\n",
-            "- code:\n  ```py\n  a[1]\n  ```\n",
-            "text\n\n    a[1] = 2\n\n    b[2]\n",
-            "[2019] UKSC 5, [0], [01], [], [ 1 ], [1, 2], [1-3], [x]",
-            "\\[1] and \\[2\\]",
-            "[a](https://example.org/x[1]y(2)z)",
-            "`a\nb [1] c`",
-            "- a\n\n      a[1]\n",
-            "> - ```\n>   a[1]\n>\n>   b[2]\n>   ```\n",
-        ] {
-            assert_eq!(strip(markdown), markdown, "{markdown:?}");
-        }
-    }
-
-    #[test]
-    fn code_ends_with_its_paragraph_and_fence() {
-        assert_eq!(strip("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
-        assert_eq!(strip("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
-        assert_eq!(strip("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
-        assert_eq!(strip("- ```\n  x[1]\nafter [2]."), "- ```\n  x[1]\nafter.");
-        assert_eq!(strip("> ```\n> x[1]\nafter [2]."), "> ```\n> x[1]\nafter.");
-        assert_eq!(strip("a\n    ``` b [1]"), "a\n    ``` b");
-        assert_eq!(strip("1. a\n\n   more [1]\n"), "1. a\n\n   more\n");
-    }
-
-    #[test]
-    fn a_half_mark_is_never_shown() {
-        let mut stripper = Stripper::default();
-        let mut shown = Vec::new();
-        for piece in ["It is", " ", "[", "1", "]", ".", " Then `", "x[1]", "` ends ["] {
-            stripper.push(piece);
-            shown.push(stripper.text().to_owned());
-        }
-        assert_eq!(
-            shown,
-            [
-                "It is",
-                "It is",
-                "It is",
-                "It is",
-                "It is",
-                "It is.",
-                "It is. Then ",
-                "It is. Then ",
-                "It is. Then `x[1]` ends"
-            ]
-        );
-        assert_eq!(stripper.finish(), "It is. Then `x[1]` ends [");
-    }
-
-    #[test]
-    fn waiting_is_bounded() {
-        for opening in ["`", "](", "   ", "```"] {
-            let mut stripper = Stripper::default();
-            stripper.push("a ");
-            stripper.push(opening);
-            for _ in 0..10_000 {
-                stripper.push("ab [x] ");
-            }
-            assert!(stripper.text().len() > 60_000, "{opening:?}");
-        }
-    }
-
-    /// Text in which everything that matters to the scanner is frequent.
-    fn markdown() -> impl Strategy<Value = String> {
-        let bits = prop::sample::select(vec![
-            "[1]", "[12]", "[", "]", "1", "(", ")", ":", "`", "``", "```", "~~~", "\n", "\n\n", " ", "    ",
-            "\t", "- ", "1. ", "> ", "# ", "|", "\\", "a", "word ", "ř", "](x)", "[a]", "*", "+ ",
-        ]);
-        prop::collection::vec(bits, 0..40).prop_map(|bits| bits.concat())
-    }
-
-    proptest! {
-        #[test]
-        fn a_growing_text_only_grows(text in markdown(), cuts in prop::collection::vec(1_usize..6, 1..20)) {
-            let whole = strip(&text);
-            let mut stripper = Stripper::default();
-            let mut characters = text.chars().peekable();
-            let mut cuts = cuts.into_iter().cycle();
-            while characters.peek().is_some() {
-                let piece: String = characters.by_ref().take(cuts.next().unwrap_or(1)).collect();
-                let before = stripper.text().to_owned();
-                stripper.push(&piece);
-                prop_assert!(stripper.text().starts_with(&before));
-                prop_assert!(whole.starts_with(stripper.text()), "{:?} then {:?}", stripper.text(), whole);
-            }
-            prop_assert_eq!(stripper.finish(), whole);
-        }
-
-        #[test]
-        fn pieces_cover_the_text(text in markdown()) {
-            let mut at = 0;
-            for piece in pieces(&text) {
-                let range = match piece {
-                    Piece::Text(range) | Piece::Code(range) => range,
-                    Piece::Mark(mark) => {
-                        prop_assert_eq!(&text[mark.brackets.clone()], format!("[{}]", mark.number));
-                        mark.whole
-                    }
-                };
-                prop_assert!(range.start == at && range.end > at);
-                at = range.end;
-            }
-            prop_assert_eq!(at, text.len());
-        }
     }
 }

@@ -1,0 +1,201 @@
+//! The pieces of Markdown's syntax that marks depend on, each told from the beginning of the rest of the text.
+
+/// The longest code between backticks; what closes later closes nothing.
+const CODE_SPAN_MAX_BYTES: usize = 4096;
+/// The longest address of a link that is skipped as such.
+const ADDRESS_MAX_BYTES: usize = 2048;
+/// The longest run of white space that goes together with the mark after it.
+pub(super) const SPACES_MAX: usize = 256;
+/// How far the line that opens a fence is searched for backticks, which would make it no fence.
+const FENCE_INFO_MAX_BYTES: usize = 256;
+/// How many quotes and list items may open on one line.
+pub(super) const CONTAINERS_MAX: usize = 16;
+
+/// Whether something was found, now that the text may end before it is certain.
+pub(super) enum Search {
+    Found(usize),
+    Absent,
+    Undecided,
+}
+
+/// A fence that is open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fence {
+    pub(super) mark: u8,
+    pub(super) length: usize,
+    /// The column at which the content of its list item begins: what stands further left ends both.
+    pub(super) item: usize,
+    /// Whether it stands in a quote.
+    pub(super) quoted: bool,
+}
+
+/// What a line is to the fence that is open.
+pub(super) enum Meets {
+    Inside,
+    Closing,
+    /// It ends what the fence stands in.
+    Outside,
+}
+
+impl Fence {
+    /// What this line is to the fence; `None` when undecided.
+    pub(super) fn meets(self, text: &[u8], ended: bool) -> Option<Meets> {
+        let lead =
+            run(text, |byte| matches!(byte, b' ' | b'\t') || (self.quoted && byte == b'>')).min(SPACES_MAX);
+        let unquoted = self.quoted && !text[..lead].contains(&b'>');
+        match text.get(lead) {
+            None if !ended && lead < SPACES_MAX => return None,
+            _ if unquoted => return Some(Meets::Outside),
+            None | Some(b'\n') => return Some(Meets::Inside),
+            Some(_) if columns(&text[..lead]) < self.item => return Some(Meets::Outside),
+            Some(_) => {}
+        }
+        let closing = run(&text[lead..], |byte| byte == self.mark);
+        let after = &text[lead + closing..];
+        let spaces = run(after, |byte| matches!(byte, b' ' | b'\t'));
+        if closing == 0 || spaces > SPACES_MAX {
+            return Some(Meets::Inside);
+        }
+        let ends_line = match after.get(spaces) {
+            None if !ended => return None,
+            None | Some(b'\n') => true,
+            Some(_) => false,
+        };
+        Some(if ends_line && closing >= self.length { Meets::Closing } else { Meets::Inside })
+    }
+}
+
+/// The columns of the bytes at the beginning of a line.
+pub(super) fn columns(text: &[u8]) -> usize {
+    text.iter().fold(0, |columns, byte| if *byte == b'\t' { columns / 4 * 4 + 4 } else { columns + 1 })
+}
+
+pub(super) fn run(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
+    text.iter().position(|byte| !belongs(*byte)).unwrap_or(text.len())
+}
+
+/// A quote's or a list item's marker at the beginning: its length without the space after it.
+pub(super) fn container(text: &[u8], ended: bool) -> Search {
+    let length = match text.first() {
+        Some(b'>') => return Search::Found(1),
+        Some(b'-' | b'+' | b'*') => 1,
+        Some(byte) if byte.is_ascii_digit() => {
+            let digits = run(text, |byte| byte.is_ascii_digit());
+            match text.get(digits) {
+                None if !ended && digits < 10 => return Search::Undecided,
+                Some(b'.' | b')') if digits < 10 => digits + 1,
+                _ => return Search::Absent,
+            }
+        }
+        _ => return Search::Absent,
+    };
+    match text.get(length) {
+        None if !ended => Search::Undecided,
+        None | Some(b' ' | b'\t' | b'\n') => Search::Found(length),
+        Some(_) => Search::Absent,
+    }
+}
+
+/// The fence that opens here; outer `None` when undecided.
+#[expect(clippy::option_option, reason = "undecided, no fence, and the fence are three answers")]
+pub(super) fn opens_fence(text: &[u8], ended: bool) -> Option<Option<(u8, usize)>> {
+    let Some(mark @ (b'`' | b'~')) = text.first().copied() else { return Some(None) };
+    let length = run(text, |byte| byte == mark);
+    if length == text.len() && !ended {
+        return None;
+    }
+    if length < 3 {
+        return Some(None);
+    }
+    if mark == b'`' {
+        for byte in text[length..].iter().take(FENCE_INFO_MAX_BYTES) {
+            match byte {
+                b'`' => return Some(None),
+                b'\n' => return Some(Some((mark, length))),
+                _ => {}
+            }
+        }
+        if text.len() - length < FENCE_INFO_MAX_BYTES && !ended {
+            return None;
+        }
+    }
+    Some(Some((mark, length)))
+}
+
+/// The end of the code that the run of `opening` backticks at the beginning opens.
+pub(super) fn code_span(text: &[u8], opening: usize, ended: bool) -> Search {
+    let unknown = if ended { Search::Absent } else { Search::Undecided };
+    let mut at = opening;
+    if at == text.len() && at <= CODE_SPAN_MAX_BYTES {
+        return unknown;
+    }
+    loop {
+        at += run(&text[at..], |byte| !matches!(byte, b'`' | b'\n'));
+        if at >= CODE_SPAN_MAX_BYTES {
+            return Search::Absent;
+        }
+        match text.get(at) {
+            None => return unknown,
+            Some(b'`') => {
+                let closing = run(&text[at..], |byte| byte == b'`');
+                at += closing;
+                if at >= CODE_SPAN_MAX_BYTES {
+                    return Search::Absent;
+                }
+                if at == text.len() && !ended {
+                    return Search::Undecided;
+                }
+                if closing == opening {
+                    return Search::Found(at);
+                }
+            }
+            Some(_) => match ends_paragraph(&text[at + 1..], ended) {
+                Some(false) => at += 1,
+                Some(true) => return Search::Absent,
+                None => return Search::Undecided,
+            },
+        }
+    }
+}
+
+/// Whether the paragraph before this line ends with it.
+pub(super) fn ends_paragraph(line: &[u8], ended: bool) -> Option<bool> {
+    let indent = run(line, |byte| matches!(byte, b' ' | b'\t'));
+    if indent > SPACES_MAX {
+        return Some(false);
+    }
+    match line.get(indent) {
+        None => ended.then_some(true),
+        Some(b'\n' | b'#' | b'|') => Some(true),
+        Some(mark @ (b'`' | b'~')) => {
+            let length = run(&line[indent..], |byte| byte == *mark);
+            if length >= 3 {
+                Some(true)
+            } else if indent + length == line.len() && !ended {
+                None
+            } else {
+                Some(false)
+            }
+        }
+        Some(_) => match container(&line[indent..], ended) {
+            Search::Found(_) => Some(true),
+            Search::Absent => Some(false),
+            Search::Undecided => None,
+        },
+    }
+}
+
+/// The end of the address in parentheses after the `]` at the beginning.
+pub(super) fn address(text: &[u8], ended: bool) -> Search {
+    let mut depth = 0_usize;
+    for (at, byte) in text.iter().enumerate().skip(1).take(ADDRESS_MAX_BYTES) {
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 1 => return Search::Found(at + 1),
+            b')' => depth -= 1,
+            b'\n' => return Search::Absent,
+            _ => {}
+        }
+    }
+    if ended || text.len() > ADDRESS_MAX_BYTES { Search::Absent } else { Search::Undecided }
+}
