@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
+use control::Catalog;
 use domain::catalog::{Jurisdiction, Language, negotiate};
-use models::Catalog;
 use serde::Serialize;
 
 use crate::wire;

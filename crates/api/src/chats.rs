@@ -11,7 +11,8 @@ use axum::response::{IntoResponse, Json, Response};
 use bytes::{Bytes, BytesMut};
 use control::access::Caller;
 use control::live::{LiveAnswer, Snapshot};
-use control::questions::{Asking, Taken};
+use control::conversations::{Message, Patch};
+use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
 use domain::id::{ConversationId, MessageId};
 use domain::limits::TITLE_MAX_CHARS;
@@ -20,8 +21,6 @@ use edge::{BodyError, limited_json_body};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use store::conversations::{Message, Patch};
-use store::questions::Idempotency;
 
 use crate::error::{Answered, ApiError, Code};
 use crate::wire::{self, Change, Conversation, Page, Question};
@@ -198,6 +197,8 @@ fn asking(question: Question, idempotency: Option<Idempotency>) -> Answered<Aski
         settings: settings.into_iter().map(|setting| (setting.key, setting.value)).collect(),
         jurisdictions: question.jurisdictions.unwrap_or_default(),
         web_search: question.web_search_enabled.unwrap_or_default(),
+        agent: question.agent_id,
+        skills: question.skill_ids.unwrap_or_default(),
         idempotency,
     })
 }

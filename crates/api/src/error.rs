@@ -4,11 +4,10 @@ use std::fmt::Display;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::questions::AskError;
-use machine::MachineError;
+use control::conversations::ConversationError;
+use control::questions::{AskError, Refused};
+use control::vm::MachineError;
 use serde::Serialize;
-use store::conversations::ConversationError;
-use store::questions::AskError as Refused;
 use workspace::WorkspaceError;
 
 /// When to try a busy conversation again, in seconds.
@@ -25,6 +24,10 @@ pub enum Code {
     UnknownSetting,
     /// The question names a jurisdiction that there is not.
     UnknownJurisdiction,
+    /// The question names an agent that there is not.
+    UnknownAgent,
+    /// The question names a skill that there is not.
+    UnknownSkill,
     /// The uploaded file has no content.
     EmptyFile,
     /// The path leads to a folder where a file is wanted.
@@ -69,11 +72,13 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
         Self::UnknownJurisdiction,
+        Self::UnknownAgent,
+        Self::UnknownSkill,
         Self::EmptyFile,
         Self::IsFolder,
         Self::NotAFolder,
@@ -104,6 +109,8 @@ impl Code {
             Self::UnknownModel => ("UNKNOWN_MODEL", StatusCode::BAD_REQUEST),
             Self::UnknownSetting => ("UNKNOWN_SETTING", StatusCode::BAD_REQUEST),
             Self::UnknownJurisdiction => ("UNKNOWN_JURISDICTION", StatusCode::BAD_REQUEST),
+            Self::UnknownAgent => ("UNKNOWN_AGENT", StatusCode::BAD_REQUEST),
+            Self::UnknownSkill => ("UNKNOWN_SKILL", StatusCode::BAD_REQUEST),
             Self::EmptyFile => ("EMPTY_FILE", StatusCode::BAD_REQUEST),
             Self::IsFolder => ("IS_FOLDER", StatusCode::BAD_REQUEST),
             Self::NotAFolder => ("NOT_A_FOLDER", StatusCode::BAD_REQUEST),
@@ -253,6 +260,8 @@ impl From<AskError> for ApiError {
             AskError::UnknownModel { .. } => Code::UnknownModel,
             AskError::UnknownSetting { .. } => Code::UnknownSetting,
             AskError::UnknownJurisdiction { .. } => Code::UnknownJurisdiction,
+            AskError::UnknownAgent(_) => Code::UnknownAgent,
+            AskError::UnknownSkill(_) => Code::UnknownSkill,
             AskError::Attachment { error: WorkspaceError::Io(source), .. } => return Self::internal(source),
             AskError::Attachment { error: WorkspaceError::Outside, .. } => Code::OutsideWorkspace,
             AskError::Attachment { .. } => Code::BadRequest,

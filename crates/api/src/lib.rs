@@ -18,9 +18,8 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use control::{Access, Answers, Conversations, Questions, Service, Vm};
+use control::{Access, Answers, Catalog, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
-use models::Catalog;
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 

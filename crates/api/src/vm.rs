@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use control::Vm;
 use control::access::Caller;
+use control::vm::MachineError;
 use domain::machine::MachineStatus;
-use machine::MachineError;
 
 use crate::error::{Answered, ApiError};
 use crate::wire::VmStatus;

@@ -2,6 +2,7 @@
 //! everything else by serde.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use control::conversations::Summary;
 use control::live::{Citation, Rope, Shape, ShotPart, Snapshot};
 use domain::answer::{Ending, RunState, Stamp};
 use domain::catalog::{self, Language, ModelEntry, ModelStatus};
@@ -10,7 +11,6 @@ use domain::id::MessageId;
 use domain::machine::MachineStatus;
 use edge::json_escape_into;
 use serde::{Deserialize, Serialize};
-use store::conversations::Summary;
 use workspace::{Entry, EntryKind};
 
 /// The state of a machine (2.1).
@@ -196,6 +196,8 @@ pub(crate) struct Page {
 pub(crate) struct Question {
     pub(crate) input: Option<String>,
     pub(crate) chat_id: Option<String>,
+    pub(crate) agent_id: Option<String>,
+    pub(crate) skill_ids: Option<Vec<String>>,
     pub(crate) file_paths: Option<Vec<String>>,
     pub(crate) model: Option<String>,
     pub(crate) jurisdictions: Option<Vec<String>>,
@@ -368,7 +370,7 @@ impl Writer {
     }
 
     fn citation(&mut self, citation: &Citation) {
-        self.raw("{\"citationId\":").text(&render::citation_id(citation.number));
+        self.raw("{\"citationId\":").text(&citation.id());
         self.raw(",\"source\":");
         self.source(&citation.place);
         self.raw("}");

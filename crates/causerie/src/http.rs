@@ -11,6 +11,9 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
+/// so that its stalling is noticed.
+const CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
 /// Header lines of a request.
 const HEADERS_MAX: usize = 100;
 /// Streams of one HTTP/2 connection.
@@ -28,7 +31,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, ending: Cancell
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_TIMEOUT)
         .max_headers(HEADERS_MAX)
-        .max_buf_size(HEADERS_MAX_BYTES)
+        .max_buf_size(CONNECTION_BUFFER_BYTES)
         .half_close(true);
     server
         .http2()

@@ -130,11 +130,11 @@ async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 
-/// Makes the data folder: others may walk through it, as machines do to their workspaces, and not look.
+/// Makes the data folder. Nobody else may enter it: what machines write in it could bear any mode.
 fn prepare(data: &Path) -> Result<PathBuf, ServeError> {
     use std::os::unix::fs::DirBuilderExt;
     let failed = |error| ServeError::Data(data.to_owned(), error);
-    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(data).map_err(failed)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
     data.canonicalize().map_err(failed)
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId, PostingId};
 use store::Store;
-use store::conversations::{self, ConversationError, Detail, Page, Patch, Summary};
+use store::conversations;
+pub use store::conversations::{ConversationError, Detail, Message, Page, Patch, Summary};
 
 use crate::Environment;
 use crate::dispatch::Dispatch;

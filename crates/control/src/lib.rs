@@ -20,6 +20,7 @@ pub use admin::Admin;
 pub use answers::Answers;
 pub use conversations::Conversations;
 pub use environment::Environment;
+pub use models::Catalog;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};
 pub use vm::Vm;

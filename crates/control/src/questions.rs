@@ -9,7 +9,8 @@ use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use machine::{MachineError, Machines};
 use models::Catalog;
 use store::conversations::{self, ConversationError};
-use store::questions::{self, Accepted, Asked, Idempotency, NewConversation, NewQuestion, Target, Through};
+use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
+pub use store::questions::{AskError as Refused, Idempotency};
 use store::{Store, StoreError};
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
@@ -35,6 +36,10 @@ pub struct Asking {
     pub jurisdictions: Vec<String>,
     /// Whether the web may be searched.
     pub web_search: bool,
+    /// An agent; the default one unless given.
+    pub agent: Option<String>,
+    /// Skills.
+    pub skills: Vec<String>,
     /// What keeps a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
 }
@@ -72,6 +77,12 @@ pub enum AskError {
         /// What there is.
         valid: Vec<String>,
     },
+    /// There is no such agent.
+    #[error("there is no agent {0:?}")]
+    UnknownAgent(String),
+    /// There is no such skill.
+    #[error("there is no skill {0:?}")]
+    UnknownSkill(String),
     /// More files than a question may have.
     #[error("more than {ATTACHMENTS_MAX} files are attached")]
     TooManyAttachments,
@@ -145,6 +156,13 @@ impl Questions {
         }
         if asking.input.len() > QUESTION_MAX_BYTES || asking.input.contains('\0') {
             return Err(AskError::Unreadable);
+        }
+        // There are none to choose from yet.
+        if let Some(agent) = &asking.agent {
+            return Err(AskError::UnknownAgent(agent.clone()));
+        }
+        if let Some(skill) = asking.skills.first() {
+            return Err(AskError::UnknownSkill(skill.clone()));
         }
         let (target, model) = self.target(caller, &asking).await?;
         let attachments = self.attachments(caller, &asking.attachments).await?;

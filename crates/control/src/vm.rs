@@ -3,7 +3,8 @@
 use domain::id::AccountId;
 use domain::machine::{Desired, MachineStatus};
 use futures_util::future::BoxFuture;
-use machine::{Home, MachineError, MachineRecord, MachineRecords, Machines, RecordsError};
+pub use machine::MachineError;
+use machine::{Home, MachineRecord, MachineRecords, Machines, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 

@@ -51,15 +51,6 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// What operators know it by.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Sandbox(_) => "sandbox",
-            Self::Simulated(_) => "simulated",
-        }
-    }
-
     /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then clears up.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ mod supervisor;
 
 pub use driver::{ByteStream, Driver, DriverError, Home, RunningMachine};
 pub use link::{AgentLink, Body, LinkError};
-pub use sandbox::{Limits, LimitsKind, Sandbox, SandboxConfig, workspace_owner};
+pub use sandbox::{Limits, LimitsKind, Sandbox, SandboxConfig};
 pub use simulated::Simulated;
 pub use supervisor::{
     MachineError, MachineRecord, MachineRecords, MachineView, Machines, RecordsError, TurnGuard,

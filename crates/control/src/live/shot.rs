@@ -77,6 +77,14 @@ pub struct Citation {
     pub place: Place,
 }
 
+impl Citation {
+    /// Its identifier on the wire, which the link in the HTML carries as well.
+    #[must_use]
+    pub fn id(&self) -> String {
+        render::citation_id(self.number)
+    }
+}
+
 /// What is kept between snapshots, so that each piece of text is stripped and rendered once.
 #[derive(Default)]
 pub(super) struct Pieces {

@@ -96,14 +96,6 @@ enum Users {
     Ordinary { own: (u32, u32), users: subordinate::Range, groups: subordinate::Range },
 }
 
-/// Whom the files of a workspace belong to on this host, user and group: the tools' user of its machine. `None`
-/// when that is the service's own user, which it is unless the service is root.
-#[must_use]
-pub fn workspace_owner(ordinal: u32) -> Option<(u32, u32)> {
-    let tools = IDS_FIRST + 2 * ordinal + 1;
-    (rustix::process::geteuid().is_root() && ordinal < ORDINALS_MAX).then_some((tools, tools))
-}
-
 impl Sandbox {
     /// Prepares the driver: makes the folder of machines, finds the ids and the control groups.
     ///
