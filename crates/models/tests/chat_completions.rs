@@ -209,7 +209,7 @@ async fn a_stream_that_ends_without_a_reason_was_cut() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_given_up() {
     let standin = standin::start().await.unwrap();
-    let patience = Patience { stall: Duration::from_millis(50), ..Patience::default() };
+    let patience = Patience { stall: Duration::from_millis(500), ..Patience::default() };
     let provider = with_patience(&standin.base_url(), patience);
     for (model, text) in [("stall", HELLO), ("stall-first", "")] {
         let said = say(&provider, request(model, "Hello")).await;
