@@ -125,7 +125,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    fn new(current: Arc<LiveAnswer>, watch: Option<Watch>) -> Self {
+    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>) -> Self {
         let progress = current.progress();
         Self { current, progress, watch, first: true, ended: false }
     }

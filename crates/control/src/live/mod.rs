@@ -7,6 +7,8 @@
 
 mod rope;
 mod shot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

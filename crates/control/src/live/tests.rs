@@ -1,0 +1,152 @@
+//! What readers are promised of an answer while it is written.
+
+use std::sync::Arc;
+
+use domain::answer::{Answer, Change, Ending, Stamp};
+use domain::id::{AccountId, ConversationId, MessageId};
+use domain::time::Timestamp;
+use proptest::prelude::*;
+
+use super::{Live, LiveAnswer, Meta, Shape, Snapshot};
+use crate::answers::Follower;
+
+fn meta(answer: u128) -> Meta {
+    Meta {
+        answer: MessageId::from_random(answer),
+        account: AccountId::from_random(1),
+        conversation: ConversationId::from_random(2),
+        created_at: Timestamp::from_micros(0),
+        model: "m".to_owned(),
+    }
+}
+
+fn live(answer: u128) -> LiveAnswer {
+    let meta = meta(answer);
+    let answer = Answer::new(meta.answer, &[]);
+    LiveAnswer::new(meta, answer)
+}
+
+fn stamp(revision: u64) -> Stamp {
+    Stamp { epoch: 1, revision }
+}
+
+fn text(revision: u64, text: &str) -> (Stamp, Change) {
+    (stamp(revision), Change::TextGrew { block: 0, text: text.to_owned() })
+}
+
+fn fold(live: &LiveAnswer, (stamp, change): (Stamp, Change)) {
+    live.fold(stamp, change);
+}
+
+fn html(snapshot: &Snapshot) -> String {
+    let texts = snapshot.parts.iter().filter_map(|part| match &part.shape {
+        Shape::Text { html, .. } => Some(html.to_string()),
+        Shape::Reasoning { .. } | Shape::Tool { .. } | Shape::File { .. } => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_revision_is_made_once_for_all_readers() {
+    let live = live(1);
+    fold(&live, text(1, "a"));
+    assert!(Arc::ptr_eq(&live.snapshot(), &live.snapshot()));
+    fold(&live, text(1, "b"));
+    assert_eq!(live.snapshot().text.to_string(), "a", "a duplicate changes nothing");
+}
+
+#[test]
+fn what_a_cut_attempt_wrote_goes() {
+    let live = live(1);
+    live.fold(stamp(1), Change::StepBegan { number: 0 });
+    fold(&live, text(2, "wrong **way**"));
+    assert_eq!(live.snapshot().text.to_string(), "wrong **way**");
+    live.fold(stamp(3), Change::StepBegan { number: 0 });
+    assert_eq!(live.snapshot().text.to_string(), "");
+    fold(&live, text(4, "right"));
+    let snapshot = live.snapshot();
+    assert_eq!((snapshot.text.to_string(), html(&snapshot).trim()), ("right".to_owned(), "<p>right</p>"));
+}
+
+#[tokio::test]
+async fn a_slow_reader_gets_the_newest_state_and_then_the_end() {
+    let live = Arc::new(live(1));
+    let mut follower = Follower::new(live.clone(), None);
+    assert_eq!(follower.next().await.expect("the present state").text.to_string(), "");
+    for revision in 1..=100 {
+        fold(&live, text(revision, "x"));
+    }
+    assert_eq!(follower.next().await.expect("the newest state").text.len(), 100);
+    live.fold(stamp(101), Change::Ended(Ending::Done));
+    assert!(follower.next().await.expect("the end").ending.is_some());
+    assert!(follower.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
+    let registry = Arc::new(Live::default());
+    let first = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
+    let watch = registry.watch(meta(1).conversation);
+    let latest = watch.latest(first.clone());
+    let mut follower = Follower::new(latest, Some(watch));
+    follower.next().await.expect("the present state");
+    first.fold(stamp(1), Change::Ended(Ending::Done));
+    registry.finish(first.meta().answer);
+    let second = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
+    second.fold(stamp(1), Change::Ended(Ending::Done));
+    registry.finish(second.meta().answer);
+    for expected in [&first, &second] {
+        let snapshot = follower.next().await.expect("an end");
+        assert_eq!(snapshot.meta.answer, expected.meta().answer);
+        assert!(snapshot.ending.is_some());
+    }
+    registry.delete(meta(1).conversation);
+    assert!(follower.next().await.is_none(), "the conversation is gone");
+}
+
+#[tokio::test]
+async fn deleting_a_conversation_ends_what_is_being_read() {
+    let registry = Arc::new(Live::default());
+    let answer = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
+    let mut follower = Follower::new(answer.clone(), None);
+    follower.next().await.expect("the present state");
+    registry.delete(meta(1).conversation);
+    assert!(follower.next().await.expect("the end").ending.is_some());
+    assert!(follower.next().await.is_none());
+    assert!(registry.get(meta(1).answer).is_none());
+}
+
+#[tokio::test]
+async fn a_reader_that_has_the_present_state_gets_the_next_change() {
+    let live = Arc::new(live(1));
+    fold(&live, text(1, "a"));
+    let mut follower = Follower::new(live.clone(), None);
+    follower.skip_present();
+    fold(&live, text(2, "b"));
+    assert_eq!(follower.next().await.expect("the change").text.to_string(), "ab");
+}
+
+proptest! {
+    /// Whenever it is looked at, the text being written is a beginning of the finished one, and the finished
+    /// one is the answer's own.
+    #[test]
+    fn the_text_only_grows_into_what_it_will_be(pieces in prop::collection::vec("[ab \\[\\]1\\n`*]{0,6}", 0..40), look in any::<u64>()) {
+        let live = live(1);
+        let mut answer = Answer::new(meta(1).answer, &[]);
+        let mut seen = Vec::new();
+        for (piece, revision) in pieces.iter().zip(1..) {
+            let (stamp, change) = text(revision, piece);
+            answer.fold(stamp, change.clone());
+            live.fold(stamp, change);
+            if look >> (revision % 64) & 1 == 1 {
+                seen.push(live.snapshot().text.to_string());
+            }
+        }
+        live.fold(stamp(1000), Change::Ended(Ending::Done));
+        let whole = live.snapshot().text.to_string();
+        prop_assert_eq!(&whole, &answer.text());
+        for earlier in seen {
+            prop_assert!(whole.starts_with(&earlier), "{:?} is no beginning of {:?}", earlier, whole);
+        }
+    }
+}
