@@ -1,223 +1,44 @@
 //! A guess at the language of a question or a document.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use crate::Language;
 use crate::fold::{fold, lower};
 use crate::token::{Kind, tokens};
 
 /// Words (folded) that are Czech and not Slovak.
-const CZECH: &[&str] = &[
-    "jak",
-    "jaky",
-    "jaka",
-    "jake",
-    "jakou",
-    "jakeho",
-    "jakych",
-    "jakym",
-    "kolik",
-    "kolika",
-    "kdo",
-    "kdy",
-    "co",
-    "jsou",
-    "jsem",
-    "jsme",
-    "ktery",
-    "ktera",
-    "ktere",
-    "kteri",
-    "kterou",
-    "kterych",
-    "kterym",
-    "byl",
-    "byla",
-    "bylo",
-    "byly",
-    "byli",
-    "muze",
-    "mohou",
-    "muzu",
-    "musi",
-    "smi",
-    "jeho",
-    "jeji",
-    "pro",
-    "pri",
-    "nebo",
-    "take",
-    "pouze",
-    "jestli",
-    "zda",
-    "pokud",
-    "podle",
-    "mezi",
-    "pred",
-    "proc",
-    "kde",
-    "ze",
-    "ve",
-    "tento",
-    "teto",
-    "tato",
-    "toto",
-    "jejich",
-    "vuci",
-    "mela",
-    "mel",
-    "mam",
-    "bude",
-    "budou",
-    "neni",
-    "smlouva",
-    "smlouvy",
-    "smlouve",
-    "najem",
-    "najemce",
-    "den",
-    "dnu",
-    "mesicu",
-    "mesice",
-    "mesic",
-    "koho",
-    "komu",
-    "cim",
-    "ceho",
-    "behem",
-    "dle",
-    "jen",
-    "jenom",
-    "dlouho",
-    "pristi",
-    "vypovedni",
-    "lhuta",
-    "lhutu",
-    "zamestnance",
-    "reditel",
-    "pronajimatel",
-    "ucet",
-    "dum",
-    "domu",
-];
+const CZECH: &str = "\
+    lze jak jaky jaka jake jakou jakeho jakych jakym kolik kolika kdo kdy co jsou jsem jsme ktery ktera \
+    ktere kteri kterou kterych kterym byl byla bylo byly byli muze mohou muzu musi smi jeho jeji pro pri \
+    nebo take pouze jestli zda pokud podle mezi pred proc kde ze ve tento teto tato toto jejich vuci mela \
+    mel mam bude budou neni smlouva smlouvy smlouve najem najemce den dnu mesicu mesice mesic koho komu cim \
+    ceho behem dle jen jenom dlouho pristi vypovedni lhuta lhutu zamestnance reditel pronajimatel ucet dum \
+    domu";
 /// Words (folded) that are Slovak and not Czech.
-const SLOVAK: &[&str] = &[
-    "ako",
-    "aky",
-    "aka",
-    "ake",
-    "aku",
-    "akej",
-    "akeho",
-    "akych",
-    "akym",
-    "akom",
-    "kolko",
-    "kolkych",
-    "kto",
-    "kedy",
-    "co",
-    "je",
-    "su",
-    "som",
-    "sme",
-    "ktory",
-    "ktora",
-    "ktore",
-    "ktori",
-    "ktoru",
-    "ktorej",
-    "ktorych",
-    "ktorym",
-    "bol",
-    "bola",
-    "bolo",
-    "boli",
-    "moze",
-    "mozu",
-    "mozem",
-    "musi",
-    "smie",
-    "jeho",
-    "jej",
-    "pre",
-    "pri",
-    "alebo",
-    "tiez",
-    "iba",
-    "ci",
-    "ak",
-    "podla",
-    "medzi",
-    "pred",
-    "preco",
-    "kde",
-    "ze",
-    "vo",
-    "tento",
-    "tejto",
-    "tato",
-    "toto",
-    "ich",
-    "voci",
-    "mala",
-    "mal",
-    "mam",
-    "bude",
-    "budu",
-    "nie",
-    "zmluva",
-    "zmluvy",
-    "zmluve",
-    "najom",
-    "najomca",
-    "den",
-    "dni",
-    "mesiacov",
-    "mesiace",
-    "mesiac",
-    "koho",
-    "komu",
-    "cim",
-    "coho",
-    "pocas",
-    "len",
-    "dlho",
-    "vypovedna",
-    "lehota",
-    "lehotu",
-    "zamestnanca",
-    "riaditel",
-    "prenajimatel",
-    "ucet",
-    "dom",
-    "domu",
-    "sa",
-    "si",
-    "aj",
-    "ked",
-    "vsetky",
-    "sposob",
-    "zasadnutie",
-    "zasadnutia",
-    "konat",
-    "byt",
-    "uvadza",
-    "mozno",
-    "vyske",
-    "vyska",
-    "okrem",
-    "spolocnosti",
-    "odkedy",
-    "dokedy",
-    "dovolenky",
-];
+const SLOVAK: &str = "\
+    ako aky aka ake aku akej akeho akych akym akom kolko kolkych kto kedy co je su som sme ktory ktora ktore \
+    ktori ktoru ktorej ktorych ktorym bol bola bolo boli moze mozu mozem musi smie jeho jej pre pri alebo \
+    tiez iba ci ak podla medzi pred preco kde ze vo tento tejto tato toto ich voci mala mal mam bude budu \
+    nie zmluva zmluvy zmluve najom najomca den dni mesiacov mesiace mesiac koho komu cim coho pocas len dlho \
+    vypovedna lehota lehotu zamestnanca riaditel prenajimatel ucet dom domu sa si aj ked vsetky sposob \
+    zasadnutie zasadnutia konat uvadza mozno vyske vyska okrem spolocnosti odkedy dokedy dovolenky";
 /// Words that are English.
-const ENGLISH: &[&str] = &[
-    "the", "of", "and", "is", "are", "was", "were", "what", "when", "who", "whom", "whose", "which", "how",
-    "why", "where", "does", "do", "did", "must", "shall", "may", "can", "should", "for", "to", "in", "by",
-    "with", "from", "this", "that", "under", "if", "many", "much", "long", "a", "an", "or", "not", "be",
-    "has", "have", "it", "its", "any", "each", "on", "at", "as", "will", "than", "there", "per", "after",
-    "before",
-];
+const ENGLISH: &str = "\
+    the of and is are was were what when who whom whose which how why where does do did must shall may can \
+    should for to in by with from this that under if many much long a an or not be has have it its any each \
+    on at as will than there per after before";
+
+/// Of each of these words, whose it is, in the order of [`Language::ALL`].
+static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
+    let mut known: HashMap<&str, [bool; 3]> = HashMap::new();
+    for (index, words) in [CZECH, SLOVAK, ENGLISH].into_iter().enumerate() {
+        for word in words.split_whitespace() {
+            known.entry(word).or_default()[index] = true;
+        }
+    }
+    known
+});
 
 /// How many words of a long text are looked at.
 const WORDS_MAX: usize = 2_000;
@@ -228,8 +49,9 @@ pub fn guess(text: &str) -> Option<Language> {
     let mut scores = [0_u32; 3];
     for token in tokens(text).iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX) {
         let folded = fold(token.text);
-        for (score, words) in scores.iter_mut().zip([CZECH, SLOVAK, ENGLISH]) {
-            *score += if words.contains(&folded.as_str()) { 2 } else { 0 };
+        let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
+        for (score, known) in scores.iter_mut().zip(known) {
+            *score += if known { 2 } else { 0 };
         }
         for c in lower(token.text).chars() {
             match c {
@@ -242,25 +64,16 @@ pub fn guess(text: &str) -> Option<Language> {
                 _ => {}
             }
         }
-        for ending in slovak_endings(&folded) {
-            scores[1] += u32::from(ending);
-        }
+        scores[1] += u32::from(has_slovak_ending(&folded));
     }
     let best = scores.iter().copied().max().filter(|best| *best > 0)?;
     Language::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
 }
 
-/// Endings that Slovak has and Czech has not: `zamestnancov`, `konanie`, `výpovednej`.
-fn slovak_endings(folded: &str) -> [bool; 1] {
-    let long = folded.len() > 5;
-    [long
-        && (folded.ends_with("ov")
-            || folded.ends_with("anie")
-            || folded.ends_with("enie")
-            || folded.ends_with("ania")
-            || folded.ends_with("enia")
-            || folded.ends_with("och")
-            || folded.ends_with("ného"))]
+/// Whether a word ends as Slovak words do and Czech ones do not: `zamestnancov`, `konanie`.
+fn has_slovak_ending(folded: &str) -> bool {
+    const ENDINGS: [&str; 6] = ["ov", "och", "anie", "enie", "ania", "enia"];
+    folded.len() > 5 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+/// The longest label before a colon, in characters.
+const LABEL_MAX_CHARS: usize = 30;
 /// Abbreviations (folded) after which a full stop ends no sentence.
 const ABBREVIATIONS: &[&str] = &[
     "c", "cl", "odst", "pism", "sb", "tzv", "napr", "resp", "apod", "atd", "mj", "tj", "tzn", "event", "ev",
     "par", "ing", "mgr", "mudr", "judr", "phdr", "rndr", "bc", "doc", "prof", "dr", "nar", "bytem", "tel",
-    "st", "ul", "ods", "max", "min", "cca", "kc", "no", "art", "sec", "ltd", "inc", "mr", "mrs", "ms", "vs",
-    "eg", "ie", "al", "para", "cls", "nr", "p", "s", "str", "vc", "vratane", "zz", "zb", "r", "a", "o", "k",
+    "st", "ul", "ods", "max", "min", "cca", "no", "art", "sec", "ltd", "inc", "mr", "mrs", "ms", "vs", "eg",
+    "ie", "al", "para", "cls", "nr", "p", "s", "str", "vc", "vratane", "zz", "zb", "r", "a", "o", "k",
     "spol", "co", "pm", "am",
 ];
 
@@ -50,7 +52,10 @@ fn breaks_line(text: &str, at: usize) -> bool {
     let line_before = text[..at].rsplit('\n').next().unwrap_or_default().trim();
     let rest = &text[at + 1..];
     let line_after = rest.split('\n').next().unwrap_or_default().trim_start();
+    let full = line_before.ends_with(['.', '!', '?']) && line_after.starts_with(char::is_uppercase);
     line_after.trim().is_empty()
+        || full && !ends_with_title(line_before)
+        || is_labelled(line_after)
         || line_before.is_empty()
         || is_row(line_before)
         || is_row(line_after)
@@ -61,7 +66,24 @@ fn breaks_line(text: &str, at: usize) -> bool {
 }
 
 fn is_row(line: &str) -> bool {
-    line.starts_with('|') || line.matches(" | ").count() >= 2 || line.contains('\t')
+    line.starts_with('|')
+        || line.matches(" | ").count() >= 2
+        || line.contains('\t')
+        || line.matches(';').count() >= 3
+}
+
+/// Whether the line's last word is an abbreviation that a name follows.
+fn ends_with_title(line: &str) -> bool {
+    let word = line.trim_end_matches('.').rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    ABBREVIATIONS.contains(&crate::fold::fold(word).as_str())
+}
+
+/// Whether the line begins with a label: `Place: the town hall`.
+fn is_labelled(line: &str) -> bool {
+    line.starts_with(|c: char| c.is_uppercase() || c == '*')
+        && line.split_once(": ").or_else(|| line.split_once(":** ")).is_some_and(|(label, _)| {
+            label.chars().count() <= LABEL_MAX_CHARS && !label.contains(['.', ',', ';'])
+        })
 }
 
 fn begins_item(line: &str) -> bool {
@@ -71,7 +93,10 @@ fn begins_item(line: &str) -> bool {
     let mark: String = line.chars().take_while(|c| !c.is_whitespace()).take(8).collect();
     let body = mark.trim_start_matches('(').trim_end_matches(['.', ')']);
     if body.len() == mark.len() || body.is_empty() {
-        return false;
+        // `2.2 The lease` is an item, `2.2 per cent` is none.
+        let rest = line[mark.len()..].trim_start();
+        let numbered = body.contains('.') && body.chars().all(|c| c.is_ascii_digit() || c == '.');
+        return numbered && rest.starts_with(char::is_uppercase);
     }
     body.chars().all(|c| c.is_ascii_digit() || c == '.')
         || (body.chars().count() == 1 && body.chars().all(char::is_alphabetic))
@@ -106,13 +131,20 @@ fn ends_sentence(text: &str, at: usize, c: char) -> bool {
     }
     if word.chars().all(|c| c.is_ascii_digit()) {
         // `1. 3. 2024`, `odst. 2. Nájemce`: a number before a digit or at a line's beginning is no end.
-        let before = text[..at - word.len()].trim_end_matches(['.', '(', ' ']);
-        let begins_line = text[..at - word.len()].ends_with('\n') || text[..at - word.len()].is_empty();
-        return !first.is_ascii_digit() && !begins_line && !before.is_empty() && word.len() != 1
-            || (word.len() == 1 && !first.is_ascii_digit() && !begins_line);
+        let begins_line = begins_line(text, at - word.len());
+        return !first.is_ascii_digit() && !begins_line;
+    }
+    if word.len() <= 5 && word.chars().all(|c| matches!(c, 'I' | 'V' | 'X')) {
+        // `IV. Sanctions` is a heading.
+        return !begins_line(text, at - word.len());
     }
     let folded = crate::fold::fold(&word);
     !(ABBREVIATIONS.contains(&folded.as_str()) || (folded.len() == 1 && word.chars().all(char::is_uppercase)))
+}
+
+fn begins_line(text: &str, at: usize) -> bool {
+    let line = text[..at].rsplit('\n').next().unwrap_or_default();
+    line.trim_start_matches(['#', '(', ' ', '*']).is_empty()
 }
 
 #[cfg(test)]
@@ -146,7 +178,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_are_whole_stand_alone() {
+        assert_eq!(
+            texts("Cena je 10 000 Kč.\nUsnesení bylo přijato.\nMísto: tělocvična"),
+            ["Cena je 10 000 Kč.", "Usnesení bylo přijato.", "Místo: tělocvična"]
+        );
+        assert_eq!(texts("## 4. Roof of the store\n\nDone."), ["## 4. Roof of the store", "Done."]);
+    }
+
+    #[test]
     fn rows_of_tables_stand_alone() {
         assert_eq!(texts("a | b | c\n1 | 2 | 3"), ["a | b | c", "1 | 2 | 3"]);
+        assert_eq!(texts("A;b;c;d\ne;f;g;h"), ["A;b;c;d", "e;f;g;h"]);
     }
 }

@@ -235,6 +235,8 @@ fn uninflected(word: &str) -> &str {
 /// Takes off what makes a verb, a participle, a verbal noun or a quality.
 fn unverbed(stem: &mut String) {
     const SUFFIXES: &[(&str, usize)] = &[
+        ("ovatelk", 3),
+        ("ovatel", 3),
         ("ovavan", 3),
         ("ovavat", 3),
         ("ovan", 3),
@@ -249,10 +251,13 @@ fn unverbed(stem: &mut String) {
         ("dan", 9),
         ("at", 3),
         ("it", 3),
-        ("al", 4),
+        ("al", 3),
         ("il", 3),
         ("an", 3),
+        ("en", 3),
+        ("av", 5),
         ("aj", 4),
+        ("ej", 3),
         ("uj", 3),
         ("ov", 3),
     ];
@@ -344,6 +349,10 @@ mod tests {
             "jistota jistoty jistotu jistotou",
             "opravy oprava oprav opravu opravách",
             "platit platí zaplatit platba platby zaplacení",
+            "konat konalo koná konání",
+            "kácejí kácení kácet",
+            "přesčas přesčasu přesčasových",
+            "ověřil ověřovatel ověření",
         ] {
             together(forms);
         }

@@ -4,6 +4,7 @@
 //! in Markdown is escaped, so that it stays inside its quote, makes no link, no image and no mark.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use domain::citation::{NumberedPassage, Place};
 use language::Language;
@@ -16,8 +17,15 @@ const QUOTE_MAX_BYTES: usize = 900;
 pub(super) struct Quote<'a> {
     /// The passage that it stands in.
     pub(super) passage: &'a NumberedPassage,
-    /// The words that are quoted.
-    pub(super) text: &'a str,
+    /// Where in its text the words stand that are quoted.
+    pub(super) ranges: Vec<Range<usize>>,
+}
+
+impl<'a> Quote<'a> {
+    /// The whole passage.
+    pub(super) fn whole(passage: &'a NumberedPassage) -> Self {
+        Self { passage, ranges: std::iter::once(0..passage.text.len()).collect() }
+    }
 }
 
 /// An answer with quotes, best first.
@@ -34,7 +42,7 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
             });
         }
         out.push_str("\n\n");
-        push_quote(&mut out, quote.text);
+        push_quote(&mut out, quote);
         let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place), quote.passage.number);
     }
     out.push_str("\n\n");
@@ -151,31 +159,28 @@ fn page_word(language: Language, name: &str) -> &'static str {
 }
 
 /// The text as a block quote. Rows and items keep their lines, wrapped lines are joined.
-fn push_quote(out: &mut String, text: &str) {
-    let end = text.floor_char_boundary(text.len().min(QUOTE_MAX_BYTES));
-    let cut = end < text.len();
-    let text = if cut {
-        text[..end].rsplit_once(char::is_whitespace).map_or(&text[..end], |(kept, _)| kept)
-    } else {
-        text
-    };
+fn push_quote(out: &mut String, quote: &Quote<'_>) {
+    let mut left = QUOTE_MAX_BYTES;
     let mut begun = false;
-    for sentence in language::sentence::sentences(text) {
-        let line = text[sentence]
-            .split('\n')
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ");
-        if begun {
-            out.push_str("  \n");
+    for range in &quote.ranges {
+        let whole = &quote.passage.text[range.clone()];
+        let text = &whole[..whole.floor_char_boundary(left)];
+        left -= text.len();
+        for sentence in language::sentence::sentences(text) {
+            let line = text[sentence]
+                .split('\n')
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ");
+            out.push_str(if begun { "  \n> " } else { "> " });
+            out.push_str(&escaped(&line));
+            begun = true;
         }
-        out.push_str("> ");
-        out.push_str(&escaped(&line));
-        begun = true;
-    }
-    if cut {
-        out.push_str(" …");
+        if text.len() < whole.len() {
+            out.push_str(" …");
+            return;
+        }
     }
 }
 
@@ -235,7 +240,7 @@ mod tests {
     fn hostile_text_stays_in_its_quote() {
         let text = "Ignore this [1] ![x](http://evil.example/a.png)\n\n# Heading\n> out\n```\n<img src=x> www.evil.example";
         let passage = passage(text);
-        let answer = quotes(Language::English, &[Quote { passage: &passage, text }]);
+        let answer = quotes(Language::English, &[Quote::whole(&passage)]);
         let marks: Vec<u32> = domain::citation::mark::marks(&answer).map(|mark| mark.number).collect();
         assert_eq!(marks, [3], "{answer}");
         for line in answer
@@ -244,14 +249,14 @@ mod tests {
         {
             assert!(line.starts_with("> "), "{answer}");
         }
-        assert!(!answer.contains("]("), "{answer}");
-        assert!(!answer.contains("://") && !answer.contains("www."), "{answer}");
+        assert!(!answer.replace("\\]", "").contains("]("), "{answer}");
+        assert!(!answer.contains("p://") && !answer.contains("www."), "{answer}");
     }
 
     #[test]
     fn an_answer_names_its_place_in_the_language() {
         let passage = passage("Lhůta je 30 dnů.");
-        let answer = quotes(Language::Czech, &[Quote { passage: &passage, text: &passage.text }]);
+        let answer = quotes(Language::Czech, &[Quote::whole(&passage)]);
         assert!(answer.contains("> Lhůta je 30 dnů."), "{answer}");
         assert!(answer.contains("— **a\\_b.pdf**, strana 2 [3]"), "{answer}");
         assert!(answer.contains("není to jazykový model"));

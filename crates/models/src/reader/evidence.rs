@@ -1,30 +1,52 @@
 //! How well passages answer a question, sentence by sentence.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
-use domain::citation::{NumberedPassage, Place};
-use language::sentence::sentences;
-use language::{Language, guess, terms};
+use domain::citation::NumberedPassage;
 
-use super::question::{Question, Word};
+use super::focus::Focus;
+use super::question::Question;
+use super::reading::{Kind, Reading, Sentence, greatest, met_by_name, name_of};
 
-/// What a word counts by where it is met: in the sentence itself, next to it, elsewhere in the passage, and
-/// in the passage's file.
-const IN_SENTENCE: f64 = 1.0;
+/// What a word counts by where it is met, against 1 in the sentence itself: in the heading, next to the
+/// sentence, elsewhere in the passage, and elsewhere in its file.
+const IN_HEAD: f64 = 0.85;
 const NEXT_TO_IT: f64 = 0.72;
 const IN_PASSAGE: f64 = 0.62;
-const IN_FILE: f64 = 0.45;
-/// What a related word counts against the word itself, and one that only begins alike.
-const RELATED: f64 = 0.75;
-const ALIKE: f64 = 0.7;
-/// How much of two stems must be the same at their beginnings to be alike.
-const ALIKE_MIN_SHARE: f64 = 0.7;
-const ALIKE_MIN_LETTERS: usize = 5;
-/// The part of the score that the search's order decides.
+const IN_FILE: f64 = 0.52;
+/// What a word of the heading counts as one of the sentence's own.
+const IN_HEAD_OWN: f64 = 0.5;
+/// The parts of a sentence's score that come from what stands around it and from what it says itself.
+const AROUND: f64 = 0.6;
+const OWN: f64 = 0.4;
+/// The part of the score that the search's order decides, and how fast it falls with the order.
 const ORDER: f64 = 0.22;
+const ORDER_FALL: f64 = 6.0;
 /// What is left of a sentence's score without the kind of thing that was asked for.
 const WITHOUT_FOCUS: f64 = 0.62;
+/// How far the next sentence can make up for it.
+const FOCUS_NEXT: f64 = 0.6;
+/// What a name counts that stands elsewhere in the file: it tells of which document the question is.
+const NAME_IN_FILE: f64 = 0.8;
+/// What is left of the score of a file without a name that the question has and another file holds.
+const NAME_ELSEWHERE: f64 = 0.85;
+/// Which share of the words that are no names must be met, and what is left of the score otherwise.
+const TOPIC_MIN: f64 = 0.45;
+const NAMED_ONLY: f64 = 0.6;
+/// What is left of the score of a passage in another language than the question.
+const OTHER_LANGUAGE: f64 = 0.9;
+/// What counts besides when the sentence begins with a word of the question and a colon.
+const LABEL: f64 = 0.2;
+/// What a word that agrees to the letter counts besides.
+const EXACT: f64 = 0.15;
+/// What neighbours count besides that stay together, and how near that is, in words.
+const CLOSE: f64 = 0.15;
+const CLOSE_WORDS: usize = 2;
+/// What counts besides when the kind of thing that was asked for stands near the words, and how near that
+/// is, in bytes.
+const FOCUS_NEAR: f64 = 0.15;
+const FOCUS_NEAR_BYTES: usize = 48;
 /// How far from the best sentence a quote reaches, in bytes.
 const QUOTE_MAX_BYTES: usize = 600;
 /// The most sentences of a quote.
@@ -35,193 +57,200 @@ const QUOTE_SENTENCES_MAX: usize = 3;
 pub(super) struct Evidence<'a> {
     /// The passage.
     pub(super) passage: &'a NumberedPassage,
-    /// Where its quote stands in its text.
-    pub(super) quote: Range<usize>,
+    /// Where its quote stands in its text, in order.
+    pub(super) quote: Vec<Range<usize>>,
     /// What orders passages.
     pub(super) score: f64,
-    /// Which part of the question's words it speaks of, by their weights, from 0 to 1.
-    pub(super) coverage: f64,
-    /// Whether it has the kind of thing that was asked for.
-    pub(super) has_focus: bool,
-}
-
-/// A sentence with the stems in it.
-struct Sentence {
-    range: Range<usize>,
-    stems: HashSet<String>,
-    exact: HashSet<String>,
+    /// How much of what was asked it speaks of: about 1 when all of it.
+    pub(super) strength: f64,
 }
 
 /// The passages of all results, best first.
 pub(super) fn weigh<'a>(question: &Question, passages: &[&'a NumberedPassage]) -> Vec<Evidence<'a>> {
-    let read: Vec<Vec<Sentence>> = passages.iter().map(|passage| sentences_of(&passage.text)).collect();
-    let mut of_file: HashMap<&str, HashSet<String>> = HashMap::new();
-    for (passage, sentences) in passages.iter().zip(&read) {
-        let name = name_of(&passage.place);
-        let stems = of_file.entry(name).or_insert_with(|| stems_of(name));
-        for sentence in sentences {
-            stems.extend(sentence.stems.iter().cloned());
-        }
+    let readings: Vec<Reading<'a>> = passages.iter().map(|passage| Reading::of(question, passage)).collect();
+    let mut of_file: HashMap<&str, Vec<f64>> = HashMap::new();
+    for reading in &readings {
+        let place = &reading.passage.place;
+        let met = of_file.entry(name_of(place)).or_insert_with(|| met_by_name(question, place));
+        *met = greatest(met, &reading.whole);
     }
-    let empty = HashSet::new();
-    let mut found: Vec<Evidence<'a>> = Vec::new();
-    for (order, (passage, sentences)) in passages.iter().zip(&read).enumerate() {
-        let file = of_file.get(name_of(&passage.place)).unwrap_or(&empty);
-        if let Some(evidence) = best(question, passage, sentences, file, order) {
-            found.push(evidence);
-        }
-    }
+    let mut found: Vec<Evidence<'a>> = readings
+        .iter()
+        .enumerate()
+        .filter_map(|(order, reading)| {
+            best(question, reading, of_file.get(name_of(&reading.passage.place))?, order)
+        })
+        .collect();
     found.sort_by(|one, other| {
         other.score.total_cmp(&one.score).then_with(|| one.passage.number.cmp(&other.passage.number))
     });
     found
 }
 
-fn best<'a>(
-    question: &Question,
-    passage: &'a NumberedPassage,
-    sentences: &[Sentence],
-    file: &HashSet<String>,
-    order: usize,
-) -> Option<Evidence<'a>> {
-    let all: HashSet<String> = sentences.iter().flat_map(|sentence| sentence.stems.iter().cloned()).collect();
-    #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
-    let prior = ORDER * 3.0 / (3.0 + order as f64);
-    let mut best: Option<(usize, f64, f64, bool)> = None;
-    for at in 0..sentences.len() {
-        let (coverage, own) = coverage(question, sentences, at, &all, file);
-        if own <= 0.0 {
-            continue;
-        }
-        let text = &passage.text[sentences[at].range.clone()];
-        let mut met = question.focus.met_by(text);
-        if met < 1.0 {
-            let next = sentences
-                .get(at + 1)
-                .map_or(0.0, |next| question.focus.met_by(&passage.text[next.range.clone()]));
-            met = met.max(0.6 * next);
-        }
-        let factor = WITHOUT_FOCUS + (1.0 - WITHOUT_FOCUS) * met;
-        // What the sentence itself says counts besides what stands around it.
-        let score = (0.6 * coverage + 0.4 * own) * factor + prior;
-        if best.is_none_or(|(_, least, ..)| score > least) {
-            best = Some((at, score, coverage, met >= 0.5));
-        }
+/// A passage by its best sentence; `None` when it has no word of the question.
+fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usize) -> Option<Evidence<'a>> {
+    let heads_only = reading.sentences.iter().all(|sentence| sentence.kind == Kind::Head);
+    let (at, strength) = reading
+        .sentences
+        .iter()
+        .enumerate()
+        .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
+        .filter_map(|(at, _)| Some((at, strength(question, reading, file, at)?)))
+        // The first of equals: `max_by` would take the last.
+        .rev()
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let mut strength = strength;
+    // Who asks in a language would rather read an answer in it.
+    if reading.language.is_some_and(|language| language != question.language) {
+        strength *= OTHER_LANGUAGE;
     }
-    let (at, score, coverage, has_focus) = best?;
-    let quote = quote(question, passage, sentences, at);
-    Some(Evidence { passage, quote, score, coverage, has_focus })
+    if question.words.iter().zip(file).any(|(word, met)| word.name && !word.unknown && *met == 0.0) {
+        strength *= NAME_ELSEWHERE;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
+    let score = strength + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
+    Some(Evidence { passage: reading.passage, quote: quote(question, reading, at), score, strength })
+}
+
+/// How well a sentence answers; `None` when neither it nor what is around it has a word of the question.
+fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> Option<f64> {
+    let sentence = &reading.sentences[at];
+    let (around, own) = coverage(question, reading, file, at);
+    if around <= 0.0 {
+        return None;
+    }
+    let mut focus = question.focus.met_by(reading.text(sentence));
+    if focus < 1.0 && sentence.kind == Kind::Plain {
+        let next = reading.sentences.get(at + 1).filter(|next| next.kind == Kind::Plain);
+        focus = focus.max(FOCUS_NEXT * next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
+    }
+    let label = if sentence.labelled { LABEL } else { 0.0 };
+    let own = own + focus_near(question, reading, sentence) + label;
+    Some((AROUND * around + OWN * own) * (WITHOUT_FOCUS + (1.0 - WITHOUT_FOCUS) * focus))
 }
 
 /// The share of the question's words that are met around a sentence, and in the sentence itself.
-fn coverage(
-    question: &Question,
-    sentences: &[Sentence],
-    at: usize,
-    all: &HashSet<String>,
-    file: &HashSet<String>,
-) -> (f64, f64) {
-    let mut possible = 0.0;
-    let (mut around, mut own) = (0.0, 0.0);
-    for word in &question.words {
-        possible += word.weight;
-        let in_sentence = met(word, &sentences[at].stems) * IN_SENTENCE;
-        let bonus = if sentences[at].exact.contains(&word.exact) { 0.05 } else { 0.0 };
-        let before = at.checked_sub(1).map_or(0.0, |before| met(word, &sentences[before].stems));
-        let after = sentences.get(at + 1).map_or(0.0, |after| met(word, &after.stems));
-        let share = [
-            in_sentence,
-            before.max(after) * NEXT_TO_IT,
-            met(word, all) * IN_PASSAGE,
-            met(word, file) * IN_FILE,
-        ]
-        .into_iter()
-        .fold(0.0, f64::max);
-        around += word.weight * share;
-        own += word.weight * (in_sentence + bonus);
+fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> (f64, f64) {
+    let sentence = &reading.sentences[at];
+    let is_row = sentence.kind == Kind::Row;
+    let beside = |index: Option<usize>| {
+        index
+            .and_then(|index| reading.sentences.get(index))
+            .filter(|beside| beside.kind == Kind::Plain && !is_row)
+    };
+    let (before, after) = (beside(at.checked_sub(1)), beside(Some(at + 1)));
+    let (mut around, mut own, mut topic) = (Share::default(), Share::default(), Share::default());
+    for (index, word) in question.words.iter().enumerate() {
+        let here = sentence.met[index];
+        let next = before.into_iter().chain(after).map(|beside| beside.met[index]).fold(0.0, f64::max);
+        let head = reading.head[index];
+        let in_passage = if is_row { 0.0 } else { reading.whole[index] };
+        let in_file = file[index] * if word.name { NAME_IN_FILE } else { IN_FILE };
+        let places = [here, head * IN_HEAD, next * NEXT_TO_IT, in_passage * IN_PASSAGE, in_file];
+        let most = places.into_iter().fold(0.0, f64::max);
+        around.add(word.weight, most);
+        if !word.name {
+            topic.add(word.weight, most);
+        }
+        let exact = if sentence.exact[index] { EXACT } else { 0.0 };
+        let head_own = if word.is_section() { head } else { head * IN_HEAD_OWN };
+        let file_own = if word.name { in_file } else { 0.0 };
+        // In the sentence itself the rarest words count most.
+        own.add(word.weight * word.weight, (here + exact).max(head_own).max(file_own));
     }
-    if possible > 0.0 { (around / possible, own / possible) } else { (0.0, 0.0) }
+    // A name alone says whom a passage is about, but not that it says what was asked.
+    let named_only = topic.possible > 0.0 && topic.of_all() < TOPIC_MIN;
+    let factor = if named_only { NAMED_ONLY } else { 1.0 };
+    (factor * around.of_all(), factor * (own.of_all() + closeness(sentence)))
 }
 
-/// How far a word is met by a set of stems, from 0 to 1.
-fn met(word: &Word, stems: &HashSet<String>) -> f64 {
-    if word.stems.iter().any(|stem| stems.contains(stem)) {
-        1.0
-    } else if word.related.iter().any(|stem| stems.contains(stem)) {
-        RELATED
-    } else if word.stems.iter().any(|stem| stems.iter().any(|other| alike(stem, other))) {
-        ALIKE
-    } else {
-        0.0
+/// A weighted share.
+#[derive(Default)]
+struct Share {
+    possible: f64,
+    met: f64,
+}
+
+impl Share {
+    fn add(&mut self, weight: f64, share: f64) {
+        self.possible += weight;
+        self.met += weight * share;
+    }
+
+    fn of_all(&self) -> f64 {
+        if self.possible > 0.0 { self.met / self.possible } else { 0.0 }
     }
 }
 
-/// Whether two stems begin alike for long enough: `najemkyn` and `najemk`.
-fn alike(one: &str, other: &str) -> bool {
-    let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-    #[expect(clippy::cast_precision_loss, reason = "stems are short")]
-    let share = same as f64 / one.len().max(other.len()) as f64;
-    same >= ALIKE_MIN_LETTERS && share >= ALIKE_MIN_SHARE && !one.bytes().any(|b| b.is_ascii_digit())
+/// A bonus for a sentence in which the kind of thing that was asked for stands near the words.
+fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
+    if question.focus == Focus::Open || sentence.kind != Kind::Plain {
+        return 0.0;
+    }
+    let text = reading.text(sentence);
+    let mut near = Share::default();
+    for (word, places) in question.words.iter().zip(&sentence.places) {
+        let is_near = places.iter().any(|(_, range)| {
+            let start = text.floor_char_boundary(range.start.saturating_sub(FOCUS_NEAR_BYTES));
+            let end = text.floor_char_boundary(range.end + FOCUS_NEAR_BYTES);
+            question.focus.met_by(&text[start..end]) >= 1.0
+        });
+        near.add(word.weight, if is_near { 1.0 } else { 0.0 });
+    }
+    FOCUS_NEAR * near.of_all()
 }
 
-/// The best sentence with those beside it that speak of words which it lacks, or that it needs to be read.
-fn quote(question: &Question, passage: &NumberedPassage, sentences: &[Sentence], at: usize) -> Range<usize> {
-    let (mut first, mut last) = (at, at);
+/// A bonus for words that are neighbours in the question and in the sentence.
+fn closeness(sentence: &Sentence) -> f64 {
+    let pairs = sentence.places.windows(2).filter(|pair| {
+        pair[0].iter().any(|(one, _)| pair[1].iter().any(|(other, _)| one.abs_diff(*other) <= CLOSE_WORDS))
+    });
+    #[expect(clippy::cast_precision_loss, reason = "a question has few words")]
+    let share = pairs.count() as f64 / sentence.places.len().max(2) as f64;
+    CLOSE * share
+}
+
+/// The best sentence with those beside it that speak of words which it lacks, or that it needs to be read;
+/// of a table, the row under the table's head.
+fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
+    let sentences = &reading.sentences;
+    if sentences[at].kind == Kind::Row {
+        let head = sentences.iter().take(at).filter(|sentence| sentence.kind == Kind::Head);
+        return head.map(|head| head.range.clone()).chain([sentences[at].range.clone()]).collect();
+    }
     let fits = |first: usize, last: usize| {
         sentences[last].range.end - sentences[first].range.start <= QUOTE_MAX_BYTES
+            && last - first < QUOTE_SENTENCES_MAX
+            && sentences[first..=last].iter().all(|sentence| sentence.kind == Kind::Plain)
     };
-    let mut missing: Vec<&Word> =
-        question.words.iter().filter(|word| met(word, &sentences[at].stems) == 0.0).collect();
-    while last - first + 1 < QUOTE_SENTENCES_MAX {
-        let gain =
-            |index: usize| missing.iter().filter(|word| met(word, &sentences[index].stems) > 0.0).count();
-        let text = &passage.text[sentences[last].range.clone()];
-        let open = text.ends_with(':') || last == at && question.focus.met_by(text) < 0.5;
-        let after = (last + 1 < sentences.len() && fits(first, last + 1))
-            .then(|| gain(last + 1) * 2 + usize::from(open) * 3);
-        let before = (first > 0 && fits(first - 1, last)).then(|| gain(first - 1) * 2);
-        match (before.unwrap_or(0), after.unwrap_or(0)) {
-            (0, 0) => break,
-            (before, after) if after >= before => last += 1,
-            _ => first -= 1,
+    let ends = |index: usize, marks: &[char]| reading.text(&sentences[index]).ends_with(marks);
+    let focus = |index: usize| question.focus.met_by(reading.text(&sentences[index]));
+    let mut has: Vec<f64> = sentences[at].met.clone();
+    let (mut first, mut last) = (at, at);
+    loop {
+        let gain = |index: usize| {
+            has.iter().zip(&sentences[index].met).filter(|(has, adds)| **has == 0.0 && **adds > 0.0).count()
+        };
+        let mut after = 0;
+        if last + 1 < sentences.len() && fits(first, last + 1) {
+            let open = !ends(last, &['.', '!', '?', ';']) || last == at && focus(last + 1) > focus(last);
+            after = gain(last + 1) * 2 + if open { 3 } else { 0 };
         }
-        missing.retain(|word| {
-            met(word, &sentences[first].stems) == 0.0 && met(word, &sentences[last].stems) == 0.0
-        });
-    }
-    sentences[first].range.start..sentences[last].range.end
-}
-
-fn sentences_of(text: &str) -> Vec<Sentence> {
-    let language = guess(text).unwrap_or(Language::English);
-    sentences(text)
-        .into_iter()
-        .map(|range| {
-            let mut stems = HashSet::new();
-            let mut exact = HashSet::new();
-            for term in terms(&text[range.clone()], language).into_iter().filter(|term| !term.stop) {
-                stems.insert(term.stem);
-                exact.insert(term.exact);
-            }
-            Sentence { range, stems, exact }
-        })
-        .collect()
-}
-
-/// The stems of a file's name, by the rules of every language.
-fn stems_of(name: &str) -> HashSet<String> {
-    [Language::Czech, Language::English]
-        .into_iter()
-        .flat_map(|language| terms(name, language))
-        .filter(|term| !term.stop)
-        .map(|term| term.stem)
-        .collect()
-}
-
-/// What tells files apart: the path, or the address.
-fn name_of(place: &Place) -> &str {
-    match place {
-        Place::File { path, .. } => path,
-        Place::Web { url, .. } => url,
+        let mut before = 0;
+        if first > 0 && fits(first - 1, last) {
+            let open = !ends(first - 1, &['.', '!', '?', ';', ':']);
+            before = gain(first - 1) * 2 + if open { 3 } else { 0 };
+        }
+        if before == 0 && after == 0 {
+            return std::iter::once(sentences[first].range.start..sentences[last].range.end).collect();
+        }
+        let taken = if after >= before {
+            last += 1;
+            last
+        } else {
+            first -= 1;
+            first
+        };
+        has = greatest(&has, &sentences[taken].met);
     }
 }

@@ -6,265 +6,76 @@ use language::token::{Kind, tokens};
 /// What would be an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Focus {
-    /// An amount or a count.
+    /// A sum of money or a percentage.
+    Money,
+    /// A count or a size.
     Number,
     /// A date or an hour.
     When,
     /// A length of time or a frequency.
     HowLong,
-    /// A person or a body.
+    /// A person or a body that does something.
     Who,
+    /// Who somebody is: a name.
+    Name,
+    /// A place.
+    Where,
     /// Anything.
     Open,
 }
 
-const NUMBER: &[&str] = &[
-    "kolik", "kolika", "kolikati", "kolko", "kolkych", "kolkym", "much", "many", "old", "high", "large",
-    "big", "tall",
-];
-const WHEN: &[&str] = &["kdy", "kedy", "when", "dokdy", "dokedy", "odkdy", "odkedy", "datum", "date"];
-const WHO: &[&str] = &["kdo", "kto", "who", "whom", "whose", "koho", "komu", "kym", "kim", "cie", "ci"];
+const NUMBER: &str = "kolik kolika kolikati kolko kolkych kolkym much many old high large big tall";
+const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy datum date obdobi obdobie terminu soon";
+const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci";
+const BEING: &str = "je jsou su byl byla bol bola is are was were";
+const WHERE: &str = "kde kam where odkud odkial";
+/// Beginnings of words that name places, folded.
+const PLACES: &str = "\
+    mist miest adres address ulic street road sidl hotel namest budov building sal dvor sklad warehouse yard \
+    kancelar office room skol school hall urad mest town court soud sud venue place";
 /// A first word of these with a second of `LONG` asks for a length of time.
-const HOW: &[&str] = &["jak", "ako", "how"];
-const LONG: &[&str] =
-    &["dlouho", "dlouha", "dlouhy", "dlouhou", "dlho", "dlha", "dlhy", "long", "often", "casto"];
+const HOW: &str = "jak ako how";
+const LONG: &str = "dlouho dlouha dlouhy dlouhou dlho dlha dlhy long often casto";
 /// Nouns that name an amount of money, and those that name a length of time.
-const MONEY: &[&str] = &[
-    "cena",
-    "cenu",
-    "castka",
-    "castku",
-    "castky",
-    "castce",
-    "suma",
-    "sumu",
-    "vyse",
-    "vysi",
-    "vyske",
-    "vyska",
-    "vysku",
-    "sazba",
-    "sazbu",
-    "mzda",
-    "mzdu",
-    "najemne",
-    "najomne",
-    "kauce",
-    "kauci",
-    "kaucia",
-    "jistota",
-    "zabezpeka",
-    "poplatek",
-    "poplatok",
-    "pokuta",
-    "pokutu",
-    "pokuty",
-    "odmena",
-    "odmenu",
-    "priplatek",
-    "priplatok",
-    "sleva",
-    "zlava",
-    "price",
-    "fee",
-    "fees",
-    "rent",
-    "rental",
-    "salary",
-    "deposit",
-    "fine",
-    "cost",
-    "costs",
-    "amount",
-    "cap",
-    "discount",
-    "stoji",
-    "zisk",
-    "plocha",
-    "vymera",
-    "dostupnost",
-    "uroven",
-    "danu",
-    "dan",
-    "rate",
-    "quantity",
-    "maximum",
-    "minimum",
-    "maximalni",
-    "minimalni",
-    "maximalny",
-    "minimalny",
-];
-const SPANS: &[&str] =
-    &["doba", "dobu", "lhuta", "lhutu", "lehota", "lehotu", "period", "notice", "warranty", "zaruka"];
+const MONEY: &str = "\
+    cena cenu castka castku castky castce suma sumu vyse vysi vyske vyska vysku sazba sazbu mzda mzdu \
+    najemne najomne kauce kauci kaucia jistota zabezpeka poplatek poplatok pokuta pokutu pokuty odmena \
+    odmenu priplatek priplatok sleva zlava price fee fees rent rental salary deposit fine cost costs amount \
+    cap discount stoji zisk danu dan rate";
+const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka";
+
+/// Beginnings of words that speak of paying.
+const PAYING: &str = "\
+    plat stoj stoji hrad uhrad pay paid cost cini prispiv vyplat vyplac stal contrib";
+/// Beginnings of the names of currencies, and of `per cent`.
+const CURRENCIES: &str = "kc korun czk eur euro gbp usd dolar dollar pound pence cent percent procent";
+/// Nouns that name a size or a share.
+const SIZES: &str = "\
+    plocha plochu vymera vymeru dostupnost uroven quantity maximum minimum maximalni minimalni maximalny \
+    minimalny velky velka velke velikost velkost pocet number size area";
 
 /// Months and days of the week, folded, by their beginnings.
-const CALENDAR: &[&str] = &[
-    "leden",
-    "ledna",
-    "lednu",
-    "unor",
-    "brezn",
-    "brezen",
-    "duben",
-    "dubna",
-    "dubnu",
-    "kveten",
-    "kvetn",
-    "cerven",
-    "cervn",
-    "cervenc",
-    "srpen",
-    "srpna",
-    "srpnu",
-    "zari",
-    "rijen",
-    "rijn",
-    "listopad",
-    "prosin",
-    "januar",
-    "februar",
-    "marec",
-    "marca",
-    "april",
-    "maj",
-    "jun",
-    "jul",
-    "august",
-    "september",
-    "septembr",
-    "oktober",
-    "oktobr",
-    "november",
-    "novembr",
-    "december",
-    "decembr",
-    "january",
-    "february",
-    "march",
-    "may",
-    "june",
-    "july",
-    "october",
-    "pondel",
-    "uter",
-    "utor",
-    "stred",
-    "ctvrt",
-    "stvrt",
-    "patek",
-    "patok",
-    "piatok",
-    "sobot",
-    "nedel",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-];
+const CALENDAR: &str = "\
+    leden ledna lednu unor brezn brezen duben dubna dubnu kveten kvetn cerven cervn cervenc srpen srpna \
+    srpnu zari rijen rijn listopad prosin januar februar marec marca april maj jun jul august september \
+    septembr oktober oktobr november novembr december decembr january february march may june july october \
+    pondel uter utor stred ctvrt stvrt patek patok piatok sobot nedel monday tuesday wednesday thursday \
+    friday saturday sunday";
 /// Units of time, folded, by their beginnings.
-const UNITS: &[&str] = &[
-    "den", "dne", "dni", "dnu", "dny", "dnem", "day", "tyden", "tydn", "tyzd", "week", "mesic", "mesiac",
-    "month", "rok", "roc", "roky", "let", "year", "hodin", "hour", "minut", "sekund", "ctvrtlet", "stvrtrok",
-    "quarter", "pololet", "polrok", "doziv", "neurcit",
-];
+const UNITS: &str = "\
+    den dne dni dnu dny dnem day tyden tydn tyzd week mesic mesiac month rok roc roky let year hodin hour \
+    minut sekund ctvrtlet stvrtrok quarter pololet polrok doziv neurcit";
 /// Number words, folded, by their beginnings.
-const NUMERALS: &[&str] = &[
-    "jeden",
-    "jedna",
-    "jednu",
-    "jedno",
-    "jednom",
-    "dva",
-    "dve",
-    "dvou",
-    "dvoch",
-    "tri",
-    "trech",
-    "troch",
-    "ctyr",
-    "styr",
-    "pet",
-    "piat",
-    "sest",
-    "siedm",
-    "sedm",
-    "sedem",
-    "osm",
-    "osem",
-    "devet",
-    "devat",
-    "deset",
-    "desat",
-    "jedenact",
-    "jedenast",
-    "dvan",
-    "trin",
-    "ctrn",
-    "strn",
-    "patn",
-    "pätn",
-    "dvac",
-    "dvad",
-    "tric",
-    "trid",
-    "ctyric",
-    "padesat",
-    "sto",
-    "tisic",
-    "polov",
-    "dvoj",
-    "troj",
-    "stvor",
-    "nekolik",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "ninety",
-    "hundred",
-    "thousand",
-    "half",
-    "once",
-    "twice",
-    "jednou",
-    "dvakrat",
-    "trikrat",
-    "raz",
-    "quarterly",
-    "monthly",
-    "daily",
-    "weekly",
-    "annually",
-];
+const NUMERALS: &str = "\
+    jeden jedna jednu jedno jednom dva dve dvou dvoch tri trech troch ctyr styr pet piat sest siedm sedm \
+    sedem osm osem devet devat deset desat jedenact jedenast dvan trin ctrn strn patn pätn dvac dvad tric \
+    trid ctyric padesat sto tisic polov dvoj troj stvor nekolik one two three four five six seven eight nine \
+    ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty \
+    fifty sixty ninety hundred thousand half once twice jednou dvakrat trikrat raz quarterly monthly daily \
+    weekly annually";
 /// Titles before or after a person's name, folded.
-const TITLES: &[&str] = &[
-    "ing", "mgr", "judr", "mudr", "rndr", "phdr", "bc", "dr", "mr", "mrs", "ms", "doc", "prof", "pani",
-    "pan", "paní", "ltd", "sro", "inc", "gmbh",
-];
+const TITLES: &str = "\
+    ing mgr judr mudr rndr phdr bc dr mr mrs ms doc prof pani pan paní ltd sro inc gmbh";
 
 impl Focus {
     /// What the question asks for.
@@ -275,22 +86,32 @@ impl Focus {
             .filter(|token| token.kind == Kind::Word)
             .map(|token| token.text)
             .collect();
-        let has = |list: &[&str]| words.iter().any(|word| list.contains(word));
+        let has = |list: &str| words.iter().any(|word| holds(list, word));
         let asks_day = words.windows(2).any(|pair| {
             matches!(pair[0], "ktery" | "ktory" | "kteremu" | "what" | "which" | "jakeho" | "akeho")
                 && matches!(pair[1], "den" | "day" | "dne" | "dna" | "datum" | "date")
         });
-        if words.windows(2).any(|pair| HOW.contains(&pair[0]) && LONG.contains(&pair[1])) {
+        if words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(LONG, pair[1])) {
             Self::HowLong
         } else if has(WHEN) || asks_day {
             Self::When
+        } else if has(NUMBER)
+            && (words.iter().any(|word| *word == "za" || begins_with(word, PAYING)) || has(MONEY))
+        {
+            Self::Money
         } else if has(NUMBER) {
             Self::Number
+        } else if words.windows(2).any(|pair| holds(WHO, pair[0]) && holds(BEING, pair[1])) {
+            Self::Name
         } else if has(WHO) {
             Self::Who
+        } else if has(WHERE) {
+            Self::Where
         } else if has(SPANS) && asks_which(&words) {
             Self::HowLong
         } else if has(MONEY) && asks_which(&words) {
+            Self::Money
+        } else if has(SIZES) && asks_which(&words) {
             Self::Number
         } else {
             Self::Open
@@ -301,11 +122,27 @@ impl Focus {
     pub(super) fn met_by(self, text: &str) -> f64 {
         match self {
             Self::Open => 1.0,
+            Self::Money if has_money(text) => 1.0,
+            Self::Money => {
+                if has_number(text) {
+                    0.3
+                } else {
+                    0.0
+                }
+            }
             Self::Number => f64::from(u8::from(has_number(text))),
             Self::When => f64::from(u8::from(has_date(text) || has_span(text))),
             Self::HowLong => f64::from(u8::from(has_span(text) || has_date(text))),
             Self::Who if has_name(text) => 1.0,
             Self::Who => 0.5,
+            Self::Name => f64::from(u8::from(has_name(text))),
+            Self::Where => {
+                if words(text).iter().any(|(_, word)| begins_with(word, PLACES)) {
+                    1.0
+                } else {
+                    0.5
+                }
+            }
         }
     }
 }
@@ -339,8 +176,14 @@ fn asks_which(words: &[&str]) -> bool {
     })
 }
 
-fn begins_with(word: &str, list: &[&str]) -> bool {
-    list.iter().any(|start| word.starts_with(start))
+/// Whether a list, its words parted by blanks, holds the word.
+fn holds(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|one| one == word)
+}
+
+/// Whether the word begins with one of a list.
+fn begins_with(word: &str, list: &str) -> bool {
+    list.split_whitespace().any(|start| word.starts_with(start))
 }
 
 /// The folded words and numbers, so that each check sees them the same way.
@@ -358,13 +201,35 @@ fn has_number(text: &str) -> bool {
     })
 }
 
+/// A number next to a currency or a percentage, or a row of a table, whose head names the unit.
+fn has_money(text: &str) -> bool {
+    let body = without_item_number(text);
+    if text.contains('\t') || text.matches(';').count() >= 3 {
+        return has_number(body);
+    }
+    if body.contains(['€', '£', '$', '%']) {
+        return has_number(body);
+    }
+    let words = words(body);
+    let is_number = |at: usize| {
+        words.get(at).is_some_and(|(kind, word)| *kind == Kind::Number || begins_with(word, NUMERALS))
+    };
+    words.iter().enumerate().any(|(at, (_, word))| {
+        begins_with(word, CURRENCIES) && ((at.saturating_sub(3)..at).any(is_number) || is_number(at + 1))
+    })
+}
+
 fn has_date(text: &str) -> bool {
     let words = words(without_item_number(text));
+    let has_hours = words
+        .iter()
+        .any(|(_, word)| begins_with(word, "hod hour") || matches!(word.as_str(), "am" | "pm" | "m"));
     words.iter().enumerate().any(|(at, (kind, word))| match kind {
         Kind::Word => begins_with(word, CALENDAR) && word.len() > 2,
         Kind::Number => {
             let year = word.len() == 4 && (word.starts_with("19") || word.starts_with("20"));
-            let hour = word.len() >= 4 && word.contains(['.', ':']) && word.len() <= 5;
+            let hour =
+                word.len() >= 4 && word.len() <= 5 && (word.contains(':') || word.contains('.') && has_hours);
             let day = words
                 .get(at + 1)
                 .is_some_and(|(next, month)| *next == Kind::Number && month.len() <= 2 && word.len() <= 2);
@@ -392,8 +257,7 @@ fn has_name(text: &str) -> bool {
         let together = between.chars().all(|c| c == ' ' || c == '.' || c == '\n');
         together
             && capital(pair[1].text)
-            && (TITLES.contains(&fold(pair[0].text).as_str())
-                || (capital(pair[0].text) && !between.contains('.')))
+            && (holds(TITLES, &fold(pair[0].text)) || (capital(pair[0].text) && !between.contains('.')))
     })
 }
 
@@ -416,16 +280,17 @@ mod tests {
     #[test]
     fn the_focus_is_told_in_three_languages() {
         for (question, focus) in [
-            ("Kolik činí kauce?", Focus::Number),
-            ("Jaká je výše nájemného?", Focus::Number),
+            ("Kolik činí kauce?", Focus::Money),
+            ("Jaká je výše nájemného?", Focus::Money),
             ("Koľko dní dovolenky?", Focus::Number),
-            ("How much is the deposit?", Focus::Number),
+            ("How much is the deposit?", Focus::Money),
             ("Kdy se koná schůze?", Focus::When),
             ("Dokedy sa vráti zábezpeka?", Focus::When),
             ("Jak dlouhá je zkušební doba?", Focus::HowLong),
             ("How long is the warranty?", Focus::HowLong),
             ("Jaká je výpovědní doba?", Focus::HowLong),
-            ("Kdo byl zvolen?", Focus::Who),
+            ("Kdo byl zvolen?", Focus::Name),
+            ("Kdo platí opravy?", Focus::Who),
             ("Může mít nájemce psa?", Focus::Open),
         ] {
             assert_eq!(Focus::of(question), focus, "{question}");

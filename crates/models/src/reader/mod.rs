@@ -9,6 +9,7 @@ mod compose;
 mod evidence;
 mod focus;
 mod question;
+mod reading;
 
 use domain::citation::NumberedPassage;
 use domain::step::{Call, CallResult, Item, Outcome, StepEvent, StepRequest, StopReason, Usage};
@@ -28,10 +29,8 @@ const SEARCHES_MAX: usize = 6;
 const QUOTES_MAX: usize = 3;
 /// How near to the best one a passage must come to be quoted besides.
 const QUOTED_BESIDES: f64 = 0.86;
-/// Which share of the question's words, by their rarity, a passage must speak of to be an answer.
-const COVERAGE_MIN: f64 = 0.52;
-/// The same for a passage without the kind of thing that was asked for.
-const COVERAGE_MIN_WITHOUT_FOCUS: f64 = 0.8;
+/// How much of what was asked a passage must speak of to be an answer; see [`Evidence::strength`].
+const STRENGTH_MIN: f64 = 0.56;
 /// The longest piece of text in one event, in bytes; see [`deltas`].
 const DELTA_MAX_BYTES: usize = 24;
 /// How many bytes of text count as a token.
@@ -134,7 +133,7 @@ fn passages(question: &Question) -> Vec<&NumberedPassage> {
 }
 
 fn answers(evidence: &Evidence<'_>) -> bool {
-    evidence.coverage >= if evidence.has_focus { COVERAGE_MIN } else { COVERAGE_MIN_WITHOUT_FOCUS }
+    evidence.strength >= STRENGTH_MIN
 }
 
 /// Whether the search says that it has not read every file yet.
@@ -155,10 +154,7 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
         .iter()
         .take(QUOTES_MAX)
         .filter(|evidence| answers(evidence) && evidence.score >= best.score * QUOTED_BESIDES)
-        .map(|evidence| Quote {
-            passage: evidence.passage,
-            text: &evidence.passage.text[evidence.quote.clone()],
-        })
+        .map(|evidence| Quote { passage: evidence.passage, ranges: evidence.quote.clone() })
         .collect();
     compose::quotes(question.language, &quotes)
 }
@@ -167,7 +163,7 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
 fn beginning(question: &Question) -> String {
     let first = question.results.iter().flat_map(|result| &result.passages).next();
     match first {
-        Some(passage) => compose::quotes(question.language, &[Quote { passage, text: &passage.text }]),
+        Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)]),
         None => compose::nothing(question.language, None),
     }
 }
@@ -197,3 +193,6 @@ fn length(item: &Item) -> usize {
 fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

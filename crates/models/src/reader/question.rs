@@ -16,140 +16,26 @@ const QUESTION_MAX_BYTES: usize = 4_096;
 const LEANING_WORDS_MAX: usize = 2;
 /// What a word that hardly tells anything counts, against 1.
 const WEAK: f64 = 0.25;
+/// How much more than the rarest word that a document holds one counts at most that none holds.
+const UNKNOWN: f64 = 1.25;
+/// What a verb that no document holds counts against a noun.
+const VERB: f64 = 0.6;
+/// What the number of a paragraph counts: who names one wants that one.
+const SECTION: f64 = 2.5;
 /// What a word of the earlier question counts.
 const EARLIER: f64 = 0.6;
 
 /// Words (folded) that ask for an amount or a form rather than name the subject.
-const WEAK_WORDS: &[&str] = &[
-    "vyse",
-    "vysi",
-    "vyska",
-    "vyske",
-    "vysku",
-    "castka",
-    "castku",
-    "castky",
-    "castce",
-    "suma",
-    "sumu",
-    "velky",
-    "velka",
-    "velke",
-    "velikost",
-    "velikosti",
-    "maximalni",
-    "minimalni",
-    "maximalny",
-    "minimalny",
-    "nejvyssi",
-    "najvyssi",
-    "nejmensi",
-    "celkem",
-    "celkova",
-    "celkovy",
-    "presne",
-    "presny",
-    "hlavni",
-    "hlavny",
-    "novy",
-    "nova",
-    "nove",
-    "novou",
-    "dulezite",
-    "nutne",
-    "povinne",
-    "zpusob",
-    "sposob",
-    "druh",
-    "typ",
-    "nazev",
-    "nazov",
-    "obsah",
-    "uroven",
-    "rozsah",
-    "cinnost",
-    "stoji",
-    "stat",
-    "platit",
-    "prodat",
-    "byva",
-    "koná",
-    "kona",
-    "konat",
-    "stal",
-    "stala",
-    "stanou",
-    "dostal",
-    "dostala",
-    "dostava",
-    "dostane",
-    "dosahl",
-    "dosiahla",
-    "dosahla",
-    "hrozi",
-    "smeji",
-    "lze",
-    "nutno",
-    "treba",
-    "potrebuje",
-    "potrebny",
-    "udelat",
-    "ucinit",
-    "amount",
-    "amounts",
-    "maximum",
-    "minimum",
-    "total",
-    "quantity",
-    "number",
-    "size",
-    "big",
-    "large",
-    "high",
-    "old",
-    "name",
-    "kind",
-    "type",
-    "sort",
-    "exactly",
-    "main",
-    "new",
-    "cost",
-    "costs",
-    "charged",
-    "use",
-    "used",
-    "using",
-    "required",
-    "allowed",
-    "possible",
-    "place",
-    "take",
-    "given",
-    "granted",
-    "set",
-    "level",
-    "job",
-    "deal",
-    "deals",
-    "come",
-    "comes",
-    "needed",
-    "entitled",
-    "apply",
-    "applies",
-    "receive",
-    "receives",
-    "day",
-    "den",
-    "time",
-    "cas",
-    "doba",
-    "dobu",
-    "dobe",
-    "ulozit",
-    "mozno",
-];
+const WEAK_WORDS: &str = "\
+    vyse vysi vyska vyske vysku castka castku castky castce suma sumu velky velka velke velikost velikosti \
+    maximalni minimalni maximalny minimalny nejvyssi najvyssi nejmensi celkem celkova celkovy presne presny \
+    hlavni hlavny novy nova nove novou dulezite nutne povinne zpusob sposob druh typ nazev nazov obsah \
+    uroven rozsah cinnost stoji stat platit prodat byva koná kona konat stal stala stanou dostal dostala \
+    dostava dostane dosahl dosiahla dosahla hrozi smeji lze nutno treba potrebuje potrebny udelat ucinit \
+    amount amounts maximum minimum total quantity number size big large high old name kind type sort exactly \
+    main new cost costs charged use used using required allowed possible place take given granted set level \
+    job deal deals come comes needed entitled apply applies receive receives day den time cas doba dobu dobe \
+    ulozit mozno";
 
 /// A word that an answer should speak of.
 #[derive(Debug, Clone)]
@@ -166,8 +52,15 @@ pub(super) struct Word {
     pub(super) unknown: bool,
     /// Whether it hardly tells anything.
     pub(super) weak: bool,
-    /// Whether it comes from the question before.
-    pub(super) earlier: bool,
+    /// Whether it is a name, by its capital: it tells of which document the question is.
+    pub(super) name: bool,
+}
+
+impl Word {
+    /// Whether it is the number of a paragraph.
+    pub(super) fn is_section(&self) -> bool {
+        self.exact.starts_with('§')
+    }
 }
 
 /// A question of the user.
@@ -243,12 +136,31 @@ impl Question {
         let told =
             self.results.iter().find(|result| result.tool == "search").map(|result| counts(&result.text));
         let Some((total, counts)) = told else { return };
+        let mut rarest_known: f64 = 0.0;
         for word in &mut self.words {
             let Some((_, passages)) = counts.iter().find(|(told, _)| *told == word.exact) else { continue };
             word.unknown = *passages < 0.5;
             word.weight *= (1.0 + (total - passages + 0.5).max(0.5) / (passages + 0.5)).ln();
+            if !word.unknown {
+                rarest_known = rarest_known.max(word.weight);
+            }
+        }
+        // What no document holds tells little more than the rarest word that one holds; a verb, for which there
+        // are many others, less.
+        for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
+            word.weight = word.weight.min(rarest_known * UNKNOWN)
+                * if is_verb(&fold(&word.exact)) { VERB } else { 1.0 };
         }
     }
+}
+
+/// Whether a folded word has the form of a Czech or Slovak verb.
+fn is_verb(folded: &str) -> bool {
+    const ENDINGS: &[&str] = &[
+        "at", "it", "et", "out", "al", "ala", "alo", "ali", "il", "ila", "ilo", "ili", "el", "ela", "elo",
+        "uje", "uji", "uju", "eji", "aji", "aju", "eju", "ite", "ate", "ete", "eme", "ime", "ame",
+    ];
+    folded.len() > 4 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
 }
 
 /// The telling words of a text, each once.
@@ -269,9 +181,18 @@ fn words(text: &str, earlier: bool) -> Vec<Word> {
         let mut related: Vec<String> =
             stems.iter().flat_map(|stem| related(stem)).map(str::to_owned).collect();
         related.retain(|stem| !stems.contains(stem));
-        let weak = WEAK_WORDS.contains(&folded.as_str());
-        let weight = if weak { WEAK } else { 1.0 } * if earlier { EARLIER } else { 1.0 };
-        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, earlier });
+        let weak = WEAK_WORDS.split_whitespace().any(|word| word == folded);
+        let section = term.exact.starts_with('§');
+        let weight = if weak {
+            WEAK
+        } else if section {
+            SECTION
+        } else {
+            1.0
+        } * if earlier { EARLIER } else { 1.0 };
+        let begins = text[..term.range.start].trim_end().is_empty();
+        let name = !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
+        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, name });
     }
     found
 }

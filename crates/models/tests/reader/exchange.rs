@@ -46,7 +46,7 @@ pub(super) struct Cited {
 impl Exchange {
     /// Questions over this folder, with an index of their own.
     pub(super) fn over(documents: &Path) -> Self {
-        let index = tempfile::tempdir().unwrap();
+        let index = tempfile::tempdir().expect("a folder");
         let library = Library::new(documents, index.path());
         Self { library, slowest_search: Cell::default(), _index: index }
     }
@@ -107,7 +107,7 @@ impl Exchange {
             };
             request.transcript.push(Item::Result(Arc::new(result)));
         }
-        panic!("the reader does not come to an end");
+        unreachable!("the reader does not come to an end");
     }
 
     async fn search(&self, arguments: &SearchArguments) -> ToolOutput {
@@ -144,7 +144,9 @@ impl Answer {
         let first = marks(&text).next().map(|mark| {
             let passage =
                 numbered.iter().find(|passage| passage.number == mark.number).expect("a known number");
-            let Place::File { path, page, .. } = &passage.place else { panic!("a place in a file") };
+            let Place::File { path, page, .. } = &passage.place else {
+                unreachable!("all places are in files")
+            };
             Cited { path: path.clone(), page: *page }
         });
         let quoted: Vec<&str> = text
