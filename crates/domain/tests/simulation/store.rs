@@ -168,14 +168,14 @@ impl Store {
                 Done::Reserved { number, granted: granted.is_ok() }
             }
             Op::CommitStep { entry, cost, bill } => {
-                let LogEntry::Step { number, .. } = &entry else { panic!("a step is committed") };
+                let LogEntry::Step { number, .. } = &entry else { unreachable!("a step is committed") };
                 let number = *number;
                 self.settle(answer, &entry, cost, bill);
                 self.row(answer).log.push(entry);
                 Done::Step { number }
             }
             Op::CommitResult { entry } => {
-                let LogEntry::Result { result, .. } = &entry else { panic!("a result is committed") };
+                let LogEntry::Result { result, .. } = &entry else { unreachable!("a result is committed") };
                 let call = result.call.clone();
                 let log = &mut self.row(answer).log;
                 let known = |known: &LogEntry| matches!(known, LogEntry::Result { result, .. } if result.call == call);
@@ -202,7 +202,7 @@ impl Store {
     }
 
     fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: Bill) {
-        let LogEntry::Step { number, step, .. } = entry else { panic!("steps cost") };
+        let LogEntry::Step { number, step, .. } = entry else { unreachable!("steps cost") };
         let row = self.row(answer);
         let steps = row.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
         assert_eq!(*number as usize, steps, "steps are numbered without a gap and committed once");

@@ -226,9 +226,9 @@ impl World {
             What::Grant { amount } => self.store.grant(amount),
             What::Tick { node, life } => self.tick(node, life),
             What::Link { at } => self.link(at),
-            What::ToTurn { at, connection, event } => self.to_turn(at, connection, event),
+            What::ToTurn { at, connection, event } => self.reach_turn(at, connection, event),
             What::ToAgent { connection, answer, link, frame } => {
-                self.to_agent(connection, answer, link, frame)
+                self.reach_agent(connection, answer, link, frame)
             }
             What::Finished { machine_life, answer, call, output } => {
                 if machine_life == self.machine.life && self.machine.up {
@@ -312,7 +312,7 @@ impl World {
         }
         if !self.machine.up {
             if self.rng.chance(1) {
-                return self.to_turn(at, None, Event::MachineFailed("no room".to_owned()));
+                return self.reach_turn(at, None, Event::MachineFailed("no room".to_owned()));
             }
             if !self.machine.starting {
                 self.machine.starting = true;
@@ -329,10 +329,10 @@ impl World {
         running.linking = false;
         running.connection = Some(connection);
         let instance = InstanceId::from_random(u128::from(machine_life) + 1);
-        self.to_turn(at, Some(connection), Event::Linked(instance));
+        self.reach_turn(at, Some(connection), Event::Linked(instance));
     }
 
-    fn to_turn(&mut self, at: Seat, connection: Option<u64>, event: Event) {
+    fn reach_turn(&mut self, at: Seat, connection: Option<u64>, event: Event) {
         let Some(running) = self.running(at) else { return };
         if connection.is_some() && running.connection != connection {
             return;
@@ -454,7 +454,7 @@ impl World {
         self.at(when, what);
     }
 
-    fn to_agent(&mut self, connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame) {
+    fn reach_agent(&mut self, connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame) {
         let Some(made) = self.connections.get(&connection) else { return };
         if !self.machine.up || made.machine_life != self.machine.life {
             return;

@@ -1,0 +1,178 @@
+//! What a turn begins with, what happens to it, and what it wants done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Exchange;
+use crate::answer::{Answer, Change, Ending, LogEntry, Stamp};
+use crate::credits::{Bill, Credits, Price};
+use crate::id::{InstanceId, MessageId};
+use crate::step::{CallResult, Item, StepError, StepEvent};
+use crate::turn::{AgentFrame, HostFrame};
+
+/// What a turn begins with: what the store knows, and the model's measures.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The answer.
+    pub answer: MessageId,
+    /// The lease's epoch.
+    pub epoch: u64,
+    /// The conversation's earlier exchanges.
+    pub earlier: Vec<Exchange>,
+    /// The present one, with the step log so far.
+    pub present: Exchange,
+    /// What was used and settled so far.
+    pub bill: Bill,
+    /// What the model costs.
+    pub price: Price,
+    /// The tokens that every request has besides the transcript: instructions and tools.
+    pub overhead_tokens: u64,
+    /// The most tokens of transcript that a step may show.
+    pub context_tokens: u64,
+    /// The most tokens that a step may put out.
+    pub output_max_tokens: u32,
+    /// Whether a tool of this name may run again.
+    pub repeatable: fn(&str) -> bool,
+    /// Whether the user has asked for a stop already.
+    pub stop: bool,
+}
+
+/// What happens to a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A link to this life of the agent stands.
+    Linked(InstanceId),
+    /// The link is gone.
+    Unlinked,
+    /// The machine could not be started, for good.
+    MachineFailed(String),
+    /// The agent said something.
+    Agent(AgentFrame),
+    /// The agent said something that is no frame.
+    Violation,
+    /// The greatest cost of the step is held, or is not.
+    Reserved {
+        /// The step.
+        number: u32,
+        /// Whether the balance covered it.
+        granted: bool,
+    },
+    /// The model put something out.
+    Said {
+        /// The step.
+        number: u32,
+        /// The attempt at it, from 0.
+        attempt: u32,
+        /// What it put out.
+        event: StepEvent,
+    },
+    /// The attempt failed.
+    SayFailed {
+        /// The step.
+        number: u32,
+        /// The attempt at it.
+        attempt: u32,
+        /// Why.
+        error: StepError,
+        /// Any number, to spread waits.
+        jitter: u64,
+    },
+    /// The pause before attempt `attempt` is over.
+    PauseOver {
+        /// The step.
+        number: u32,
+        /// The attempt that may begin.
+        attempt: u32,
+    },
+    /// The step is in the log.
+    StepCommitted {
+        /// The step.
+        number: u32,
+    },
+    /// The result is in the log.
+    ResultCommitted {
+        /// The call.
+        call: String,
+    },
+    /// The answer is completed in the store.
+    Completed,
+    /// The user wants it stopped.
+    StopRequested,
+    /// Another holds the lease, or the answer is gone: nothing that this turn writes counts any more.
+    Fenced,
+}
+
+/// What a turn wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Tell the agent.
+    Send(HostFrame),
+    /// Give the link up and make a new one.
+    Relink,
+    /// Hold the greatest cost of the step.
+    Reserve {
+        /// The step.
+        number: u32,
+        /// What it costs at most.
+        greatest: Credits,
+    },
+    /// Let the model say the step.
+    Say {
+        /// The step.
+        number: u32,
+        /// The attempt at it.
+        attempt: u32,
+        /// What the model is shown.
+        transcript: Vec<Item>,
+        /// Whether tools are offered.
+        tools: bool,
+    },
+    /// Stop the model at once.
+    Hush,
+    /// Come back after a while with `PauseOver`.
+    Pause {
+        /// The step.
+        number: u32,
+        /// The attempt that may begin then.
+        attempt: u32,
+        /// How long.
+        wait: Duration,
+    },
+    /// Commit the step, settle its cost, release the rest of what was held.
+    CommitStep {
+        /// What the log gains.
+        entry: LogEntry,
+        /// What the step costs.
+        cost: Credits,
+        /// The bill with it.
+        bill: Bill,
+    },
+    /// Commit the result.
+    CommitResult {
+        /// The step that called.
+        number: u32,
+        /// The result.
+        result: Arc<CallResult>,
+    },
+    /// A change of the answer, for those who read it.
+    Publish(Stamp, Change),
+    /// Complete the answer: the last entry, the cost, the parts and the end in one transaction.
+    Complete(Box<Completion>),
+    /// The turn is over: close everything.
+    Leave,
+}
+
+/// What the last transaction of an answer commits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// What stood of the last step, when it was cut.
+    pub partial: Option<LogEntry>,
+    /// What the partial step costs.
+    pub cost: Credits,
+    /// The bill with it.
+    pub bill: Bill,
+    /// How it ended.
+    pub ending: Ending,
+    /// The answer with its end.
+    pub answer: Answer,
+}
