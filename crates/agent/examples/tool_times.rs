@@ -1,6 +1,7 @@
 //! Times each tool: `cargo run -p agent --example tool_times [FILE...]`, files being read besides the fixtures.
 //!
-//! The limits come from the environment as in a machine; the workspace is a temporary folder.
+//! The limits come from the environment as in a machine; the workspace is a temporary folder. `CAUSERIE_AGENT` names
+//! the program whose workers are timed, this one's own unless given.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 use std::error::Error;
@@ -39,6 +40,7 @@ async fn times() -> Result<(), Box<dyn Error>> {
         workspace: folder.join("workspace"),
         temp: folder.join("tmp"),
         disk_free_floor_bytes: 1 << 20,
+        program: std::env::var_os("CAUSERIE_AGENT").map(PathBuf::from),
         ..Limits::from_environment()
     };
     let names = fill(&limits)?;

@@ -212,3 +212,20 @@ async fn a_reader_without_memory_is_told_as_such() {
     let output = machine.call("read", json!({ "path": "large.txt" })).await;
     assert!(output.failed && output.text.contains("memory"), "{}", output.text);
 }
+
+#[tokio::test]
+async fn search_reads_new_documents_through_workers() {
+    let mut machine = Machine::new();
+    machine.put_fixture("lease.pdf");
+    machine.put_fixture("minutes.docx");
+    machine.put_fixture("broken.pdf");
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).unwrap();
+    machine.limits.library = Some(agent::index::Library::new(&machine.limits.workspace, &index));
+    let output = machine.call("search", json!({ "query": "jaká je výpovědní doba?" })).await;
+    assert!(!output.failed, "{}", output.text);
+    assert_eq!((output.passages[0].path.as_str(), output.passages[0].page), ("/lease.pdf", Some(2)));
+    assert!(output.text.contains("/broken.pdf"), "{}", output.text);
+    let without = Machine::new().call("search", json!({ "query": "nájem" })).await;
+    assert!(without.failed && without.text.contains("no index"));
+}

@@ -114,25 +114,27 @@ impl Cutter {
                     open = None;
                 }
             }
-            // A title on the line after `§ 12` belongs to the heading.
-            let continues = titled && unit.kind == Kind::Paragraph && unit.bare;
+            // A title on the line after a bare `§ 12` belongs to the heading; after others it is a paragraph.
+            let is_title = unit.kind == Kind::Paragraph && unit.bare;
+            let continues = is_title && titled && self.heading.as_deref().is_some_and(is_bare_mark);
+            let unit_bare = unit.bare && (!is_title || continues);
             titled = unit.kind == Kind::Section && unit.bare;
-            if let Some(heading) = &unit.heading {
+            if let Some(heading) = unit.heading.filter(|_| !is_title || continues) {
                 self.heading = Some(match (&self.heading, continues) {
                     (Some(above), true) => bounded(&format!("{above} {heading}")),
-                    _ => bounded(heading),
+                    _ => bounded(&heading),
                 });
             }
             match &mut open {
                 Some(range) => {
                     range.end = unit.range.end;
-                    bare &= unit.bare && unit.heading.is_some();
-                    if bare || open_heading.is_none() {
+                    bare &= unit_bare;
+                    if bare {
                         open_heading.clone_from(&self.heading);
                     }
                 }
                 None => {
-                    bare = unit.bare && unit.heading.is_some();
+                    bare = unit_bare;
                     open = Some(unit.range);
                     open_heading.clone_from(&self.heading);
                 }
@@ -272,6 +274,11 @@ impl Cutter {
 
 /// A title above a section's first line is no longer than this, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
+
+/// Whether a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
+fn is_bare_mark(heading: &str) -> bool {
+    heading.split_whitespace().count() <= 2
+}
 
 fn bounded(heading: &str) -> String {
     heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()

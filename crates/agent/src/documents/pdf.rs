@@ -234,11 +234,15 @@ enum Joint {
 
 /// The page's text: a paragraph or a row a line, paragraphs parted by blank lines.
 fn paragraphs(lines: &[Line]) -> String {
-    let lines: Vec<Line> = lines
+    let mut lines: Vec<Line> = lines
         .iter()
         .map(|line| Line { text: tidy(&line.text), ..line.clone() })
         .filter(|line| !line.text.is_empty())
         .collect();
+    // The page's own number is no text of it.
+    if lines.len() > 1 && lines.last().is_some_and(|line| is_page_number(&line.text)) {
+        lines.pop();
+    }
     let layout = Layout::of(&lines);
     let mut out = String::new();
     let mut before: Option<&Line> = None;
@@ -262,6 +266,12 @@ fn paragraphs(lines: &[Line]) -> String {
         before = Some(line);
     }
     out
+}
+
+/// Up to four digits alone, also between dashes.
+fn is_page_number(text: &str) -> bool {
+    let inner = text.trim_matches(['-', '–', '—', ' ']);
+    !inner.is_empty() && inner.len() <= 4 && inner.chars().all(|c| c.is_ascii_digit())
 }
 
 /// Composed letters, single blanks, no blanks about tabs or at the ends.
@@ -356,6 +366,7 @@ mod tests {
             line(50.0, 120.0, 80.0, "smlouvy."),
             line(50.0, 300.0, 110.0, "Byt\tCena"),
             line(50.0, 300.0, 122.0, "A\t1 000"),
+            line(280.0, 300.0, 800.0, "– 12 –"),
         ];
         assert_eq!(
             paragraphs(&page),

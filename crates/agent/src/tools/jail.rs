@@ -111,7 +111,7 @@ impl Jail {
     /// Bytes that are free on the workspace's disk.
     pub(crate) fn free_bytes(workspace: &Path) -> Option<u64> {
         let folder =
-            open(workspace, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let disk = rustix::fs::fstatvfs(folder).ok()?;
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
