@@ -43,7 +43,10 @@ fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
         if given.is_absolute() && given.is_file() {
             return Ok(Some(given));
         }
-        return Err(format!("CAUSERIE_AGENT is no absolute path of a file: {}; run `make build`", given.display()));
+        return Err(format!(
+            "CAUSERIE_AGENT is no absolute path of a file: {}; run `make build`",
+            given.display()
+        ));
     }
     // OUT_DIR is <target>/<profile>/build/<package>/out.
     let profile = if release { "release" } else { "debug" };

@@ -103,7 +103,7 @@ impl Frames {
     async fn next(&mut self) -> Option<HostFrame> {
         use http_body_util::BodyExt;
         loop {
-            if let Some(line) = self.lines.next().ok()? {
+            if let Some(line) = self.lines.next_line().ok()? {
                 return read_host_line(&line).ok();
             }
             let frame = self.body.frame().await?.ok()?;

@@ -10,8 +10,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use bytes::{Bytes, BytesMut};
 use control::access::Caller;
-use control::live::{LiveAnswer, Snapshot};
 use control::conversations::{Message, Patch};
+use control::live::{LiveAnswer, Snapshot};
 use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
 use domain::id::{ConversationId, MessageId};
@@ -72,9 +72,14 @@ pub(crate) async fn collect(
     let snapshot = wait_for_end(&live, &headers).await;
     let tag = format!("\"{}.{}\"", snapshot.stamp.epoch, snapshot.stamp.revision);
     let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let known = known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
+    let known =
+        known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
     let tag = [(header::ETAG, HeaderValue::from_str(&tag).map_err(ApiError::internal)?)];
-    if known { Ok((StatusCode::NOT_MODIFIED, tag).into_response()) } else { Ok((tag, answer_body(&snapshot)).into_response()) }
+    if known {
+        Ok((StatusCode::NOT_MODIFIED, tag).into_response())
+    } else {
+        Ok((tag, answer_body(&snapshot)).into_response())
+    }
 }
 
 /// The query of a list.
@@ -157,9 +162,12 @@ pub(crate) async fn patch(
     let change: Change = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title
-        && (title.is_empty() || title.chars().count() > TITLE_MAX_CHARS || title.chars().any(char::is_control))
+        && (title.is_empty()
+            || title.chars().count() > TITLE_MAX_CHARS
+            || title.chars().any(char::is_control))
     {
-        let message = format!("title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character");
+        let message =
+            format!("title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character");
         return Err(ApiError::bad_request(message));
     }
     let patch = Patch { title, pinned: change.pinned };
@@ -216,7 +224,9 @@ fn idempotency(headers: &HeaderMap, body: &str) -> Answered<Option<Idempotency>>
 fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Answered<u64> {
     let Some(text) = text else { return Ok(default) };
     let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
-    number.ok_or_else(|| ApiError::bad_request(format!("{name} is a whole number from {least} on, not {text:?}")))
+    number.ok_or_else(|| {
+        ApiError::bad_request(format!("{name} is a whole number from {least} on, not {text:?}"))
+    })
 }
 
 /// The answer as it stands, or, with `Prefer: wait=N`, when it is done within N seconds.
@@ -233,7 +243,9 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let seconds = values.flat_map(|value| value.split([',', ';'])).find_map(|preference| {
         let (name, seconds) = preference.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| seconds.trim().trim_matches('"').parse::<u64>().ok())?
+        name.trim()
+            .eq_ignore_ascii_case("wait")
+            .then(|| seconds.trim().trim_matches('"').parse::<u64>().ok())?
     });
     seconds.map(|seconds| Duration::from_secs(seconds).min(WAIT_MAX))
 }

@@ -63,7 +63,9 @@ pub(crate) async fn delete(
     let recursive = match query.recursive.as_deref() {
         None | Some("false" | "0" | "") => false,
         Some("true" | "1") => true,
-        Some(other) => return Err(ApiError::bad_request(format!("recursive is neither true nor false: {other:?}"))),
+        Some(other) => {
+            return Err(ApiError::bad_request(format!("recursive is neither true nor false: {other:?}")));
+        }
     };
     workspaces.of(caller.account).delete(&asked(uri.path(), FILES)?, recursive).await?;
     Ok(StatusCode::NO_CONTENT)

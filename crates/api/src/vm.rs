@@ -12,12 +12,13 @@ use crate::error::{Answered, ApiError};
 use crate::wire::VmStatus;
 
 /// `GET /vm`.
-pub(crate) async fn status(State(vm): State<Vm>, Extension(caller): Extension<Caller>) -> Answered<Json<VmStatus>> {
+pub(crate) async fn status(
+    State(vm): State<Vm>,
+    Extension(caller): Extension<Caller>,
+) -> Answered<Json<VmStatus>> {
     match vm.status(caller.account).await {
         Ok(status) => Ok(Json(VmStatus::of(status))),
-        Err(error @ MachineError::NoMachine) => {
-            Err(ApiError::from(error).with_status(StatusCode::NOT_FOUND))
-        }
+        Err(error @ MachineError::NoMachine) => Err(ApiError::from(error).with_status(StatusCode::NOT_FOUND)),
         Err(error) => Err(error.into()),
     }
 }

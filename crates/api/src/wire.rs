@@ -261,7 +261,9 @@ pub fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
 pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
     let mut out = Writer::default();
     out.raw("{\"id\":\"").display(snapshot.meta.answer).raw("\",\"role\":\"ASSISTANT\",\"status\":\"");
-    out.raw(status_word(snapshot.ending.is_some())).raw("\",\"createdAt\":\"").display(snapshot.meta.created_at);
+    out.raw(status_word(snapshot.ending.is_some()))
+        .raw("\",\"createdAt\":\"")
+        .display(snapshot.meta.created_at);
     out.raw("\",\"text\":").rope(&snapshot.text).raw(",\"parts\":");
     out.list(&snapshot.parts, Writer::part);
     if let Some(Ending::Failed(error)) = &snapshot.ending {

@@ -98,7 +98,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), String> {
             let licence_until = licence_until.as_deref().map(moment).transpose()?.flatten();
             (Request::CreateAccount { email, licence_until, credits, machine: !no_machine }, at)
         }
-        AdminCommand::Key(KeyCommand::Create { account, name, at }) => (Request::CreateKey { account, name }, at),
+        AdminCommand::Key(KeyCommand::Create { account, name, at }) => {
+            (Request::CreateKey { account, name }, at)
+        }
         AdminCommand::Key(KeyCommand::List { account, at }) => (Request::ListKeys { account }, at),
         AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (Request::RevokeKey { key: key_id }, at),
         AdminCommand::Licence(LicenceCommand::Set { account, until, at }) => {
@@ -139,7 +141,8 @@ async fn offline(data: &Path, request: Request) -> Result<Value, String> {
     std::fs::create_dir_all(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let data: PathBuf = data.to_owned();
     let store = control::service::open_store(&data).map_err(|error| error.to_string())?;
-    let workspaces = control::service::open_workspaces(&data, Quota::default()).map_err(|error| error.to_string())?;
+    let workspaces =
+        control::service::open_workspaces(&data, Quota::default()).map_err(|error| error.to_string())?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let answered = answer(&admin, request).await;
     store.close().await;
@@ -158,7 +161,8 @@ fn print(answer: &Value, as_json: bool) {
             Value::Array(rows) => {
                 for row in rows {
                     let columns = row.as_object().into_iter().flatten();
-                    let line: Vec<String> = columns.map(|(name, value)| format!("{name} {}", plain(value))).collect();
+                    let line: Vec<String> =
+                        columns.map(|(name, value)| format!("{name} {}", plain(value))).collect();
                     println!("{}", line.join("  "));
                 }
             }

@@ -58,11 +58,14 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     let attached = upload(&url, &key).await?;
     say(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
     say(&format!("> {QUESTION}\n"));
-    let question = Options { url: url.clone(), key: key.clone(), text: QUESTION.to_owned(), ..Options::default() };
+    let question =
+        Options { url: url.clone(), key: key.clone(), text: QUESTION.to_owned(), ..Options::default() };
     let outcome = ask::ask(question).await;
     match &outcome {
         Ok(ask::Asked { error: None, .. }) => {}
-        Ok(ask::Asked { error: Some(code), .. }) => return Err(format!("the answer could not be finished: {code}")),
+        Ok(ask::Asked { error: Some(code), .. }) => {
+            return Err(format!("the answer could not be finished: {code}"));
+        }
         Err(error) => return Err(error.to_string()),
     }
     say("\nAsk another one from a second terminal:\n");
@@ -91,7 +94,8 @@ async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
     let client = client::Client::new(url, key).map_err(|error| error.to_string())?;
     let mut paths = Vec::new();
     for (name, content) in DOCUMENTS {
-        let uploaded = client.upload_bytes(name, content.to_vec()).await.map_err(|error| error.to_string())?;
+        let uploaded =
+            client.upload_bytes(name, content.to_vec()).await.map_err(|error| error.to_string())?;
         paths.push(uploaded.path);
     }
     Ok(paths)

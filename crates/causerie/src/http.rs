@@ -65,4 +65,3 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, ending: Cancell
     drop(listener);
     let _ = tokio::time::timeout(FAREWELL, open.shutdown()).await;
 }
-

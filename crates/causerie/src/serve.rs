@@ -152,7 +152,9 @@ fn lock(data: &Path) -> Result<File, ServeError> {
 async fn driver(data: &Path, wanted: MachineDriver) -> Result<Driver, ServeError> {
     let refused = |error: DriverError| ServeError::Driver(error.to_string());
     match wanted {
-        MachineDriver::Qemu => Err(ServeError::Driver("this version has no driver for virtual machines".to_owned())),
+        MachineDriver::Qemu => {
+            Err(ServeError::Driver("this version has no driver for virtual machines".to_owned()))
+        }
         MachineDriver::Auto | MachineDriver::Sandbox => {
             let program = agent::unpack(data).map_err(ServeError::Driver)?;
             let config = SandboxConfig::new(data.join("machines"), program);

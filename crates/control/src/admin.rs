@@ -113,11 +113,12 @@ impl Admin {
             machine,
             now: self.environment.now(),
         };
-        let account = self.store.write(move |tx| accounts::create(tx, &new)).await.map_err(|error| match error {
-            AccountError::EmailTaken => AdminError::EmailTaken,
-            AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
-            AccountError::Store(error) => AdminError::Store(error),
-        })?;
+        let account =
+            self.store.write(move |tx| accounts::create(tx, &new)).await.map_err(|error| match error {
+                AccountError::EmailTaken => AdminError::EmailTaken,
+                AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
+                AccountError::Store(error) => AdminError::Store(error),
+            })?;
         // What machines write there belongs to the service's own user as well: they see it through their own ids.
         self.workspaces.provision(account.id, None).await?;
         self.note(Some(account.id), "create account", email, &format!("credits {}", grant.0)).await?;
@@ -190,7 +191,9 @@ impl Admin {
         let set = self.store.write(move |tx| accounts::set_licence(tx, id, until)).await;
         set.map_err(|error| match error {
             AccountError::Store(error) => AdminError::Store(error),
-            AccountError::NotFound | AccountError::EmailTaken => AdminError::NoSuchAccount(account.email.clone()),
+            AccountError::NotFound | AccountError::EmailTaken => {
+                AdminError::NoSuchAccount(account.email.clone())
+            }
         })?;
         self.forget();
         let until = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
@@ -244,9 +247,9 @@ impl Admin {
                     ),
                     None => (None, Vec::new()),
                 };
-                let driver = kept.driver.or_else(|| {
-                    self.running.as_ref().map(|(running, _)| running.driver().to_string())
-                });
+                let driver = kept
+                    .driver
+                    .or_else(|| self.running.as_ref().map(|(running, _)| running.driver().to_string()));
                 listed.push(ListedMachine { account: kept.account, status, driver, pids });
             }
         }
@@ -267,7 +270,13 @@ impl Admin {
         }
     }
 
-    async fn note(&self, account: Option<AccountId>, action: &str, subject: &str, detail: &str) -> Result<(), AdminError> {
+    async fn note(
+        &self,
+        account: Option<AccountId>,
+        action: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), AdminError> {
         let entry = audit::Entry {
             at: self.environment.now(),
             account,

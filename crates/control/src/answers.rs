@@ -67,14 +67,19 @@ impl Answers {
         conversation: ConversationId,
     ) -> Result<Follower, ConversationError> {
         let watch = self.live.watch(conversation);
-        let stored = self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
+        let stored =
+            self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
         let latest = watch.latest(self.attach(account, stored).await?);
         Ok(Follower::new(latest, Some(watch)))
     }
 
     /// The answer to be read. One that is in progress and not written here yet is waited for; one that was
     /// completed while this was found out is not.
-    async fn attach(&self, account: AccountId, stored: Answered) -> Result<Arc<LiveAnswer>, ConversationError> {
+    async fn attach(
+        &self,
+        account: AccountId,
+        stored: Answered,
+    ) -> Result<Arc<LiveAnswer>, ConversationError> {
         let meta = meta(account, &stored);
         if stored.completed_at.is_some() {
             return Ok(Arc::new(LiveAnswer::new(meta, stored.answer)));
@@ -146,20 +151,18 @@ impl Follower {
     /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more.
     /// Cancel safe: a state that was not handed out is handed out the next time.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
-        loop {
-            if self.ended {
-                self.move_on().await?;
-            }
-            if !self.first {
-                // The sender lives as long as `current`, which is held here.
-                self.progress.changed().await.ok()?;
-            }
-            self.progress.borrow_and_update();
-            let snapshot = self.current.snapshot();
-            self.first = false;
-            self.ended = snapshot.ending.is_some();
-            return Some(snapshot);
+        if self.ended {
+            self.move_on().await?;
         }
+        if !self.first {
+            // The sender lives as long as `current`, which is held here.
+            self.progress.changed().await.ok()?;
+        }
+        self.progress.borrow_and_update();
+        let snapshot = self.current.snapshot();
+        self.first = false;
+        self.ended = snapshot.ending.is_some();
+        Some(snapshot)
     }
 
     /// Waits for the answer after the current one, where there may be one.

@@ -59,10 +59,16 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationError`].
-    pub async fn delete(&self, account: AccountId, conversation: ConversationId) -> Result<(), ConversationError> {
+    pub async fn delete(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+    ) -> Result<(), ConversationError> {
         let (release, now) = (PostingId::from_random(self.environment.bits()), self.environment.now());
-        let deleted =
-            self.store.write(move |tx| conversations::delete(tx, account, conversation, release, now)).await?;
+        let deleted = self
+            .store
+            .write(move |tx| conversations::delete(tx, account, conversation, release, now))
+            .await?;
         if let Some(answer) = deleted.open_answer {
             self.dispatch.abandon(answer);
         }

@@ -189,7 +189,9 @@ impl Questions {
         let attachments = new.attachments.clone();
         match self.store.write(move |tx| questions::ask(tx, &new)).await? {
             Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
-            Asked::Accepted(accepted) => Ok(Taken::Accepted(self.begin(caller, accepted, &attachments).await)),
+            Asked::Accepted(accepted) => {
+                Ok(Taken::Accepted(self.begin(caller, accepted, &attachments).await))
+            }
         }
     }
 
@@ -219,12 +221,14 @@ impl Questions {
         if let Some(id) = asking.conversation {
             let account = caller.account;
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
-            let model = self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
+            let model =
+                self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
             let model = model.ok_or_else(|| self.unknown_model(&conversation.model))?;
             return Ok((Target::Existing(id), model.entry));
         }
         let asked = asking.model.as_deref();
-        let model = self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
+        let model =
+            self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
         check_settings(&model, &asking.settings)?;
         self.check_jurisdictions(&asking.jurisdictions)?;
         let new = NewConversation {

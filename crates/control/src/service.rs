@@ -22,8 +22,9 @@ use crate::{Access, Admin, Answers, Conversations, Environment, Questions, Vm};
 
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often vendors are asked for their models, and so whether they answer.
+/// How often vendors are asked for their models, and so whether they answer; sooner after one did not.
 const REFRESH_EVERY: Duration = Duration::from_secs(300);
+const REFRESH_AGAIN: Duration = Duration::from_secs(10);
 /// How often what is deleted or out of date is swept, and how much at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 const SWEEP_ROWS: u32 = 500;
@@ -116,11 +117,7 @@ impl Service {
         let node = node_id(&config.data, &environment)?;
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
-        match tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "a vendor did not tell its models"),
-            Err(_) => tracing::warn!("a vendor did not tell its models in time"),
-        }
+        let told = tokio::time::timeout(MODELS_TIMEOUT, refresh(&catalog)).await.unwrap_or(false);
         let records = Records { store: store.clone(), workspaces: workspaces.clone() };
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
@@ -135,7 +132,7 @@ impl Service {
         })
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(refresh(catalog.clone(), shutdown.clone()));
+        tasks.spawn(keep_fresh(catalog.clone(), told, shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
         let access = Access::new(store.clone(), environment.clone());
         let jurisdictions = Arc::new(builtin_jurisdictions());
@@ -202,13 +199,20 @@ fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
     Ok(node)
 }
 
-async fn refresh(catalog: Arc<Catalog>, shutdown: CancellationToken) {
+/// Asks the vendors for their models; whether all told.
+async fn refresh(catalog: &Catalog) -> bool {
+    let told = catalog.refresh().await;
+    if let Err(error) = &told {
+        tracing::warn!(%error, "a vendor did not tell its models");
+    }
+    told.is_ok()
+}
+
+async fn keep_fresh(catalog: Arc<Catalog>, mut told: bool, shutdown: CancellationToken) {
     let every = async {
         loop {
-            tokio::time::sleep(REFRESH_EVERY).await;
-            if let Err(error) = catalog.refresh().await {
-                tracing::warn!(%error, "a vendor did not tell its models");
-            }
+            tokio::time::sleep(if told { REFRESH_EVERY } else { REFRESH_AGAIN }).await;
+            told = refresh(&catalog).await;
         }
     };
     shutdown.run_until_cancelled(every).await;

@@ -14,5 +14,5 @@ pub const STEPS_MAX: u32 = 60;
 pub const CALLS_MAX: usize = 32;
 /// The most that one step may put out, in bytes of its text, reasoning and arguments together.
 pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The most passages that one answer numbers.
-pub const SOURCES_MAX: u32 = 2000;
+/// The most passages that one answer numbers: a mark has at most three digits.
+pub const SOURCES_MAX: u32 = 999;

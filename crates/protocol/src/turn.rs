@@ -255,7 +255,7 @@ impl Lines {
     ///
     /// # Errors
     /// [`NotAFrame::OutOfBounds`] when the line is longer than a frame may be.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, NotAFrame> {
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, NotAFrame> {
         let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
             self.searched = self.buffer.len();
             let fits = self.buffer.len() < FRAME_MAX_BYTES;
@@ -302,10 +302,10 @@ mod tests {
             }
         }
         for frame in frames {
-            let line = lines.next().unwrap().unwrap();
+            let line = lines.next_line().unwrap().unwrap();
             assert_eq!(read_host_line(&line).unwrap(), frame);
         }
-        assert!(lines.next().unwrap().is_none());
+        assert!(lines.next_line().unwrap().is_none());
     }
 
     #[test]
@@ -322,6 +322,6 @@ mod tests {
         assert!(matches!(read_agent_line(b"{\"want\":1}"), Err(NotAFrame::Malformed(_))));
         let mut lines = Lines::default();
         lines.push(&vec![b' '; FRAME_MAX_BYTES]);
-        assert!(lines.next().is_err());
+        assert!(lines.next_line().is_err());
     }
 }

@@ -108,7 +108,7 @@ async fn exchange(
         let Ok(frame) = frame else { return Ok(()) };
         let Ok(bytes) = frame.into_data() else { continue };
         lines.push(&bytes);
-        while let Some(line) = lines.next().map_err(|_| NotAnAgent)? {
+        while let Some(line) = lines.next_line().map_err(|_| NotAnAgent)? {
             let frame = read_agent_line(&line).map_err(|_| NotAnAgent)?;
             if !turn.tell(LinkEvent::Frame(frame)).await {
                 return Ok(());

@@ -248,4 +248,3 @@ async fn renew(shared: Arc<Shared>) {
         }
     }
 }
-

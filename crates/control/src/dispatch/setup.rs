@@ -73,7 +73,8 @@ fn measured(answer: MessageId, present: Exchange, model: &ModelEntry, instructio
     let tools_bytes: usize =
         Tool::ALL.iter().map(|tool| tool.description().len() + tool.schema().len()).sum();
     let overhead_tokens = estimated_tokens(instructions_bytes) + estimated_tokens(tools_bytes);
-    let room = u64::from(model.context_tokens).saturating_sub(overhead_tokens + u64::from(model.output_max_tokens));
+    let room =
+        u64::from(model.context_tokens).saturating_sub(overhead_tokens + u64::from(model.output_max_tokens));
     Setup {
         answer,
         epoch: 0,

@@ -121,7 +121,8 @@ async fn said(voice: &mut Option<Voice>) -> Event {
         Some(Ok(event)) => Event::Said { number, attempt, event },
         other => {
             *voice = None;
-            let cut = StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
+            let cut =
+                StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
             let error = other.and_then(Result::err).unwrap_or(cut);
             tracing::info!(%error, number, attempt, "a model step failed");
             Event::SayFailed { number, attempt, error, jitter }
@@ -204,25 +205,29 @@ impl Shell {
             Effect::Send(frame) => self.send(&frame),
             Effect::Relink => self.drop_link(),
             Effect::Reserve { number, greatest } => return self.reserve(number, greatest).await.map(Some),
-            Effect::Say { number, attempt, transcript, tools } => self.say(number, attempt, transcript, tools),
+            Effect::Say { number, attempt, transcript, tools } => {
+                self.say(number, attempt, transcript, tools)
+            }
             Effect::Hush => self.voice = None,
             Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
             Effect::CommitStep { entry, cost, .. } => {
                 let done = self.step_done(entry, cost);
                 let number = done.number;
-                return self.write(Event::StepCommitted { number }, move |tx, fence| {
-                    turns::commit_step(tx, fence, &done)
-                })
-                .await
-                .map(Some);
+                return self
+                    .write(Event::StepCommitted { number }, move |tx, fence| {
+                        turns::commit_step(tx, fence, &done)
+                    })
+                    .await
+                    .map(Some);
             }
             Effect::CommitResult { number, result } => {
                 let (call, now) = (result.call.clone(), self.shared.environment.now());
-                return self.write(Event::ResultCommitted { call }, move |tx, fence| {
-                    turns::commit_result(tx, fence, number, &result, now).map(drop)
-                })
-                .await
-                .map(Some);
+                return self
+                    .write(Event::ResultCommitted { call }, move |tx, fence| {
+                        turns::commit_result(tx, fence, number, &result, now).map(drop)
+                    })
+                    .await
+                    .map(Some);
             }
             Effect::Publish(stamp, change) => self.live.fold(stamp, change),
             Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
@@ -267,7 +272,8 @@ impl Shell {
         }
         self.link.number += 1;
         let (number, fruitless) = (self.link.number, self.link.fruitless);
-        let run = link::run(self.shared.machines.clone(), self.account, number, fruitless, self.events.clone());
+        let run =
+            link::run(self.shared.machines.clone(), self.account, number, fruitless, self.events.clone());
         self.link.task = Some(AbortOnDropHandle::new(tokio::spawn(run)));
     }
 

@@ -68,7 +68,8 @@ impl LiveAnswer {
     /// An answer as it stands now.
     #[must_use]
     pub fn new(meta: Meta, answer: Answer) -> Self {
-        let progress = Progress { stamp: answer.stamp, ended: answer.ending.is_some(), ..Progress::default() };
+        let progress =
+            Progress { stamp: answer.stamp, ended: answer.ending.is_some(), ..Progress::default() };
         let state = State { answer, pieces: Pieces::default(), shot: None };
         Self {
             meta: Arc::new(meta),

@@ -95,7 +95,9 @@ impl Pieces {
     /// The answer as it stands.
     pub(super) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
         let mut text = Rope::default();
-        let parts = answer.parts.iter().map(|part| self.part(part, answer, &mut text)).collect();
+        // Only the last part still grows.
+        let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
+        let parts = answer.parts.iter().map(|part| self.part(part, last, answer, &mut text)).collect();
         Snapshot { meta: meta.clone(), stamp: answer.stamp, ending: answer.ending.clone(), text, parts }
     }
 
@@ -104,34 +106,25 @@ impl Pieces {
         self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
     }
 
-    fn part(&mut self, part: &Part, answer: &Answer, text: &mut Rope) -> ShotPart {
+    fn part(&mut self, part: &Part, last: Option<PartId>, answer: &Answer, text: &mut Rope) -> ShotPart {
+        let mut shown = |markdown: &str| {
+            let piece = self.texts.entry(part.id).or_default();
+            if Some(part.id) == last {
+                piece.growing(markdown, answer)
+            } else {
+                piece.settled(markdown, answer)
+            }
+        };
         let shape = match &part.body {
             Body::Text(markdown) => {
-                let (piece, html, citations) = if answer.ending.is_some() {
-                    let (html, citations) = whole(markdown, answer);
-                    (Rope::of(strip(markdown).trim_matches('\n')), html, citations)
-                } else {
-                    let piece = self.texts.entry(part.id).or_default();
-                    piece.take(markdown, answer);
-                    let (html, citations) = piece.html(answer);
-                    (piece.text.rope(), html, citations)
-                };
+                let Shown { text: piece, html, citations } = shown(markdown);
                 if !text.is_empty() && !piece.is_empty() {
                     text.append(&Rope::of("\n\n"));
                 }
                 text.append(&piece);
                 Shape::Text { html, citations }
             }
-            Body::Reasoning(markdown) => {
-                let html = if answer.ending.is_some() {
-                    whole(markdown, answer).0
-                } else {
-                    let piece = self.texts.entry(part.id).or_default();
-                    piece.take(markdown, answer);
-                    piece.html(answer).0
-                };
-                Shape::Reasoning { html }
-            }
+            Body::Reasoning(markdown) => Shape::Reasoning { html: shown(markdown).html },
             Body::Tool { tool, call, state, sources } => Shape::Tool {
                 tool: tool.clone(),
                 call: call.clone(),
@@ -144,9 +137,12 @@ impl Pieces {
     }
 }
 
-/// A finished text as HTML, and what it cites.
-fn whole(markdown: &str, answer: &Answer) -> (Rope, Vec<Citation>) {
-    (Rope::of(render::whole(markdown, answer)), citations(markdown, answer))
+/// A text as it is shown.
+#[derive(Clone)]
+struct Shown {
+    text: Rope,
+    html: Rope,
+    citations: Vec<Citation>,
 }
 
 fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
@@ -172,9 +168,27 @@ struct Piece {
     citations: Vec<Citation>,
     /// Whether a mark may have been added since the citations were looked for.
     marked: bool,
+    /// The whole, once no more comes.
+    whole: Option<Shown>,
 }
 
 impl Piece {
+    /// A text that may still grow.
+    fn growing(&mut self, markdown: &str, answer: &Answer) -> Shown {
+        self.take(markdown, answer);
+        Shown { text: self.text.rope(), html: self.html(answer), citations: self.citations.clone() }
+    }
+
+    /// A text that is finished: stripped and rendered as a whole, once.
+    fn settled(&mut self, markdown: &str, answer: &Answer) -> Shown {
+        let whole = || Shown {
+            text: Rope::of(strip(markdown).trim_matches('\n')),
+            html: Rope::of(render::whole(markdown, answer)),
+            citations: citations(markdown, answer),
+        };
+        self.whole.get_or_insert_with(whole).clone()
+    }
+
     fn take(&mut self, markdown: &str, answer: &Answer) {
         let new = &markdown[self.taken..];
         if new.is_empty() {
@@ -206,12 +220,12 @@ impl Piece {
         }
     }
 
-    fn html(&mut self, answer: &Answer) -> (Rope, Vec<Citation>) {
+    fn html(&mut self, answer: &Answer) -> Rope {
         for block in &self.renderer.finished()[self.finished.segments().len()..] {
             self.finished.push(Arc::new(Segment::new(block.clone())));
         }
         let mut html = self.finished.clone();
         html.append(&Rope::of(self.renderer.tail(answer)));
-        (html, self.citations.clone())
+        html
     }
 }
