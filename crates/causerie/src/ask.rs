@@ -188,8 +188,8 @@ impl<O: Write, E: Write> Terminal<O, E> {
         let sources = sources(&answer.parts);
         if !sources.is_empty() {
             writeln!(self.out, "\nSources:")?;
-            for (number, source) in sources {
-                writeln!(self.out, "[{}] {}", one_line(&number), one_line(&source))?;
+            for (index, source) in sources.iter().enumerate() {
+                writeln!(self.out, "[{}] {}", index + 1, one_line(source))?;
             }
         }
         self.out.flush()?;
@@ -209,12 +209,13 @@ impl<O: Write, E: Write> Terminal<O, E> {
     }
 }
 
-/// The citations of an answer in their order, each number once.
-fn sources(parts: &[Part]) -> Vec<(String, String)> {
-    let mut out: Vec<(String, String)> = Vec::new();
+/// The places that an answer cites, in their order, each once.
+fn sources(parts: &[Part]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
     for citation in parts.iter().flat_map(|part| &part.citations) {
-        if !out.iter().any(|(id, _)| *id == citation.citation_id) {
-            out.push((citation.citation_id.clone(), place(&citation.source)));
+        let place = place(&citation.source);
+        if !out.contains(&place) {
+            out.push(place);
         }
     }
     out
@@ -222,10 +223,12 @@ fn sources(parts: &[Part]) -> Vec<(String, String)> {
 
 fn place(source: &Source) -> String {
     let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
-    match (source.page, source.title.as_deref()) {
-        (Some(page), _) => format!("{what}, page {page}"),
-        (None, Some(title)) => format!("{title} <{what}>"),
-        (None, None) => what.to_owned(),
+    match (source.page, source.lines, source.title.as_deref()) {
+        (Some(page), ..) => format!("{what}, page {page}"),
+        (None, Some((first, last)), _) if first == last => format!("{what}, line {first}"),
+        (None, Some((first, last)), _) => format!("{what}, lines {first}–{last}"),
+        (None, None, Some(title)) => format!("{title} <{what}>"),
+        (None, None, None) => what.to_owned(),
     }
 }
 
@@ -358,12 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_listed_by_number() {
+    fn sources_are_numbered_and_listed_once() {
         let source = |path: &str, page| Source {
             kind: "FILE".to_owned(),
             url: None,
             path: Some(path.to_owned()),
             page,
+            lines: page.is_none().then_some((3, 5)),
             title: None,
         };
         let citation = |id: &str, source| client::Citation { citation_id: id.to_owned(), source };
@@ -377,7 +381,8 @@ mod tests {
             citation("1", lease),
         ];
         answer.parts.push(part);
-        let expected = "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt\n";
+        let expected =
+            "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt, lines 3–5\n";
         assert_eq!(shown(&[answer]).0, expected);
     }
 

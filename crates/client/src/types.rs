@@ -206,6 +206,9 @@ pub struct Source {
     /// The page of the file, from 1, where it has pages.
     #[serde(default)]
     pub page: Option<u32>,
+    /// First and last line in the file, from 1, where it has lines.
+    #[serde(default)]
+    pub lines: Option<(u32, u32)>,
     /// The title of the address, where it is known.
     #[serde(default)]
     pub title: Option<String>,

@@ -16,17 +16,24 @@ pub struct Api {
     pub key: String,
 }
 
-/// A service with one account that may ask; or the one that the environment names.
+/// The folder that says that an account may be emptied. It is hidden, so that no listing shows it.
+const MARK: &str = "/.conformance";
+
+/// A service with one account that may ask; or the one that the environment names, its account emptied. Run
+/// such tests one at a time.
 ///
 /// # Panics
-/// When `CAUSERIE_BASE_URL` is no plain `http` address, or the service does not start.
+/// When `CAUSERIE_BASE_URL` is no plain `http` address, when the account holds anything and was never given to
+/// this suite, or when the service does not start.
 #[must_use]
 pub fn caller() -> (Option<Service>, Api) {
     let named = (std::env::var("CAUSERIE_BASE_URL"), std::env::var("CAUSERIE_API_KEY"));
     if let (Ok(base), Ok(key)) = named {
         let address =
             base.strip_prefix("http://").expect("the suite speaks plain http only").trim_end_matches('/');
-        return (None, Api { address: address.to_owned(), key });
+        let api = Api { address: address.to_owned(), key };
+        api.empty();
+        return (None, api);
     }
     let service = Service::start(Options::default());
     let account = service.account();
@@ -39,6 +46,30 @@ impl Api {
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { address: self.address.clone(), key: key.to_owned() }
+    }
+
+    /// Empties an account that was given to the suite: one that is marked, or holds nothing yet.
+    fn empty(&self) {
+        let entries = self.list_home().expect_status(200).json()["entries"].clone();
+        let chats = self.chats("?limit=200").expect_status(200).json()["chats"].clone();
+        let (entries, chats) = (entries.as_array().expect("entries"), chats.as_array().expect("chats"));
+        if self.list(MARK).status != 200 {
+            let uploads = self.list("/uploads").json()["totalEntries"].clone();
+            assert!(
+                chats.is_empty() && entries.len() <= 1 && uploads == 0,
+                "give the suite an empty account"
+            );
+            self.create_folder(MARK).expect_status(201);
+        }
+        for chat in chats {
+            self.delete_chat(&id(chat, "chatId")).expect_status(204);
+        }
+        for entry in entries {
+            let path: String = id(entry, "path").bytes().map(|byte| format!("%{byte:02X}")).collect();
+            self.delete_file(&format!("/{}?recursive=true", path.trim_start_matches("%2F")))
+                .expect_status(204);
+        }
+        self.create_folder("/uploads").expect_status(201);
     }
 
     /// A request that carries the key.

@@ -5,7 +5,8 @@
 //! types. The tests are in `tests/suite`, a file a subject; `operations` lists what they must cover.
 //!
 //! The binary is `target/<profile>/causerie` beside the tests, or what `CAUSERIE_BIN` names. With
-//! `CAUSERIE_BASE_URL` and `CAUSERIE_API_KEY` the tests that need no admin command run against that service.
+//! `CAUSERIE_BASE_URL` (plain http) and `CAUSERIE_API_KEY` the tests that need no operator's command run against
+//! that service, one at a time (`-j 1`), with an account that is theirs: it is emptied before each test.
 
 pub mod api;
 pub mod events;
