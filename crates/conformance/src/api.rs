@@ -65,9 +65,13 @@ impl Api {
             self.delete_chat(&id(chat, "chatId")).expect_status(204);
         }
         for entry in entries {
-            let path: String = id(entry, "path").bytes().map(|byte| format!("%{byte:02X}")).collect();
-            self.delete_file(&format!("/{}?recursive=true", path.trim_start_matches("%2F")))
-                .expect_status(204);
+            // Percent signs may stand for bytes already.
+            let encode = |byte: u8| match byte {
+                b'%' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+                _ => format!("%{byte:02X}"),
+            };
+            let name: String = id(entry, "name").bytes().map(encode).collect();
+            self.delete_file(&format!("/{name}?recursive=true")).expect_status(204);
         }
         self.create_folder("/uploads").expect_status(201);
     }
