@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use bytes::{Bytes, BytesMut};
@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Answered, ApiError, Code};
+use crate::extract::{Named, Parameters};
 use crate::wire::{self, Change, Conversation, Page, Question};
 
 /// Conversations of a page when the caller does not say, and at most.
@@ -64,7 +65,7 @@ pub(crate) async fn ask(
 pub(crate) async fn collect(
     State(answers): State<Answers>,
     Extension(caller): Extension<Caller>,
-    Path((chat, message)): Path<(String, String)>,
+    Named((chat, message)): Named<(String, String)>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
@@ -93,7 +94,7 @@ pub(crate) struct Slice {
 pub(crate) async fn list(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Query(slice): Query<Slice>,
+    Parameters(slice): Parameters<Slice>,
 ) -> Answered<Json<Page>> {
     let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
     let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
@@ -108,7 +109,7 @@ pub(crate) async fn detail(
     State(conversations): State<Conversations>,
     State(answers): State<Answers>,
     Extension(caller): Extension<Caller>,
-    Path(chat): Path<String>,
+    Named(chat): Named<String>,
 ) -> Answered<Response> {
     let detail = conversations.detail(caller.account, conversation_id(&chat)?).await?;
     let chat = serde_json::to_vec(&Conversation::of(detail.summary)).map_err(ApiError::internal)?;
@@ -145,7 +146,7 @@ pub(crate) async fn detail(
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Path(chat): Path<String>,
+    Named(chat): Named<String>,
 ) -> Answered<StatusCode> {
     conversations.delete(caller.account, conversation_id(&chat)?).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -155,7 +156,7 @@ pub(crate) async fn delete(
 pub(crate) async fn patch(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Path(chat): Path<String>,
+    Named(chat): Named<String>,
     body: Body,
 ) -> Answered<Json<Conversation>> {
     let conversation = conversation_id(&chat)?;
@@ -178,7 +179,7 @@ pub(crate) async fn patch(
 pub(crate) async fn stop(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Path(chat): Path<String>,
+    Named(chat): Named<String>,
 ) -> Answered<(StatusCode, Json<Conversation>)> {
     let summary = conversations.stop(caller.account, conversation_id(&chat)?).await?;
     Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))

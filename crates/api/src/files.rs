@@ -2,7 +2,7 @@
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{OriginalUri, Query, State};
+use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::access::Caller;
@@ -12,6 +12,7 @@ use workspace::{AskedPath, Workspaces};
 
 use crate::Limits;
 use crate::error::{Answered, ApiError, Code};
+use crate::extract::Parameters;
 use crate::wire::{CreatedFolder, ListedEntry, Listing, Uploaded};
 
 /// Where files and folders are addressed; the rest of the URL is the path in the workspace.
@@ -58,7 +59,7 @@ pub(crate) async fn delete(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
-    Query(query): Query<Deletion>,
+    Parameters(query): Parameters<Deletion>,
 ) -> Answered<StatusCode> {
     let recursive = match query.recursive.as_deref() {
         None | Some("false" | "0" | "") => false,

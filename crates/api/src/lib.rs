@@ -6,6 +6,7 @@
 mod catalogs;
 mod chats;
 mod error;
+mod extract;
 mod files;
 mod key;
 mod streams;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use control::{Access, Answers, Catalog, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
 use tokio_util::sync::CancellationToken;
@@ -85,9 +86,13 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .route("/chats/{chat}/messages/{message}/events", get(streams::answer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
-        .layer(from_fn_with_state(state.clone(), key::let_in))
         // Bodies have bounds of their own; uploads are streamed.
         .layer(DefaultBodyLimit::disable())
-        .with_state(state);
-    Router::new().nest("/api/v1", interface)
+        .with_state(state.clone());
+    let elsewhere = Router::new().route("/api/{*path}", any(error::no_such_path));
+    Router::new()
+        .nest("/api/v1", interface)
+        .merge(elsewhere)
+        .layer(from_fn_with_state(state, key::let_in))
+        .fallback(error::no_such_path)
 }

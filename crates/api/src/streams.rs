@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::access::Caller;
@@ -18,6 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::Ending;
 use crate::chats::{conversation_id, message_id};
 use crate::error::Answered;
+use crate::extract::Named;
 use crate::wire::{self, event_id, read_event_id};
 
 /// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
@@ -29,7 +30,7 @@ pub(crate) async fn answer(
     State(access): State<Access>,
     State(ending): State<Ending>,
     Extension(caller): Extension<Caller>,
-    Path((chat, message)): Path<(String, String)>,
+    Named((chat, message)): Named<(String, String)>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
@@ -50,7 +51,7 @@ pub(crate) async fn conversation(
     State(access): State<Access>,
     State(ending): State<Ending>,
     Extension(caller): Extension<Caller>,
-    Path(chat): Path<String>,
+    Named(chat): Named<String>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
