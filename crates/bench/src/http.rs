@@ -1,0 +1,194 @@
+//! A small HTTP client, so that the load costs little and the time of each byte is known.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::{Buf, BytesMut};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::Outcome;
+
+/// The longest head of a response and line of a chunk.
+const HEAD_MAX_BYTES: usize = 64 * 1024;
+/// How much room is made for each read.
+const READ_BYTES: usize = 64 * 1024;
+/// What the first read makes room for: a thousand idle readers shall not cost this process much.
+const FIRST_READ_BYTES: usize = 2048;
+
+/// The present, as the stand-in writes it into tokens.
+pub(crate) fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A request as bytes, to be sent any number of times.
+pub(crate) fn request(method: &str, path: &str, key: Option<&str>, body: Option<&Value>) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\n");
+    if let Some(key) = key {
+        text.push_str(&format!("x-api-key: {key}\r\n"));
+    }
+    match body.map(Value::to_string) {
+        Some(body) => {
+            text.push_str(&format!(
+                "content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            ));
+            text.push_str(&body);
+        }
+        None => text.push_str("\r\n"),
+    }
+    text.into_bytes()
+}
+
+/// The head of a response.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    /// `None` when the body comes in chunks.
+    length: Option<usize>,
+}
+
+/// A connection that carries one request at a time.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: BytesMut,
+    /// When the last bytes were read.
+    pub(crate) read_at: u64,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, buffer: BytesMut::with_capacity(FIRST_READ_BYTES), read_at: 0 })
+    }
+
+    /// Sends a request and reads its response, which must have this status; the body is JSON or nothing.
+    pub(crate) async fn call(&mut self, request: &[u8], status: u16) -> Outcome<Value> {
+        let (head, body) = self.exchange(request).await?;
+        if head.status != status {
+            let body = String::from_utf8_lossy(&body).into_owned();
+            return Err(format!("status {} instead of {status}: {body}", head.status).into());
+        }
+        Ok(serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    /// Sends a request and reads its response.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Outcome<(Head, Vec<u8>)> {
+        let head = self.begin(request).await?;
+        let mut body = Vec::new();
+        match head.length {
+            Some(length) => {
+                while self.buffer.len() < length {
+                    self.read().await?;
+                }
+                body.extend_from_slice(&self.buffer[..length]);
+                self.buffer.advance(length);
+            }
+            None => while self.chunk(&mut body).await? {},
+        }
+        Ok((head, body))
+    }
+
+    /// Sends a request and reads the head of its response.
+    pub(crate) async fn begin(&mut self, request: &[u8]) -> Outcome<Head> {
+        self.stream.write_all(request).await?;
+        let end = loop {
+            if let Some(at) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at;
+            }
+            if self.buffer.len() > HEAD_MAX_BYTES {
+                return Err("the head of a response does not end".into());
+            }
+            self.read().await?;
+        };
+        let head = parse(&self.buffer[..end])?;
+        self.buffer.advance(end + 4);
+        Ok(head)
+    }
+
+    /// Appends the next chunk of a body; whether there was one.
+    pub(crate) async fn chunk(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
+        let end = loop {
+            if let Some(at) = self.buffer.windows(2).position(|window| window == b"\r\n") {
+                break at;
+            }
+            if self.buffer.len() > HEAD_MAX_BYTES {
+                return Err("the line of a chunk does not end".into());
+            }
+            self.read().await?;
+        };
+        let line = std::str::from_utf8(&self.buffer[..end])?;
+        let length = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)?;
+        self.buffer.advance(end + 2);
+        while self.buffer.len() < length + 2 {
+            self.read().await?;
+        }
+        into.extend_from_slice(&self.buffer[..length]);
+        self.buffer.advance(length + 2);
+        Ok(length > 0)
+    }
+
+    /// Reads the next event of the service's stream into `into`; whether there was one. A piece of a stream is a
+    /// chunk, and only the last piece of an event ends with an empty line.
+    pub(crate) async fn event(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
+        into.clear();
+        while self.chunk(into).await? {
+            if into.ends_with(b"\n\n") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn read(&mut self) -> Outcome<()> {
+        if self.buffer.capacity() - self.buffer.len() < FIRST_READ_BYTES / 2 {
+            self.buffer.reserve(READ_BYTES);
+        }
+        if self.stream.read_buf(&mut self.buffer).await? == 0 {
+            return Err("the connection was cut".into());
+        }
+        self.read_at = now_micros();
+        Ok(())
+    }
+}
+
+fn parse(head: &[u8]) -> Outcome<Head> {
+    let head = std::str::from_utf8(head)?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or("a response has no status")?;
+    let mut length = Some(0);
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        if name.eq_ignore_ascii_case("content-length") {
+            length = Some(value.trim().parse()?);
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            length = None;
+        }
+    }
+    Ok(Head { status: status.parse()?, length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_tell_status_and_length() {
+        let head = parse(b"HTTP/1.1 202 Accepted\r\nContent-Length: 12\r\nx: y").expect("a head");
+        assert_eq!((head.status, head.length), (202, Some(12)));
+        let head = parse(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked").expect("a head");
+        assert_eq!((head.status, head.length), (200, None));
+        assert!(parse(b"hello").is_err());
+    }
+
+    #[test]
+    fn requests_carry_key_and_body() {
+        let bytes = request("POST", "/x", Some("api-1"), Some(&serde_json::json!({"a": 1})));
+        let text = String::from_utf8(bytes).expect("text");
+        assert!(text.starts_with("POST /x HTTP/1.1\r\n") && text.contains("x-api-key: api-1\r\n"));
+        assert!(text.ends_with("content-length: 7\r\n\r\n{\"a\":1}"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Measures the built service from outside, each figure beside the same of something barer in the same run.
+//!
+//! `bench [name…] [--json FILE]` runs the scenarios of these names, or all. `CAUSERIE_BIN` is the program to measure,
+//! `target/release/causerie` unless set. Nothing fails for being slow; what is wrong fails: a stream that does
+//! not come whole, a question that was accepted and is gone.
+
+mod bare;
+mod figure;
+mod http;
+mod process;
+mod scenarios;
+mod service;
+mod vendor;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use figure::Figure;
+
+/// What everything here comes to.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a place to say it, the code says it.
+            let _ = writeln!(io::stderr(), "bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Outcome<()> {
+    process::raise_open_files()?;
+    if let Some((role, rest)) = arguments.split_first()
+        && bare::run(role, rest)?
+    {
+        return Ok(());
+    }
+    let (names, json) = parse(arguments)?;
+    let mut out = io::stdout();
+    figure::print_head(&mut out)?;
+    let mut all: Vec<Figure> = Vec::new();
+    for scenario in scenarios::ALL {
+        if names.is_empty() || names.contains(&scenario.name) {
+            let figures = (scenario.run)().map_err(|error| format!("{}: {error}", scenario.name))?;
+            figure::print(&mut out, &figures)?;
+            all.extend(figures);
+        }
+    }
+    if let Some(file) = json {
+        std::fs::write(file, format!("{:#}\n", figure::document(&all)))?;
+    }
+    Ok(())
+}
+
+/// The names of scenarios, and the file for JSON.
+fn parse(arguments: &[String]) -> Outcome<(Vec<&str>, Option<&str>)> {
+    let (mut names, mut json) = (Vec::new(), None);
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        if argument == "--json" {
+            json = Some(arguments.next().ok_or("--json wants a file")?);
+        } else if scenarios::ALL.iter().any(|scenario| scenario.name == argument) {
+            names.push(argument);
+        } else {
+            let known: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+            return Err(format!("there is no scenario {argument}; there are {}", known.join(", ")).into());
+        }
+    }
+    Ok((names, json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_the_file_are_told_apart() {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let arguments = words(&["latency", "--json", "x", "asks"]);
+        assert_eq!(parse(&arguments).expect("known names"), (vec!["latency", "asks"], Some("x")));
+        assert!(parse(&words(&["--json"])).is_err());
+        let unknown = parse(&words(&["speed"])).expect_err("no scenario").to_string();
+        assert!(unknown.contains("there is no scenario speed; there are cold-start"), "{unknown}");
+    }
+}

@@ -1,0 +1,98 @@
+//! How many questions are accepted in a second: none is, before it is on the disk.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::block_on;
+use crate::Outcome;
+use crate::bare::Bare;
+use crate::figure::{Figure, Unit};
+use crate::http::{Connection, request};
+use crate::process::{self, CpuTime, Place};
+use crate::service::{Account, Service, answered};
+use crate::vendor::{MODEL, Vendor};
+
+const ASKERS: usize = 64;
+const ROUND: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 3;
+/// The vendor takes requests of this model and says nothing: what is asked stays open.
+const SILENT: &str = "stall-first";
+
+/// Questions in a second of callers that wait for each, beside a bare server that writes what it is sent to a file.
+pub(crate) fn asks() -> Outcome<Vec<Figure>> {
+    process::apart(|| {
+        let vendor = Vendor::start()?;
+        let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
+        let account = service.account()?;
+        let file = service.folder().join("commits");
+        let commit = Bare::start(Place::Alone, "commit", &[&file.to_string_lossy()])?;
+        let body = json!({"input": "What is the rent, and when is it due?", "model": SILENT});
+        let ask = request("POST", "/api/v1/chats", Some(&account.key), Some(&body));
+        let write = request("POST", "/", None, Some(&body));
+        let (mut ours, mut bare, mut micros, mut accepted) = (Vec::new(), Vec::new(), Vec::new(), 1.0);
+        block_on(async {
+            let mut connection = Connection::open(service.address).await?;
+            answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
+            for _ in 0..ROUNDS {
+                let before = CpuTime::of(service.pid()?)?;
+                let (done, per_second) = load(service.address, &ask).await?;
+                micros.push(CpuTime::of(service.pid()?)?.since(&before) / 1e3 / done);
+                accepted += done;
+                ours.push(per_second);
+                bare.push(load(commit.address, &write).await?.1);
+            }
+            Ok(())
+        })?;
+        service.kill()?;
+        service.restart()?;
+        block_on(none_is_missing(&service, &account, accepted))?;
+        Ok(vec![
+            Figure::new("questions accepted, 64 askers", Unit::PerSecond, ours)
+                .beside("bare group commit", bare),
+            Figure::new("processor per question, its dispatch included", Unit::Micros, micros),
+        ])
+    })
+}
+
+/// How many were accepted in a round, and how many that is in a second.
+async fn load(address: SocketAddr, request: &[u8]) -> Outcome<(f64, f64)> {
+    let mut connections = Vec::with_capacity(ASKERS);
+    for _ in 0..ASKERS {
+        connections.push(Connection::open(address).await?);
+    }
+    let began = Instant::now();
+    let mut askers = JoinSet::new();
+    for mut connection in connections {
+        let request = request.to_vec();
+        askers.spawn(async move {
+            let mut done = 0_u32;
+            while began.elapsed() < ROUND {
+                connection.call(&request, 202).await?;
+                done += 1;
+            }
+            Outcome::Ok(done)
+        });
+    }
+    let mut done = 0.0;
+    while let Some(asker) = askers.join_next().await {
+        done += f64::from(asker??);
+    }
+    Ok((done, done / began.elapsed().as_secs_f64()))
+}
+
+/// After a kill each accepted question is still there.
+async fn none_is_missing(service: &Service, account: &Account, accepted: f64) -> Outcome<()> {
+    let mut connection = Connection::open(service.address).await?;
+    let listed =
+        connection.call(&request("GET", "/api/v1/chats?limit=1", Some(&account.key), None), 200).await?;
+    let there = listed["totalCount"].as_f64().ok_or("a list tells no count")?;
+    // A question whose answer was under way when it was counted does not exist: each was waited for.
+    if there == accepted {
+        Ok(())
+    } else {
+        Err(format!("{accepted} questions were accepted, {there} are there").into())
+    }
+}

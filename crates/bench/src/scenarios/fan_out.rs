@@ -1,0 +1,171 @@
+//! Many readers of one answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::block_on;
+use crate::Outcome;
+use crate::bare::Bare;
+use crate::figure::{Figure, Unit};
+use crate::http::{Connection, request};
+use crate::process::{self, CpuTime, Memory, Place};
+use crate::service::{Account, Asked, Service, answered, ask};
+use crate::vendor::{MODEL, Vendor};
+
+const READERS: usize = 1000;
+const TOKENS: u32 = 400;
+const EVERY_MILLIS: u64 = 5;
+/// How long the vendor waits, so that all readers are there when it begins.
+const HEAD_START_MILLIS: u64 = 4000;
+const ROUNDS: usize = 3;
+/// How long readers are left alone before memory is looked at.
+const SETTLE: Duration = Duration::from_secs(1);
+
+/// States delivered in a second, and what a reader costs that waits.
+#[derive(Default)]
+struct Told {
+    per_second: Vec<f64>,
+    micros: Vec<f64>,
+    /// From the last token until the last reader had the end.
+    late_millis: Vec<f64>,
+}
+
+/// A thousand readers of one answer, beside those of a bare server's state of the same size.
+pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
+    process::apart(|| {
+        let vendor = Vendor::start()?;
+        let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
+        let account = service.account()?;
+        let (mut ours, mut bare, mut idle_bare) = (Told::default(), Told::default(), Vec::new());
+        let idle = block_on(async {
+            let mut connection = Connection::open(service.address).await?;
+            answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
+            let asked = ask(&mut connection, &account, "stall", "Who waits?").await?;
+            idle_reader(service.address, service.pid()?, &events_of(&asked, &account)).await
+        })?;
+        let (count, every) = (TOKENS.to_string(), EVERY_MILLIS.to_string());
+        for _ in 0..ROUNDS {
+            block_on(through_service(&service, &account, &mut ours))?;
+            let fan = Bare::start(Place::Alone, "fan", &[&count, &every])?;
+            let events = request("GET", "/events", None, None);
+            if idle_bare.is_empty() {
+                idle_bare.push(block_on(idle_reader(fan.address, fan.pid(), &events))?);
+            }
+            block_on(through_fan(&fan, &events, &mut bare))?;
+        }
+        let beside =
+            |name, unit, of: Vec<f64>, bare: Vec<f64>| Figure::new(name, unit, of).beside("axum watch", bare);
+        Ok(vec![
+            beside("deliveries to 1000 readers", Unit::PerSecond, ours.per_second, bare.per_second),
+            beside("processor per delivery", Unit::Micros, ours.micros, bare.micros),
+            beside("the end, at the last reader", Unit::Millis, ours.late_millis, bare.late_millis),
+            beside("memory of an idle reader, Rss", Unit::Kibibytes, vec![idle], idle_bare),
+        ])
+    })
+}
+
+fn events_of(asked: &Asked, account: &Account) -> Vec<u8> {
+    request("GET", &format!("{}/events", asked.path()), Some(&account.key), None)
+}
+
+async fn through_service(service: &Service, account: &Account, told: &mut Told) -> Outcome<()> {
+    let tokens = json!({"tokens": {"count": TOKENS, "every_ms": EVERY_MILLIS}});
+    let script = json!({"steps": [{"actions": [{"wait_ms": HEAD_START_MILLIS}, tokens]}]});
+    let mut connection = Connection::open(service.address).await?;
+    let asked = ask(&mut connection, account, MODEL, &format!("STANDIN {script}")).await?;
+    read_all(service.address, service.pid()?, &events_of(&asked, account), None, told).await
+}
+
+async fn through_fan(fan: &Bare, events: &[u8], told: &mut Told) -> Outcome<()> {
+    read_all(fan.address, fan.pid(), events, Some(request("POST", "/go", None, None)), told).await
+}
+
+/// Lets all readers read to the end. They are there before the first change; `go` begins it, where it does not
+/// begin by itself.
+async fn read_all(
+    address: SocketAddr,
+    pid: u32,
+    events: &[u8],
+    go: Option<Vec<u8>>,
+    told: &mut Told,
+) -> Outcome<()> {
+    let there = Arc::new(Barrier::new(READERS + 1));
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        readers.spawn(read(address, events.to_vec(), there.clone()));
+    }
+    tokio::select! {
+        _ = there.wait() => {}
+        // Before all are there a reader ends only by failing.
+        Some(failed) = readers.join_next() => {
+            failed??;
+            return Err("an answer ended before all readers were there".into());
+        }
+    }
+    let before = CpuTime::of(pid)?;
+    if let Some(go) = go {
+        Connection::open(address).await?.call(&go, 200).await?;
+    }
+    let (mut deliveries, mut first, mut last) = (0.0, None, None);
+    while let Some(reader) = readers.join_next().await {
+        let read = reader??;
+        deliveries += f64::from(read.deliveries);
+        first = first.min(Some(read.first)).or(Some(read.first));
+        last = last.max(Some(read.last));
+    }
+    let (Some(first), Some(last)) = (first, last) else { return Err("nobody read".into()) };
+    let took = last - first;
+    told.per_second.push(deliveries / took.as_secs_f64());
+    told.micros.push(CpuTime::of(pid)?.since(&before) / 1e3 / deliveries);
+    let written = Duration::from_millis(u64::from(TOKENS - 1) * EVERY_MILLIS);
+    told.late_millis.push(took.saturating_sub(written).as_secs_f64() * 1e3);
+    Ok(())
+}
+
+/// What one reader got after all were there.
+struct Read {
+    deliveries: u32,
+    first: Instant,
+    last: Instant,
+}
+
+async fn read(address: SocketAddr, events: Vec<u8>, there: Arc<Barrier>) -> Outcome<Read> {
+    let mut connection = Connection::open(address).await?;
+    let mut event = Vec::new();
+    if connection.begin(&events).await?.status != 200 || !connection.event(&mut event).await? {
+        return Err("an answer cannot be followed".into());
+    }
+    there.wait().await;
+    let (mut deliveries, mut first, mut newest) = (0, None, Vec::new());
+    while connection.event(&mut event).await? {
+        first.get_or_insert_with(Instant::now);
+        deliveries += 1;
+        std::mem::swap(&mut event, &mut newest);
+    }
+    let last_token = format!(" t{}", TOKENS - 1);
+    let end = String::from_utf8_lossy(&newest);
+    if !end.starts_with("event: completed") || !end.contains(&last_token) {
+        return Err(format!("a reader did not get the end: {end}").into());
+    }
+    Ok(Read { deliveries, first: first.ok_or("a reader got no change")?, last: Instant::now() })
+}
+
+/// What a reader costs that waits for the next change, in kibibytes of resident memory.
+async fn idle_reader(address: SocketAddr, pid: u32, events: &[u8]) -> Outcome<f64> {
+    let before = Memory::of(pid)?;
+    let mut connections = Vec::with_capacity(READERS);
+    for _ in 0..READERS {
+        let mut connection = Connection::open(address).await?;
+        if connection.begin(events).await?.status != 200 || !connection.chunk(&mut Vec::new()).await? {
+            return Err("an answer cannot be followed".into());
+        }
+        connections.push(connection);
+    }
+    tokio::time::sleep(SETTLE).await;
+    Ok((Memory::of(pid)?.rss - before.rss) / READERS as f64)
+}

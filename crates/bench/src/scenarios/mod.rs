@@ -1,0 +1,39 @@
+//! What is measured.
+
+mod asks;
+mod fan_out;
+mod reads;
+mod resume;
+mod start;
+mod tokens;
+mod tools;
+
+use std::future::Future;
+
+use crate::Outcome;
+use crate::figure::Figure;
+
+/// Something that is measured.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn() -> Outcome<Vec<Figure>>,
+}
+
+/// All of them, in the order in which they run.
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario { name: "cold-start", run: start::cold_start },
+    Scenario { name: "idle-memory", run: start::idle_memory },
+    Scenario { name: "latency", run: || tokens::measure(&tokens::SLOW) },
+    Scenario { name: "cpu-per-token", run: || tokens::measure(&tokens::FAST) },
+    Scenario { name: "kill-resume", run: resume::kill_resume },
+    Scenario { name: "streams-400", run: || tokens::measure(&tokens::MANY) },
+    Scenario { name: "get-answer", run: reads::get_answer },
+    Scenario { name: "asks", run: asks::asks },
+    Scenario { name: "fan-out", run: fan_out::fan_out },
+    Scenario { name: "tools", run: tools::tools },
+];
+
+/// Runs a load to its end, on this thread alone.
+fn block_on<T>(load: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(load)
+}

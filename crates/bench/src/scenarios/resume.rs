@@ -1,0 +1,110 @@
+//! How soon an answer goes on after the service was killed in the middle of it.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::block_on;
+use crate::Outcome;
+use crate::bare::Bare;
+use crate::figure::{Figure, Goal, Unit};
+use crate::http::{Connection, now_micros, request};
+use crate::process::Place;
+use crate::service::{Account, Asked, Service, answered, ask, completed};
+use crate::vendor::{MODEL, Vendor, stamps, whole};
+
+const KILLS: usize = 10;
+const TOKENS: u32 = 400;
+const EVERY_MILLIS: u64 = 5;
+/// How many tokens are read before the kill.
+const READ_BEFORE: usize = 100;
+
+/// From `kill -9`, with a restart at once, to the first token after it that a reader sees.
+pub(crate) fn kill_resume() -> Outcome<Vec<Figure>> {
+    let vendor = Vendor::start()?;
+    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
+    let account = service.account()?;
+    block_on(async {
+        let mut connection = Connection::open(service.address).await?;
+        answered(&mut connection, &account, MODEL, "Is the machine there?").await
+    })?;
+    let (mut ours, mut healthy) = (Vec::with_capacity(KILLS), Vec::with_capacity(KILLS));
+    for _ in 0..KILLS {
+        let asked = block_on(ask_and_read(&service, &account))?;
+        let (killed_at, began) = (now_micros(), Instant::now());
+        service.kill()?;
+        service.restart()?;
+        healthy.push(began.elapsed().as_secs_f64() * 1e3);
+        block_on(read_until(&service, &account, &asked, |stamps| {
+            stamps.iter().any(|(_, sent)| *sent > killed_at)
+        }))?;
+        ours.push(began.elapsed().as_secs_f64() * 1e3);
+        block_on(finish(&service, &account, &asked))?;
+    }
+    let bare = (0..KILLS).map(|_| restart_proxy(&vendor)).collect::<Outcome<Vec<_>>>()?;
+    Ok(vec![
+        Figure::new("kill -9 and restart to the answer going on", Unit::Millis, ours)
+            .beside("bare proxy asked anew", bare)
+            .goal(Goal::AtMost(2000.0)),
+        Figure::new("of that until the service is healthy", Unit::Millis, healthy),
+    ])
+}
+
+async fn ask_and_read(service: &Service, account: &Account) -> Outcome<Asked> {
+    let script = json!({"steps": [{"actions": [{"tokens": {"count": TOKENS, "every_ms": EVERY_MILLIS, "stamp": true}}]}]});
+    let mut connection = Connection::open(service.address).await?;
+    let asked = ask(&mut connection, account, MODEL, &format!("STANDIN {script}")).await?;
+    read_until(service, account, &asked, |stamps| stamps.len() >= READ_BEFORE).await?;
+    Ok(asked)
+}
+
+/// Follows the answer until its tokens are what is waited for.
+async fn read_until(
+    service: &Service,
+    account: &Account,
+    asked: &Asked,
+    wanted: impl Fn(&[(u32, u64)]) -> bool,
+) -> Outcome<()> {
+    let mut connection = Connection::open(service.address).await?;
+    let events = request("GET", &format!("{}/events", asked.path()), Some(&account.key), None);
+    if connection.begin(&events).await?.status != 200 {
+        return Err("an answer cannot be followed".into());
+    }
+    let mut event = Vec::new();
+    while connection.event(&mut event).await? {
+        let data = event.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"data: "));
+        let state: Value = data.map(serde_json::from_slice).transpose()?.unwrap_or_default();
+        if wanted(&stamps(state["text"].as_str().unwrap_or_default())) {
+            return Ok(());
+        }
+    }
+    Err("an answer ended before it went on".into())
+}
+
+async fn finish(service: &Service, account: &Account, asked: &Asked) -> Outcome<()> {
+    let mut connection = Connection::open(service.address).await?;
+    let answer = completed(&mut connection, account, asked).await?;
+    let text = answer["text"].as_str().unwrap_or_default();
+    if whole(&stamps(text), TOKENS) { Ok(()) } else { Err(format!("an answer is not whole: {text}").into()) }
+}
+
+/// The least that a restart can take: a bare proxy, killed, started again and asked for a stream.
+fn restart_proxy(vendor: &Vendor) -> Outcome<f64> {
+    let address = vendor.address.to_string();
+    let before = Bare::start(Place::Anywhere, "proxy", &[&address])?;
+    let began = Instant::now();
+    drop(before);
+    let proxy = Bare::start(Place::Anywhere, "proxy", &[&address])?;
+    block_on(async {
+        let mut connection = Connection::open(proxy.address).await?;
+        let body = json!({"model": "text-200x5", "stream": true, "messages": [{"role": "user", "content": "Go on."}]});
+        connection.begin(&request("POST", "/stream", None, Some(&body))).await?;
+        let mut frames = Vec::new();
+        while connection.chunk(&mut frames).await? {
+            if frames.windows(5).any(|window| window == b"\"t0@1") {
+                return Ok(began.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        Err("the proxy passes nothing on".into())
+    })
+}

@@ -1,0 +1,249 @@
+//! Tokens on their way from the vendor to the reader: how much later they come, and what each costs.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::block_on;
+use crate::Outcome;
+use crate::bare::Bare;
+use crate::figure::{Figure, Goal, Unit, percentile};
+use crate::http::{Connection, request};
+use crate::process::{self, CpuTime, Place};
+use crate::service::{Account, Service, answered, ask};
+use crate::vendor::{MODEL, Vendor, stamps, whole};
+
+/// Streams side by side, each of so many tokens so far apart.
+pub(crate) struct Load {
+    name: &'static str,
+    model: &'static str,
+    accounts: usize,
+    streams: usize,
+    tokens: u32,
+    every_millis: u32,
+    rounds: usize,
+    added: Option<[f64; 2]>,
+}
+
+/// As people read.
+pub(crate) const SLOW: Load = Load {
+    name: "20 x 100 tokens at 50 ms",
+    model: "text-100x50",
+    accounts: 1,
+    streams: 20,
+    tokens: 100,
+    every_millis: 50,
+    rounds: 3,
+    added: Some([1.0, 10.0]),
+};
+
+/// As fast vendors write.
+pub(crate) const FAST: Load = Load {
+    name: "100 x 200 tokens at 5 ms",
+    model: "text-200x5",
+    accounts: 1,
+    streams: 100,
+    tokens: 200,
+    every_millis: 5,
+    rounds: 5,
+    added: None,
+};
+
+/// More than one processor can follow token by token.
+pub(crate) const MANY: Load =
+    Load { name: "400 x 200 tokens at 5 ms", accounts: 4, streams: 400, rounds: 3, ..FAST };
+
+/// What one run came to.
+struct Run {
+    /// Of each token, in microseconds: from its sending to its reading.
+    added: Vec<f64>,
+    /// How much longer all took than the vendor.
+    over_floor_millis: f64,
+    micros_per_token: f64,
+}
+
+/// Measures the service and the bare proxy in turns.
+pub(crate) fn measure(load: &Load) -> Outcome<Vec<Figure>> {
+    process::apart(|| {
+        let vendor = Vendor::start()?;
+        let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
+        let accounts = (0..load.accounts).map(|_| service.account()).collect::<Outcome<Vec<_>>>()?;
+        let proxy = Bare::start(Place::Alone, "proxy", &[&vendor.address.to_string()])?;
+        let (mut ours, mut bare) = (Vec::new(), Vec::new());
+        block_on(async {
+            for account in &accounts {
+                let mut connection = Connection::open(service.address).await?;
+                answered(&mut connection, account, MODEL, "Is the machine there?").await?;
+            }
+            for _ in 0..load.rounds {
+                ours.push(through_service(load, &service, &accounts).await?);
+                bare.push(through_proxy(load, &proxy).await?);
+            }
+            Ok(())
+        })?;
+        Ok(figures(load, &ours, &bare))
+    })
+}
+
+fn figures(load: &Load, ours: &[Run], bare: &[Run]) -> Vec<Figure> {
+    let figure = |what: &str, unit, of: &dyn Fn(&Run) -> f64| {
+        let values = |runs: &[Run]| runs.iter().map(of).collect::<Vec<_>>();
+        Figure::new(format!("{}: {what}", load.name), unit, values(ours)).beside("bare proxy", values(bare))
+    };
+    let mut figures: Vec<Figure> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]
+        .into_iter()
+        .map(|(name, part)| {
+            let name = format!("added {name}");
+            let figure = figure(&name, Unit::Millis, &|run| percentile(&run.added, part) / 1e3);
+            match load.added {
+                Some([p50, _]) if part < 0.6 => figure.goal(Goal::AtMost(p50)),
+                Some([_, p99]) if part > 0.95 => figure.goal(Goal::AtMost(p99)),
+                _ => figure,
+            }
+        })
+        .collect();
+    figures.push(figure("all done after the floor", Unit::Millis, &|run| run.over_floor_millis));
+    let cpu = figure("processor per token", Unit::Micros, &|run| run.micros_per_token);
+    figures.push(cpu.goal(Goal::AtMost(40.0)));
+    figures
+}
+
+async fn through_service(load: &Load, service: &Service, accounts: &[Account]) -> Outcome<Run> {
+    let mut connections = Vec::with_capacity(load.streams);
+    for _ in 0..load.streams {
+        connections.push(Connection::open(service.address).await?);
+    }
+    let mut readers = JoinSet::new();
+    let (before, began) = (CpuTime::of(service.pid()?)?, Instant::now());
+    for (at, connection) in connections.into_iter().enumerate() {
+        let (account, model, tokens) = (accounts[at % accounts.len()].clone(), load.model, load.tokens);
+        readers.spawn(read_answer(connection, account, model, tokens));
+    }
+    finish(load, readers, &before, began, service.pid()?).await
+}
+
+async fn through_proxy(load: &Load, proxy: &Bare) -> Outcome<Run> {
+    let mut readers = JoinSet::new();
+    let (before, began) = (CpuTime::of(proxy.pid())?, Instant::now());
+    for _ in 0..load.streams {
+        readers.spawn(read_proxied(proxy.address, load.model, load.tokens));
+    }
+    finish(load, readers, &before, began, proxy.pid()).await
+}
+
+async fn finish(
+    load: &Load,
+    mut readers: JoinSet<Outcome<Vec<f64>>>,
+    before: &CpuTime,
+    began: Instant,
+    pid: u32,
+) -> Outcome<Run> {
+    let mut added = Vec::new();
+    while let Some(reader) = readers.join_next().await {
+        added.extend(reader??);
+    }
+    let floor = f64::from(load.tokens * load.every_millis);
+    let over_floor_millis = began.elapsed().as_secs_f64() * 1e3 - floor;
+    let micros_per_token = CpuTime::of(pid)?.since(before) / 1e3 / added.len() as f64;
+    Ok(Run { added, over_floor_millis, micros_per_token })
+}
+
+/// Asks, and reads the answer's stream to its end: how much later than sent each token was read.
+async fn read_answer(
+    mut connection: Connection,
+    account: Account,
+    model: &'static str,
+    tokens: u32,
+) -> Outcome<Vec<f64>> {
+    let asked = ask(&mut connection, &account, model, "What does the vendor say?").await?;
+    let events = request("GET", &format!("{}/events", asked.path()), Some(&account.key), None);
+    if connection.begin(&events).await?.status != 200 {
+        return Err("an answer cannot be followed".into());
+    }
+    let (mut seen, mut event, mut completed) = (Seen::default(), Vec::new(), false);
+    while connection.event(&mut event).await? {
+        completed = event.starts_with(b"event: completed");
+        seen.take(&event, connection.read_at)?;
+    }
+    if !completed || seen.count != tokens {
+        return Err(format!(
+            "a stream is incomplete: {} of {tokens} tokens, completed: {completed}",
+            seen.count
+        )
+        .into());
+    }
+    Ok(seen.added)
+}
+
+/// How much of an answer's text was seen.
+#[derive(Default)]
+struct Seen {
+    added: Vec<f64>,
+    count: u32,
+    /// How many bytes of the text were read.
+    offset: usize,
+}
+
+impl Seen {
+    /// Takes what an event's text has beyond the one before. Reads nothing twice, so that reading stays cheap.
+    fn take(&mut self, event: &[u8], read_at: u64) -> Outcome<()> {
+        const TEXT: &[u8] = b"\"text\":\"";
+        let Some(at) = event.windows(TEXT.len()).position(|window| window == TEXT) else { return Ok(()) };
+        let new = event.get(at + TEXT.len() + self.offset..).ok_or("a text became shorter")?;
+        let end = new.iter().position(|byte| *byte == b'"').ok_or("a text does not end")?;
+        let new = std::str::from_utf8(&new[..end])?;
+        for (number, sent) in stamps(new) {
+            if number != self.count {
+                return Err(format!("token {number} came instead of {}", self.count).into());
+            }
+            self.count += 1;
+            self.added.push(read_at.saturating_sub(sent) as f64);
+        }
+        self.offset += end;
+        Ok(())
+    }
+}
+
+/// Reads a stream through the proxy: the vendor's own frames.
+async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> Outcome<Vec<f64>> {
+    let mut connection = Connection::open(address).await?;
+    let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "What does the vendor say?"}]});
+    if connection.begin(&request("POST", "/stream", None, Some(&body))).await?.status != 200 {
+        return Err("the proxy does not answer".into());
+    }
+    let (mut added, mut all, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+    while connection.chunk(&mut frames).await? {
+        const CONTENT: &str = "\"content\":\"";
+        for content in std::str::from_utf8(&frames)?.split(CONTENT).skip(1) {
+            for stamp in stamps(content.split('"').next().unwrap_or_default()) {
+                added.push(connection.read_at.saturating_sub(stamp.1) as f64);
+                all.push(stamp);
+            }
+        }
+        frames.clear();
+    }
+    if !whole(&all, tokens) {
+        return Err(
+            format!("a stream through the proxy is incomplete: {} of {tokens} tokens", all.len()).into()
+        );
+    }
+    Ok(added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_adds_what_is_new_in_its_text() {
+        let mut seen = Seen::default();
+        seen.take(br#"data: {"model":"m","text":"","parts":[]}"#, 5).expect("nothing yet");
+        seen.take(br#"data: {"model":"m","text":"t0@10 t1@20","parts":["t9@1"]}"#, 30).expect("two");
+        seen.take(br#"data: {"model":"m","text":"t0@10 t1@20 t2@30","parts":[]}"#, 31).expect("one");
+        assert_eq!((seen.count, seen.added.as_slice()), (3, [20.0, 10.0, 1.0].as_slice()));
+        assert!(seen.take(br#"data: {"text":"t0@10 t1@20 t2@30 t4@40"}"#, 50).is_err());
+        assert!(seen.take(br#"data: {"text":""}"#, 50).is_err());
+    }
+}

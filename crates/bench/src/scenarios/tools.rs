@@ -1,0 +1,140 @@
+//! How long the tools take in a turn: from the model's call to the model's next step.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::block_on;
+use crate::Outcome;
+use crate::figure::{Figure, Unit};
+use crate::http::Connection;
+use crate::process::Place;
+use crate::service::{Account, Service, answered};
+use crate::vendor::{MODEL, Vendor, stamps};
+
+/// What is in the workspace.
+const DOCUMENTS: &[(&str, &[u8])] = &[
+    ("najemni-smlouva-byt.pdf", include_bytes!("../../../../examples/documents/najemni-smlouva-byt.pdf")),
+    ("employment-contract.docx", include_bytes!("../../../../examples/documents/employment-contract.docx")),
+    ("domovni-rad.txt", include_bytes!("../../../../examples/documents/domovni-rad.txt")),
+    ("rent-roll.xlsx", include_bytes!("../../../../examples/documents/rent-roll.xlsx")),
+];
+const TURNS: usize = 10;
+/// The commits of one step with a call: reservation, step, result.
+const COMMITS: usize = 3;
+const COMMIT_BYTES: usize = 4096;
+
+/// The calls, in the order in which they are made.
+fn calls() -> Vec<(&'static str, Value)> {
+    vec![
+        ("search", json!({"query": "výpovědní doba nájmu"})),
+        ("read", json!({"path": "/uploads/najemni-smlouva-byt.pdf"})),
+        ("list", json!({"path": "/uploads"})),
+        ("find", json!({"glob": "**/*.txt", "content": "klid"})),
+        ("write", json!({"path": "/note.txt", "content": "alpha\n"})),
+        ("edit", json!({"path": "/note.txt", "old": "alpha", "new": "beta"})),
+        ("shell", json!({"command": "cat note.txt"})),
+        // The agent has no such tool and says so: what is left is the service's own time.
+        ("nothing", json!({})),
+    ]
+}
+
+/// Each tool once in each of some turns.
+pub(crate) fn tools() -> Outcome<Vec<Figure>> {
+    let vendor = Vendor::start()?;
+    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
+    let account = service.account()?;
+    let turns = block_on(async {
+        let mut connection = Connection::open(service.address).await?;
+        for (name, content) in DOCUMENTS {
+            connection.call(&upload(name, content, &account), 201).await?;
+        }
+        let mut turns = Vec::with_capacity(TURNS + 1);
+        for _ in 0..=TURNS {
+            turns.push(turn(&mut connection, &account).await?);
+        }
+        Ok(turns)
+    })?;
+    let commits = (0..TURNS).map(|_| bare_commits(&service.folder())).collect::<Outcome<Vec<_>>>()?;
+    let shells = (0..TURNS).map(|_| bare_shell(&service.folder())).collect::<Outcome<Vec<_>>>()?;
+    let mut figures =
+        vec![Figure::new("tool search, the first of a workspace", Unit::Millis, vec![turns[0][0]])];
+    for (at, (tool, _)) in calls().into_iter().enumerate() {
+        let values = turns.iter().skip(1).map(|turn| turn[at]).collect();
+        figures.push(match tool {
+            "nothing" => Figure::new("a step with a call, without the tool", Unit::Millis, values)
+                .beside("three bare commits", commits.clone()),
+            "shell" => Figure::new("tool shell", Unit::Millis, values).beside("bare sh -c", shells.clone()),
+            tool => Figure::new(format!("tool {tool}"), Unit::Millis, values),
+        });
+    }
+    Ok(figures)
+}
+
+/// One turn with all calls, a step for each: how long each took, in milliseconds. The model tells in each step when
+/// it speaks.
+async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64>> {
+    let stamp = || json!({"tokens": {"count": 1, "stamp": true}});
+    let mut steps: Vec<Value> = calls()
+        .into_iter()
+        .map(|(tool, arguments)| json!({"actions": [stamp(), {"call": {"tool": tool, "arguments": arguments}}]}))
+        .collect();
+    steps.push(json!({"actions": [stamp()]}));
+    let script = json!({"steps": steps});
+    let answer = answered(connection, account, MODEL, &format!("STANDIN {script}")).await?;
+    let states: Vec<(&str, &str)> = answer["parts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|part| Some((part["toolName"].as_str()?, part["state"].as_str()?)))
+        .collect();
+    let wrong = |(tool, state): &&(&str, &str)| (*state == "COMPLETE") == (*tool == "nothing");
+    if let Some((tool, state)) = states.iter().find(wrong) {
+        return Err(format!("the tool {tool} ended as {state}").into());
+    }
+    let spoken = stamps(answer["text"].as_str().unwrap_or_default());
+    if spoken.len() != calls().len() + 1 || states.len() != calls().len() {
+        return Err(format!("a turn has not all of its steps: {answer}").into());
+    }
+    Ok(spoken.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
+}
+
+fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
+    const BOUNDARY: &str = "bench-boundary";
+    let head = format!(
+        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
+         content-type: application/octet-stream\r\n\r\n"
+    );
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let length = head.len() + content.len() + tail.len();
+    let mut bytes = format!(
+        "POST /api/v1/files HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\ncontent-length: {length}\r\n\
+         content-type: multipart/form-data; boundary={BOUNDARY}\r\n\r\n{head}",
+        account.key
+    )
+    .into_bytes();
+    bytes.extend_from_slice(content);
+    bytes.extend_from_slice(tail.as_bytes());
+    bytes
+}
+
+/// The disk's part of a step.
+fn bare_commits(folder: &Path) -> Outcome<f64> {
+    let mut file = File::options().create(true).append(true).open(folder.join("commits"))?;
+    let began = Instant::now();
+    for _ in 0..COMMITS {
+        file.write_all(&[b'x'; COMMIT_BYTES])?;
+        file.sync_data()?;
+    }
+    Ok(began.elapsed().as_secs_f64() * 1e3)
+}
+
+fn bare_shell(folder: &Path) -> Outcome<f64> {
+    let began = Instant::now();
+    let output = Command::new("/bin/sh").args(["-c", "cat commits"]).current_dir(folder).output()?;
+    if output.status.success() { Ok(began.elapsed().as_secs_f64() * 1e3) } else { Err("sh fails".into()) }
+}

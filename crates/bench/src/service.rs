@@ -1,0 +1,248 @@
+//! The built service on a folder of its own.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::http::{Connection, request};
+use crate::process::{self, Place};
+
+/// How often a starting server is looked at.
+const POLL: Duration = Duration::from_micros(500);
+/// How long anything that must happen may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// What accounts can spend: more than any scenario does.
+const CREDITS: &str = "1000000000";
+
+/// An account with a machine and a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Account {
+    pub(crate) key: String,
+}
+
+/// A question that was accepted.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) chat: String,
+    pub(crate) message: String,
+}
+
+impl Asked {
+    /// The answer's path.
+    pub(crate) fn path(&self) -> String {
+        format!("/api/v1/chats/{}/messages/{}", self.chat, self.message)
+    }
+}
+
+/// A service. It is killed when this is dropped, and its machines with it.
+#[derive(Debug)]
+pub(crate) struct Service {
+    home: TempDir,
+    place: Place,
+    vendor: Option<String>,
+    pub(crate) address: SocketAddr,
+    child: Option<Child>,
+    accounts: u32,
+}
+
+impl Service {
+    /// Starts it on an empty folder, with the vendor of this base URL, and waits until it is healthy.
+    pub(crate) fn start(place: Place, vendor: Option<String>) -> Outcome<Self> {
+        let home = tempfile::Builder::new().prefix("bench-").tempdir()?;
+        // Machines run as other users, who walk to their files.
+        fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711))?;
+        let address = free_address()?;
+        let mut service = Self { home, place, vendor, address, child: None, accounts: 0 };
+        service.restart()?;
+        Ok(service)
+    }
+
+    /// Starts it on its folder and waits until it is healthy; how long that took.
+    pub(crate) fn restart(&mut self) -> Outcome<Duration> {
+        let began = Instant::now();
+        let mut command = self.command()?;
+        command.args(["serve", "--listen", &self.address.to_string(), "--data"]).arg(self.data());
+        let log = File::options().create(true).append(true).open(self.home.path().join("log"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = self.child.insert(command.spawn()?);
+        let taken = until_answered(self.address, "/healthz", began, child);
+        taken.map_err(|error| format!("{error}; its log:\n{}", self.log()).into())
+    }
+
+    /// Kills it, as a power cut would.
+    pub(crate) fn kill(&mut self) -> Outcome<()> {
+        let mut child = self.child.take().ok_or("the service does not run")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Lets it end by itself.
+    pub(crate) fn terminate(&mut self) -> Outcome<()> {
+        let mut child = self.child.take().ok_or("the service does not run")?;
+        process::terminate(child.id());
+        let status = child.wait()?;
+        if status.success() { Ok(()) } else { Err(format!("the service ended with {status}").into()) }
+    }
+
+    pub(crate) fn pid(&self) -> Outcome<u32> {
+        Ok(self.child.as_ref().ok_or("the service does not run")?.id())
+    }
+
+    /// An account with a machine and a key.
+    pub(crate) fn account(&mut self) -> Outcome<Account> {
+        self.accounts += 1;
+        let email = format!("account-{}@example.test", self.accounts);
+        let until = ["--licence-until", "2099-12-31", "--credits", CREDITS];
+        self.admin(&[&["account", "create", "--email", &email][..], &until].concat())?;
+        let made = self.admin(&["key", "create", "--account", &email, "--name", "bench"])?;
+        Ok(Account { key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
+    }
+
+    /// An operator's command and what it printed.
+    pub(crate) fn admin(&self, arguments: &[&str]) -> Outcome<Value> {
+        let output = self.command()?.args(arguments).arg("--data").arg(self.data()).arg("--json").output()?;
+        if !output.status.success() {
+            return Err(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// The processes of all its machines.
+    pub(crate) fn machine_pids(&self) -> Outcome<Vec<u32>> {
+        let listed = self.admin(&["machine", "list"])?;
+        let machines = listed["machines"].as_array().cloned().unwrap_or_default();
+        let pids =
+            machines.iter().flat_map(|machine| machine["pids"].as_array().cloned().unwrap_or_default());
+        Ok(pids.filter_map(|pid| pid.as_u64().and_then(|pid| u32::try_from(pid).ok())).collect())
+    }
+
+    /// The folder that holds everything of it.
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.home.path().to_owned()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    fn log(&self) -> String {
+        let log = fs::read(self.home.path().join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(4000)..]).into_owned()
+    }
+
+    /// The binary, with the environment that it gets here and nothing else.
+    fn command(&self) -> Outcome<std::process::Command> {
+        let binary =
+            std::env::var_os("CAUSERIE_BIN").map_or_else(|| "target/release/causerie".into(), PathBuf::from);
+        if !binary.is_file() {
+            return Err(format!("{} is not there: `make build` builds it", binary.display()).into());
+        }
+        let mut command = self.place.command(binary.canonicalize()?);
+        command.env_clear();
+        for name in ["PATH", "HOME"] {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
+        }
+        if let Some(vendor) = &self.vendor {
+            command.env("OPENAI_BASE_URL", vendor);
+        }
+        Ok(command)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            // It ends all the same when this process does.
+            let _ = self.kill();
+        }
+        process::kill_those_of(self.home.path());
+    }
+}
+
+/// Asks a question of a new conversation.
+pub(crate) async fn ask(
+    connection: &mut Connection,
+    account: &Account,
+    model: &str,
+    input: &str,
+) -> Outcome<Asked> {
+    let body = json!({"input": input, "model": model});
+    let asked =
+        connection.call(&request("POST", "/api/v1/chats", Some(&account.key), Some(&body)), 202).await?;
+    let text =
+        |field: &str| asked[field].as_str().map(str::to_owned).ok_or("a question was answered otherwise");
+    Ok(Asked { chat: text("chatId")?, message: text("id")? })
+}
+
+/// Waits until an answer is completed and gives it.
+pub(crate) async fn completed(
+    connection: &mut Connection,
+    account: &Account,
+    asked: &Asked,
+) -> Outcome<Value> {
+    let path = format!(
+        "GET {} HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\nprefer: wait=60\r\n\r\n",
+        asked.path(),
+        account.key
+    );
+    let answer = connection.call(path.as_bytes(), 200).await?;
+    if answer["status"] != "completed" || !answer["error"].is_null() {
+        return Err(format!("an answer did not end well: {answer}").into());
+    }
+    Ok(answer)
+}
+
+/// Asks a question and waits for its answer.
+pub(crate) async fn answered(
+    connection: &mut Connection,
+    account: &Account,
+    model: &str,
+    input: &str,
+) -> Outcome<Value> {
+    let asked = ask(connection, account, model, input).await?;
+    completed(connection, account, &asked).await
+}
+
+/// Polls a starting server until it answers; how long that took since `began`.
+pub(crate) fn until_answered(
+    address: SocketAddr,
+    path: &str,
+    began: Instant,
+    child: &mut Child,
+) -> Outcome<Duration> {
+    while began.elapsed() < PATIENCE {
+        if answers(address, path).unwrap_or(false) {
+            return Ok(began.elapsed());
+        }
+        if let Some(status) = child.try_wait()? {
+            return Err(format!("the server ended with {status}").into());
+        }
+        thread::sleep(POLL);
+    }
+    Err("the server does not answer".into())
+}
+
+fn answers(address: SocketAddr, path: &str) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head)?;
+    Ok(&head == b"HTTP/1.1 200")
+}
+
+/// An address that was free a moment ago.
+pub(crate) fn free_address() -> Outcome<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
