@@ -143,6 +143,7 @@ struct Shell {
     events: mpsc::Sender<Inbox>,
     link: Link,
     pause: Option<AbortOnDropHandle<()>>,
+    completed: bool,
     _guard: TurnGuard,
 }
 
@@ -195,6 +196,7 @@ impl Shell {
             events,
             link: Link::default(),
             pause: None,
+            completed: false,
             _guard: guard,
         })
     }
@@ -230,9 +232,16 @@ impl Shell {
                     .map(Some);
             }
             Effect::Publish(stamp, change) => self.live.fold(stamp, change),
-            Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
+            Effect::Complete(completion) => {
+                let event = self.complete(*completion).await?;
+                self.completed = event == Event::Completed;
+                return Ok(Some(event));
+            }
             Effect::Leave => {
-                self.shared.live.finish(self.fence.answer);
+                // Taken over, it is still being written: readers wait for whoever has it now.
+                if self.completed {
+                    self.shared.live.finish(self.fence.answer);
+                }
                 return Err(Ended::Over);
             }
         }
