@@ -9,6 +9,7 @@ use domain::id::InstanceId;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tokio::net::UnixListener;
+use tokio::sync::watch;
 
 use crate::init::report;
 use crate::serve::Agent;
@@ -16,6 +17,8 @@ use crate::tools::Limits;
 
 /// Names the descriptor of the listening socket.
 const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
+/// A machine that no service has been connected to for this long ends itself: nobody will stop it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 /// How long to wait when the kernel has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,15 +46,39 @@ fn listen() -> Result<(), String> {
 
 async fn accept(listener: std::os::unix::net::UnixListener, agent: Agent) -> Result<(), String> {
     let listener = UnixListener::from_std(listener).map_err(|error| error.to_string())?;
+    let connections = watch::Sender::new(0_usize);
+    let abandoned = abandoned(connections.subscribe());
+    tokio::pin!(abandoned);
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = &mut abandoned => return Err("no service has been here for an hour".to_owned()),
+        };
+        match accepted {
             Ok((stream, _)) => {
-                tokio::spawn(agent.clone().serve(stream));
+                let (agent, connections) = (agent.clone(), connections.clone());
+                connections.send_modify(|open| *open += 1);
+                tokio::spawn(async move {
+                    agent.serve(stream).await;
+                    connections.send_modify(|open| *open -= 1);
+                });
             }
             Err(error) => {
                 report(&format!("accepting failed: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+}
+
+/// Waits until nobody has been connected for [`ABANDONED_AFTER`].
+async fn abandoned(mut connections: watch::Receiver<usize>) {
+    loop {
+        // The sender lives as long as the port.
+        let _ = connections.wait_for(|open| *open == 0).await;
+        let came_back = connections.wait_for(|open| *open > 0);
+        if tokio::time::timeout(ABANDONED_AFTER, came_back).await.is_err() {
+            return;
         }
     }
 }
@@ -74,4 +101,23 @@ fn inherited() -> Result<std::os::unix::net::UnixListener, String> {
     let listener = std::os::unix::net::UnixListener::from(socket);
     listener.set_nonblocking(true).map_err(text)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_is_abandoned_only_when_nobody_has_been_there_for_long() {
+        let connections = watch::Sender::new(0);
+        let mut end = tokio::spawn(abandoned(connections.subscribe()));
+        tokio::time::advance(ABANDONED_AFTER / 2).await;
+        connections.send_replace(1);
+        let waited = tokio::time::timeout(10 * ABANDONED_AFTER, &mut end).await;
+        assert!(waited.is_err(), "a machine that is connected is not abandoned");
+        connections.send_replace(0);
+        let before = tokio::time::Instant::now();
+        end.await.expect("it ends");
+        assert_eq!(before.elapsed(), ABANDONED_AFTER);
+    }
 }

@@ -2,6 +2,7 @@
 
 use control::admin::AdminError;
 use domain::credits::Credits;
+use domain::machine::MachineStatus;
 
 use crate::ask::{self, Options};
 use crate::commands::{DemoOptions, ServeOptions};
@@ -27,6 +28,9 @@ const DOCUMENTS: &[(&str, &[u8])] = &[
     document!("domovni-rad.txt"),
     document!("rent-roll.xlsx"),
 ];
+/// How often and how long the end of the machine is waited for.
+const STOP_POLL: std::time::Duration = std::time::Duration::from_millis(20);
+const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// How long its licence holds.
 const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
@@ -42,14 +46,28 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     };
     let running = serve::start(serve).await.map_err(|error| error.to_string())?;
     let asked = introduce(&running).await;
-    if asked.is_err() || once {
-        running.end().await;
-        return asked;
+    if asked.is_ok() && !once {
+        say("\nThe service goes on; Ctrl-C ends it.");
+        serve::until_told().await;
     }
-    say("\nThe service goes on; Ctrl-C ends it.");
-    serve::until_told().await;
+    stop_machine(&running).await;
     running.end().await;
-    Ok(())
+    asked
+}
+
+/// Machines outlive their service; that of a demonstration is not to.
+async fn stop_machine(running: &serve::Running) {
+    let Ok(account) = running.service.admin.account(EMAIL).await else { return };
+    let vm = &running.service.vm;
+    if vm.stop(account.id).await.is_ok() {
+        let stopped = async {
+            while !matches!(vm.status(account.id).await, Ok(MachineStatus::Stopped) | Err(_)) {
+                tokio::time::sleep(STOP_POLL).await;
+            }
+        };
+        // It is killed when it does not stop, and ends itself at the latest.
+        let _ = tokio::time::timeout(STOP_TIMEOUT, stopped).await;
+    }
 }
 
 async fn introduce(running: &serve::Running) -> Result<(), String> {
