@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Complaint, File, Tree};
 
-/// Where the variables of the service are described; those between the service and a machine stand in
-/// another document of this folder.
-const OPERATIONS: &str = "docs/operations.md";
+/// Where variables are described: those of the service for its operators, those of a machine and of tests in
+/// documents of their own.
 const DOCUMENTS: &str = "docs/";
 const CHANGELOG: &str = "CHANGELOG.md";
 
@@ -103,31 +102,28 @@ fn machine_paths(tree: &Tree, file: &File, out: &mut Vec<Complaint>) {
     }
 }
 
-/// The variables that the program reads are those that are described.
+/// The variables that programs, builds and tests read are those that are described.
 fn variables(tree: &Tree, out: &mut Vec<Complaint>) {
-    let of_tests = ["crates/xtask/", "crates/conformance/", "crates/bench/"];
-    let product = |path: &str| path.contains("/src/") && !of_tests.iter().any(|of| path.starts_with(of));
-    let sources = tree.ending(".rs").filter(|file| product(&file.path));
+    let sources = tree.ending(".rs").filter(|file| !file.path.starts_with("crates/xtask/"));
     let read: BTreeSet<String> = sources.flat_map(|file| names(&file.text)).collect();
     let documents = tree.files.iter().filter(|file| file.path.starts_with(DOCUMENTS));
     let described: BTreeSet<String> = documents.flat_map(|file| names(&file.text)).collect();
     for name in read.difference(&described) {
-        push(out, OPERATIONS, 0, "variable", format!("the program reads {name}, which is not described"));
+        push(out, DOCUMENTS, 0, "variable", format!("the code reads {name}, which no document describes"));
     }
     for name in described.difference(&read) {
-        push(out, OPERATIONS, 0, "variable", format!("no program reads {name}"));
+        push(out, DOCUMENTS, 0, "variable", format!("no code reads {name}"));
     }
 }
 
-/// The words that begin with `CAUSERIE_`, apart from what concerns building and tests alone.
+/// The words that begin with `CAUSERIE_`.
 fn names(text: &str) -> BTreeSet<String> {
-    let of_builds = ["CAUSERIE_AGENT", "CAUSERIE_BIN"];
     text.match_indices("CAUSERIE_")
         .map(|(at, _)| {
             let end = text[at..].find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
             text[at..end.map_or(text.len(), |end| at + end)].to_owned()
         })
-        .filter(|name| !of_builds.contains(&name.as_str()) && !name.ends_with('_'))
+        .filter(|name| !name.ends_with('_'))
         .collect()
 }
 
@@ -167,11 +163,11 @@ mod tests {
     #[test]
     fn variables_are_described() {
         let read = "env(\"CAUSERIE_DATA\"); env(\"CAUSERIE_NEW\")";
-        let files = [("crates/a/src/b.rs", read), (OPERATIONS, "`CAUSERIE_DATA`, CAUSERIE_OLD.")];
+        let files = [("crates/a/tests/b.rs", read), ("docs/a.md", "`CAUSERIE_DATA`, CAUSERIE_OLD.")];
         let told: Vec<String> = found(&files).into_iter().map(|(_, text)| text).collect();
         assert_eq!(
             told,
-            ["the program reads CAUSERIE_NEW, which is not described", "no program reads CAUSERIE_OLD"]
+            ["the code reads CAUSERIE_NEW, which no document describes", "no code reads CAUSERIE_OLD"]
         );
     }
 
