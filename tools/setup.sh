@@ -4,6 +4,8 @@ set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
 PACKAGES="gcc libc6-dev uidmap"
+# The tests start PostgreSQL servers of their own; flock and setpriv are for those.
+TEST_PACKAGES="postgresql util-linux"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -17,12 +19,13 @@ as_root() {
 }
 
 packages() {
+    wanted="$*"
     if ! command -v dpkg-query >/dev/null 2>&1; then
-        echo "no Debian here: please see to a C compiler and newuidmap/newgidmap yourself" >&2
+        echo "no Debian here: please see to a C compiler and newuidmap/newgidmap yourself, and to PostgreSQL for the tests" >&2
         return
     fi
     missing=""
-    for package in $PACKAGES; do
+    for package in $wanted; do
         dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
     done
     [ -n "$missing" ] || return 0
@@ -40,10 +43,14 @@ tool() {
     "${CARGO:-cargo}" install --locked "$2"
 }
 
+# shellcheck disable=SC2086 # lists of words
 for what in "$@"; do
     case "$what" in
-        packages) packages ;;
-        nextest) tool cargo-nextest cargo-nextest ;;
+        packages) packages $PACKAGES ;;
+        nextest)
+            packages $TEST_PACKAGES
+            tool cargo-nextest cargo-nextest
+            ;;
         deny) tool cargo-deny cargo-deny ;;
         typos) tool typos typos-cli ;;
         *)

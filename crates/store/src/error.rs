@@ -1,6 +1,7 @@
 //! What can go wrong below an operation: the engine, the disk, a damaged row.
 
-/// A failure that is no refusal: the operation did not happen, and nobody asked for anything wrong.
+/// A failure that is no refusal: nobody asked for anything wrong. But for [`StoreError::Uncertain`], the
+/// operation did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no room left for the database.
@@ -9,6 +10,13 @@ pub enum StoreError {
     /// The disk, the file or the engine failed.
     #[error("the database failed: {0}")]
     Engine(String),
+    /// The database server could not be reached for longer than the store waits.
+    #[error("the database is not reachable: {0}")]
+    Unreachable(String),
+    /// The connection to the database server broke while it committed, and whether it did could not be found
+    /// out. The operation may have happened.
+    #[error("whether the database committed is unknown: {0}")]
+    Uncertain(String),
     /// A constraint of the schema was broken. Operations ask before they write, so this tells of a value
     /// that the edge should have refused, or of a mistake in here.
     #[error("the constraint {0} was broken")]

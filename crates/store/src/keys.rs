@@ -97,6 +97,7 @@ pub enum KeyError {
 /// # Errors
 /// [`KeyError::NoLicence`], [`KeyError::TooMany`], and [`KeyError::NotFound`] when there is no such account.
 pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
     let (licence_until, keys) = tx
         .one(
             "SELECT a.licence_until,

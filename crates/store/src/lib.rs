@@ -12,6 +12,7 @@
 //! - What two callers may race for is one conditional statement (`UPDATE … WHERE … RETURNING`, `ON CONFLICT …
 //!   RETURNING`), never a look followed by a write. A broken constraint is never caught in order to go on.
 //! - Time and identifiers are arguments: work may run again, and then must do the same.
+//! - Where it has to look first, it locks what it looks at ([`Sql::lock`]), the account above all.
 //! - Every operation that a user can reach takes the account, and finds nothing of another's.
 //! - The ledger is only ever added to, and the purse in the account's row is its sum.
 
@@ -25,6 +26,8 @@ mod job;
 pub mod keys;
 pub mod machines;
 mod migrations;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub mod questions;
 mod queue;
 mod sql;

@@ -56,6 +56,7 @@ pub enum MachineError {
 /// # Errors
 /// [`StoreError`], also when there is no such account.
 pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()> {
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     if get(tx, account)?.is_some() {
         return Ok(());
     }

@@ -10,9 +10,10 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All of them; the version of a database is the number of its newest.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
+pub(crate) const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_first.sql")];
 
-const JOURNAL: &str = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";
+pub(crate) const JOURNAL: &str =
+    "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";
 
 /// Applies what the database lacks.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {

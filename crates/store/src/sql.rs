@@ -68,6 +68,12 @@ pub trait Sql {
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<()>;
+    /// Locks the rows that `SELECT … FOR UPDATE` names until the transaction ends, so that what is read of them
+    /// afterwards holds until then. Nothing where writes come one after the other.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine.
+    fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()>;
 }
 
 /// Typed ways to run statements.

@@ -6,6 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use crate::error::StoreError;
 use crate::job::{Call, Job};
+#[cfg(feature = "postgres")]
+use crate::postgres;
 use crate::queue::Queue;
 use crate::sql::{Result, Sql};
 use crate::{migrations, sqlite};
@@ -19,12 +21,22 @@ const READERS_MIN: usize = 4;
 /// The most readers.
 const READERS_MAX: usize = 16;
 
+/// How many connections write to PostgreSQL unless the operator says otherwise: the server gathers their
+/// commits, and beyond that more of them gain little.
+const PG_WRITERS: usize = 16;
+/// How many connections read from PostgreSQL.
+const PG_READERS: usize = 8;
+/// The most connections of each kind.
+const PG_CONNECTIONS_MAX: usize = 256;
+
 /// What an operator can choose.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How large the database may grow; the disk's size when `None`. Beyond it writes fail with
-    /// [`StoreError::Full`].
+    /// How large a SQLite database may grow; the disk's size when `None`. Beyond it writes fail with
+    /// [`StoreError::Full`]. PostgreSQL sees to its own size.
     pub size_max_bytes: Option<u64>,
+    /// How many connections write to PostgreSQL; half as many read. Each is made when it is first needed.
+    pub writers: Option<usize>,
 }
 
 /// The database of the service. Clones share it.
@@ -37,15 +49,22 @@ pub struct Store {
 }
 
 struct Inner {
-    path: PathBuf,
+    place: Place,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
     threads: Mutex<Threads>,
 }
 
+/// Where the database is.
+enum Place {
+    File(PathBuf),
+    #[cfg(feature = "postgres")]
+    Server,
+}
+
 #[derive(Default)]
 struct Threads {
-    writer: Option<JoinHandle<()>>,
+    writers: Vec<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
@@ -65,17 +84,10 @@ impl Store {
     pub fn open_with(path: &Path, options: Options) -> Result<Self> {
         let mut writer = sqlite::open_writer(path, options.size_max_bytes)?;
         migrations::migrate(&mut writer)?;
-        let inner = Inner {
-            path: path.to_owned(),
-            writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
-            reads: Arc::new(Queue::new(READS_WAITING_MAX)),
-            threads: Mutex::default(),
-        };
-        // Were a later thread not to start, dropping `inner` would close the queues and end the earlier ones.
-        let store = Self { inner: Arc::new(inner) };
+        let store = Self::at(Place::File(path.to_owned()));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = Arc::clone(&store.inner.writes);
-        threads.writer = Some(spawn("store-writer".to_owned(), move || sqlite::write_loop(&writer, &queue))?);
+        threads.writers.push(spawn("store-writer".to_owned(), move || sqlite::write_loop(&writer, &queue))?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
             let reader = sqlite::open_reader(path)?;
@@ -86,6 +98,79 @@ impl Store {
         }
         drop(threads);
         Ok(store)
+    }
+
+    /// Opens the database that `url` names: `postgres://user@host/name` (`postgresql://` also, with the parameters
+    /// that PostgreSQL's own programs take, a socket's folder as `host` included) or `sqlite:path`. Brings its
+    /// tables up to date, one process at a time. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] when there is no server, [`StoreError::TooNew`] when a later version of the
+    /// program wrote the database, [`StoreError::Engine`] when it can't be used.
+    pub fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url, Options::default())
+    }
+
+    /// [`Store::connect`] with the operator's choices.
+    ///
+    /// # Errors
+    /// As [`Store::connect`].
+    pub fn connect_with(url: &str, options: Options) -> Result<Self> {
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            return Self::open_with(Path::new(path), options);
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Self::connect_server(url, options);
+        }
+        Err(StoreError::Rule("a database's URL begins with postgres:// or sqlite:"))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn connect_server(_: &str, _: Options) -> Result<Self> {
+        Err(StoreError::Rule("this program was built without PostgreSQL"))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn connect_server(url: &str, options: Options) -> Result<Self> {
+        let config = postgres::parse(url)?;
+        // On a thread of its own: the caller may be inside a runtime.
+        let migrating = {
+            let config = config.clone();
+            spawn("store-migrations".to_owned(), move || postgres::migrate(&config))?
+        };
+        let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
+        let reach = Arc::new(postgres::Reach::new(config));
+        let store = Self::at(Place::Server);
+        let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);
+        for number in 0..writers {
+            let worker = postgres::Worker::new(Arc::clone(&reach), format!("{name}/{number}"))?;
+            let queue = Arc::clone(&store.inner.writes);
+            let work = move || postgres::write_loop(worker, &queue);
+            threads.writers.push(spawn(format!("store-writer-{number}"), work)?);
+        }
+        let readers =
+            options.writers.map_or(PG_READERS, |writers| (writers / 2).clamp(1, PG_CONNECTIONS_MAX));
+        for number in 0..readers {
+            let worker = postgres::Worker::new(Arc::clone(&reach), format!("{name}/-"))?;
+            let queue = Arc::clone(&store.inner.reads);
+            let work = move || postgres::read_loop(worker, &queue);
+            threads.readers.push(spawn(format!("store-reader-{number}"), work)?);
+        }
+        drop(threads);
+        Ok(store)
+    }
+
+    /// A store without threads. Were one of them not to start, dropping it would close the queues and end those
+    /// that did.
+    fn at(place: Place) -> Self {
+        let inner = Inner {
+            place,
+            writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
+            reads: Arc::new(Queue::new(READS_WAITING_MAX)),
+            threads: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Runs `work` in a transaction and answers when it is durable. `work` may run more than once, so time
@@ -122,9 +207,15 @@ impl Store {
     /// reads and writes go on.
     ///
     /// # Errors
-    /// [`StoreError`] when the copy could not be made; then there is none.
+    /// [`StoreError`] when the copy could not be made; then there is none. [`StoreError::Rule`] on PostgreSQL,
+    /// which has its own programs for that.
     pub async fn backup(&self, to: &Path) -> Result<()> {
-        let (from, to) = (self.inner.path.clone(), to.to_owned());
+        let from = match &self.inner.place {
+            Place::File(path) => path.clone(),
+            #[cfg(feature = "postgres")]
+            Place::Server => return Err(StoreError::Rule("a PostgreSQL database is copied by pg_dump")),
+        };
+        let to = to.to_owned();
         tokio::task::spawn_blocking(move || sqlite::backup(&from, &to))
             .await
             .unwrap_or(Err(StoreError::Panicked))
@@ -137,7 +228,7 @@ impl Store {
         self.inner.writes.close();
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let joined = tokio::task::spawn_blocking(move || {
-            threads.readers.into_iter().chain(threads.writer).all(|thread| thread.join().is_ok())
+            threads.readers.into_iter().chain(threads.writers).all(|thread| thread.join().is_ok())
         });
         if !joined.await.unwrap_or(false) {
             tracing::error!("a thread of the store had panicked");
@@ -165,6 +256,9 @@ where
     outcome.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
 }
 
-fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+fn spawn<T: Send + 'static>(
+    name: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
     thread::Builder::new().name(name).spawn(work).map_err(|error| StoreError::Engine(error.to_string()))
 }

@@ -88,6 +88,16 @@ fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
 }
 
 /// The columns of a [`Bill`] in the table `answers`.
+/// Locks the account, so that what [`open`] then says of the answer holds: every write that ends an answer or
+/// moves what is held for it locks the account first.
+fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
+    tx.lock(
+        "SELECT id FROM accounts WHERE id = (SELECT account_id FROM answers WHERE id = $1)
+         FOR NO KEY UPDATE",
+        params![fence.answer],
+    )
+}
+
 macro_rules! bill_columns {
     () => {
         "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"

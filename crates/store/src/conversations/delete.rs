@@ -28,6 +28,7 @@ pub fn delete(
     release: PostingId,
     now: Timestamp,
 ) -> Result<Deleted, ConversationError> {
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let open = tx
         .one(
             "SELECT a.id, a.outstanding FROM conversations c

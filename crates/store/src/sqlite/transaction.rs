@@ -63,6 +63,11 @@ impl Sql for Transaction<'_> {
             Ok(())
         })
     }
+
+    /// There is one writer, and nobody writes beside it.
+    fn lock(&mut self, _: &'static str, _: &[Value<'_>]) -> Result<()> {
+        self.guarded(|_| Ok(()))
+    }
 }
 
 /// Binds by name: to SQLite `$2` is only a name, numbered by where it first stands in the statement.

@@ -5,7 +5,7 @@ use domain::credits::{Credits, PostingKind};
 use domain::id::PostingId;
 use domain::time::Timestamp;
 
-use super::{Fence, TurnError, open};
+use super::{Fence, TurnError, lock_account, open};
 use crate::credits::post;
 use crate::error::StoreError;
 use crate::form;
@@ -45,6 +45,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
         }
         None => return Err(StoreError::Rule("a completed answer has an ending").into()),
     };
+    lock_account(tx, fence)?;
     let open = open(tx, fence)?;
     if open.outstanding > Credits(0) {
         let posting = open.posting(fence, *release, PostingKind::Release, open.outstanding, *now);

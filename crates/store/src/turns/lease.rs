@@ -66,6 +66,8 @@ struct Free {
 /// [`StoreError`].
 pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
     let limit = terms.limit.min(CLAIMS_MAX) as usize;
+    // One claim at a time, or two would each give an account what is left of its share.
+    tx.lock("SELECT pg_advisory_xact_lock(5306812771394912257)", params![])?;
     let mut leased = leased_of_accounts(tx, terms.now)?;
     let mut claimed = Vec::new();
     // An account that fills its share is not looked at in the next round, so each round ends or gets on.
@@ -95,6 +97,7 @@ pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
 /// # Errors
 /// [`StoreError`].
 pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
+    lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
 }
 
@@ -103,6 +106,7 @@ pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
 /// # Errors
 /// [`StoreError`].
 pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Held>> {
+    lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET lease_until = $2 WHERE node_id = $1", params![node, until])?;
     tx.all(
         "SELECT d.answer_id, a.epoch, d.stop_requested FROM dispatch d JOIN answers a ON a.id = d.answer_id
@@ -148,6 +152,14 @@ pub fn stops(tx: &mut dyn Sql, node: Option<NodeId>) -> Result<Vec<MessageId>> {
     }
 }
 
+/// Locks what `node` holds in the order in which claims lock it.
+fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
+    tx.lock(
+        "SELECT answer_id FROM dispatch WHERE node_id = $1 ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
+        params![node],
+    )
+}
+
 fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<AccountId, u32>> {
     let counts = tx.all(
         "SELECT account_id, count(*) FROM dispatch WHERE lease_until > $1 GROUP BY account_id",
@@ -175,6 +187,8 @@ fn claim_one(
     answer: MessageId,
     account: AccountId,
 ) -> Result<Option<Claimed>> {
+    // The answer before its place in the queue, as whoever ends it takes them.
+    tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
     let taken = tx.one(
         "UPDATE dispatch SET node_id = $2, lease_until = $3
          WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)

@@ -7,7 +7,7 @@ use domain::id::{InstanceId, PostingId};
 use domain::step::{CallResult, Step};
 use domain::time::Timestamp;
 
-use super::{Fence, Open, TurnError, open};
+use super::{Fence, Open, TurnError, lock_account, open};
 use crate::credits::{Posting, post, saturating};
 use crate::error::StoreError;
 use crate::form;
@@ -57,6 +57,7 @@ pub struct StepDone {
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::Insufficient`], and then what was held before is still held.
 pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), TurnError> {
+    lock_account(tx, fence)?;
     let open = open(tx, fence)?;
     if open.outstanding == new.greatest {
         return Ok(());
@@ -86,6 +87,7 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), Turn
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] when this step or a later one was committed before.
 pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<(), TurnError> {
+    lock_account(tx, fence)?;
     let open = open(tx, fence)?;
     if done.number < open.next_step {
         return Err(TurnError::StepCommitted);

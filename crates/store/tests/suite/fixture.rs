@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::server;
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
 use domain::credits::{Credits, Purse};
@@ -19,11 +20,13 @@ use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, questions,
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Engine {
     Sqlite,
+    Postgres,
 }
 
 /// A store, and identifiers and times for it.
 pub(crate) struct Fixture {
     pub(crate) store: Store,
+    pub(crate) url: String,
     pub(crate) folder: tempfile::TempDir,
     ids: Arc<AtomicU64>,
 }
@@ -42,12 +45,17 @@ impl Fixture {
 
     pub(crate) fn with(engine: Engine, options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let store = match engine {
-            Engine::Sqlite => {
-                Store::open_with(&folder.path().join("store.db"), options).expect("a new store")
-            }
+        let url = match engine {
+            Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
+            Engine::Postgres => server::shared().new_database(),
         };
-        Self { store, folder, ids: Arc::new(AtomicU64::new(1)) }
+        let store = Store::connect_with(&url, options).expect("a new store");
+        Self { store, url, folder, ids: Arc::new(AtomicU64::new(1)) }
+    }
+
+    /// Another store on the same database.
+    pub(crate) fn beside(&self) -> Result<Store, StoreError> {
+        Store::connect(&self.url)
     }
 
     /// Bits that no other identifier of this fixture has.

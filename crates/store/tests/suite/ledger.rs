@@ -46,6 +46,12 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
         runtime.block_on(play(Engine::Sqlite, acts));
     }
+
+    #[test]
+    fn postgres_the_postings_add_up_whatever_happens(acts in prop::collection::vec(act(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+        runtime.block_on(play(Engine::Postgres, acts));
+    }
 }
 
 async fn play(engine: Engine, acts: Vec<Act>) {
@@ -122,14 +128,14 @@ async fn play(engine: Engine, acts: Vec<Act>) {
 /// what is there and what was spent. Below zero no number can be.
 async fn check(fixture: &Fixture, account: AccountId) {
     let purse = fixture.purse(account).await;
-    let held = fixture.count("SELECT COALESCE(SUM(outstanding), 0) FROM answers").await;
+    let held = fixture.count("SELECT CAST(COALESCE(SUM(outstanding), 0) AS BIGINT) FROM answers").await;
     assert_eq!(Credits(u64::try_from(held).expect("not below zero")), purse.reserved);
     let sums = fixture
         .store
         .read(move |tx| {
             tx.one(
-                "SELECT COALESCE(SUM(CASE kind WHEN 'grant' THEN amount ELSE 0 END), 0),
-                    COALESCE(SUM(CASE kind WHEN 'settle' THEN amount ELSE 0 END), 0) FROM postings",
+                "SELECT CAST(COALESCE(SUM(CASE kind WHEN 'grant' THEN amount ELSE 0 END), 0) AS BIGINT),
+                    CAST(COALESCE(SUM(CASE kind WHEN 'settle' THEN amount ELSE 0 END), 0) AS BIGINT) FROM postings",
                 &[],
                 |row| Ok((row.count(0)?, row.count(1)?)),
             )

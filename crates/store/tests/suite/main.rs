@@ -16,6 +16,14 @@ macro_rules! on_every_engine {
                 }
             )+
         }
+        mod postgres {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$name(crate::fixture::Engine::Postgres).await;
+                }
+            )+
+        }
     };
 }
 
@@ -27,5 +35,6 @@ mod kill;
 mod ledger;
 mod questions;
 mod races;
+mod server;
 mod transactions;
 mod turns;

@@ -1,0 +1,192 @@
+//! One connection and the statements that were prepared on it.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use futures_util::future::{join, join3};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
+
+use super::fault::{Fault, reason};
+use super::value::bind;
+use crate::error::StoreError;
+use crate::sql::{Result, Row, Value};
+
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
+/// How long the end of a session may take.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// The oldest server: it is the oldest that is still looked after, with room to spare.
+const VERSION_MIN: i64 = 130_000;
+
+/// The bounds of a session: a lock is waited for 10 s, a statement runs 60 s, and a transaction whose client
+/// fell silent is undone after 10 s. A server that answers before it has written is asked not to.
+const SESSION: &str = "SET lock_timeout = '10s'; SET statement_timeout = '60s';
+    SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
+    SELECT set_config('synchronous_commit',
+        CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
+        false);
+    SELECT current_setting('server_version_num'), current_setting('server_encoding')";
+
+/// The transaction that a first statement begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Begin<'a> {
+    /// One that reads.
+    Read,
+    /// One that writes, and leaves this number in this row of `commits`.
+    Write { row: &'a str, number: i64 },
+}
+
+/// Leaves the number of a transaction.
+const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2, now())
+    ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
+
+/// The URL as the driver understands it.
+pub(crate) fn parse(url: &str) -> Result<Config> {
+    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+        StoreError::Engine(format!("the database's URL is not understood: {}", reason(&error)))
+    })?;
+    if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
+        return Err(StoreError::Engine(
+            "sslmode=require can't be kept: this program speaks no TLS to PostgreSQL; use a socket, a private \
+             network or a local proxy that does"
+                .to_owned(),
+        ));
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("causerie");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
+    }
+    Ok(config)
+}
+
+/// An open connection.
+pub(super) struct Link {
+    client: Client,
+    driver: JoinHandle<()>,
+    statements: HashMap<&'static str, Statement>,
+}
+
+impl Link {
+    /// Connects and sets the session up.
+    pub(super) async fn open(config: &Config) -> Result<Self, Fault> {
+        let connecting = timeout(CONNECT_TIMEOUT * 2, config.connect(NoTls));
+        let (client, connection) = connecting.await.map_err(|_| Fault::silent())??;
+        let driver = tokio::spawn(async move {
+            // The statements on their way are told of it, too.
+            if let Err(error) = connection.await {
+                tracing::debug!(error = reason(&error), "a connection to the database ended");
+            }
+        });
+        let answers = timeout(CONNECT_TIMEOUT, client.simple_query(SESSION));
+        check_server(&answers.await.map_err(|_| Fault::silent())??)?;
+        Ok(Self { client, driver, statements: HashMap::new() })
+    }
+
+    /// What the tables are made with.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs several statements without parameters.
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// Runs one statement, together with what begins its transaction if that is not begun, hands over the rows and
+    /// says how many it changed or returned.
+    pub(super) async fn run(
+        &mut self,
+        begin: Option<Begin<'_>>,
+        sql: &'static str,
+        params: &[Value<'_>],
+        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+    ) -> Result<u64, Fault> {
+        let statement = self.prepare(sql).await?;
+        let bound = bind(statement.params(), params)?;
+        let leave = match begin {
+            Some(Begin::Write { .. }) => Some(self.prepare(LEAVE_NUMBER).await?),
+            Some(Begin::Read) | None => None,
+        };
+        let answered = self.client.query_raw(&statement, bound);
+        // All of it is on its way before the first answer is waited for.
+        let rows = match (begin, leave) {
+            (None, _) => answered.await,
+            (Some(Begin::Write { row, number }), Some(leave)) => {
+                let params: [&(dyn ToSql + Sync); 2] = [&row, &number];
+                let begun = self.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED");
+                let left = self.client.execute(&leave, &params);
+                let (begun, left, rows) = join3(begun, left, answered).await;
+                begun?;
+                left?;
+                rows
+            }
+            (Some(_), _) => {
+                let begun = self.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+                let (begun, rows) = join(begun, answered).await;
+                begun?;
+                rows
+            }
+        }?;
+        let mut rows = pin!(rows);
+        while let Some(next) = rows.try_next().await? {
+            row(&next)?;
+        }
+        Ok(rows.rows_affected().unwrap_or(0))
+    }
+
+    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        if ends_transaction(sql) {
+            return Err(Fault::Told(StoreError::TransactionLost));
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    /// Ends the session.
+    pub(super) async fn close(self) {
+        drop(self.statements);
+        drop(self.client);
+        drop(timeout(FAREWELL_MAX, self.driver).await);
+    }
+}
+
+/// Whether the statement would begin or end a transaction, which is the store's part alone.
+fn ends_transaction(sql: &str) -> bool {
+    let first = sql.split_ascii_whitespace().next().unwrap_or_default();
+    ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE"]
+        .iter()
+        .any(|word| first.trim_end_matches(';').eq_ignore_ascii_case(word))
+}
+
+fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
+    let row = answers.iter().rev().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let version = row.and_then(|row| row.get(0)).and_then(|version| version.parse::<i64>().ok());
+    let encoding = row.and_then(|row| row.get(1)).unwrap_or_default();
+    if version.is_none_or(|version| version < VERSION_MIN) {
+        return Err(StoreError::Engine("the database server has to be PostgreSQL 13 or later".to_owned()));
+    }
+    if encoding != "UTF8" {
+        return Err(StoreError::Engine(format!("the database's encoding has to be UTF8, not {encoding}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Bringing the tables up to date.
+
+use tokio_postgres::{Client, Config};
+
+use super::connection::Link;
+use super::fault::{Fault, reason};
+use crate::error::StoreError;
+use crate::migrations::{JOURNAL, MIGRATIONS};
+use crate::sql::Result;
+
+/// One process at a time applies migrations; the others wait, then find them applied. Rows of threads that
+/// have not written for a week are nobody's any more.
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;
+    SELECT pg_advisory_xact_lock(5306812771394912256);
+    CREATE TABLE IF NOT EXISTS commits (
+        id TEXT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL
+    ) WITH (fillfactor = 50);
+    DELETE FROM commits WHERE at < now() - INTERVAL '7 days';";
+
+/// Applies what the database lacks, and returns a name that no other store has.
+pub(crate) fn migrate(config: &Config) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StoreError::Engine(error.to_string()))?;
+    runtime.block_on(async {
+        let link = Link::open(config).await.map_err(|fault| match fault {
+            Fault::Lost(reason) => StoreError::Unreachable(reason),
+            other @ (Fault::Conflict(_) | Fault::Told(_)) => other.into_error(),
+        })?;
+        let name = apply(link.client()).await;
+        link.close().await;
+        name
+    })
+}
+
+async fn apply(client: &Client) -> Result<String> {
+    let failed = |error: tokio_postgres::Error| {
+        StoreError::Engine(format!("the tables could not be made: {}", reason(&error)))
+    };
+    client.batch_execute(BEGIN).await.map_err(failed)?;
+    client.batch_execute(JOURNAL).await.map_err(failed)?;
+    let found = "SELECT COALESCE(MAX(version), 0), gen_random_uuid()::text FROM migrations";
+    let row = client.query_one(found, &[]).await.map_err(failed)?;
+    let (found, name): (i64, String) = (row.get(0), row.get(1));
+    let known = MIGRATIONS.len() as i64;
+    if found > known {
+        return Err(StoreError::TooNew { found, known });
+    }
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+        client.batch_execute(migration).await.map_err(failed)?;
+        let insert = "INSERT INTO migrations (version) VALUES ($1)";
+        client.execute(insert, &[&version]).await.map_err(failed)?;
+    }
+    client.batch_execute("COMMIT").await.map_err(failed)?;
+    Ok(name)
+}

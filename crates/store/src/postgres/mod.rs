@@ -1,0 +1,28 @@
+//! The PostgreSQL engine: threads that each have a connection of their own.
+//!
+//! Writes run beside each other under READ COMMITTED, reads see the database as it stood at one moment. `BEGIN`
+//! travels with the first statement, statements are prepared once for each connection.
+//!
+//! # When a connection breaks
+//! - Before `COMMIT` was sent nothing can have been committed: the work runs again on a new connection.
+//! - Afterwards nobody knows by itself. So each thread has a row in `commits`, into which every transaction first
+//!   writes its number. The next connection asks for that row and thereby waits until the old transaction has
+//!   ended, one way or the other: if it left its number, it was committed; otherwise the work runs again.
+//! - While the server can't be reached, each thread tries again, less and less often. Callers wait for
+//!   [`OUTAGE_PATIENCE`] altogether, then they are told at once.
+
+mod connection;
+mod fault;
+mod migrate;
+mod reach;
+mod transaction;
+mod value;
+mod worker;
+
+pub(crate) use connection::parse;
+pub(crate) use migrate::migrate;
+pub(crate) use reach::Reach;
+pub(crate) use worker::{Worker, read_loop, write_loop};
+
+#[cfg(doc)]
+use reach::OUTAGE_PATIENCE;

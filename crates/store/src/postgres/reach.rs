@@ -1,0 +1,73 @@
+//! Whether the server can be reached, which the threads of a store find out together.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::Config;
+
+/// How long callers wait for a server that can't be reached, from the first failure on.
+pub(crate) const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
+/// The pause after the first failed attempt to connect; it doubles up to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause between two attempts of one thread.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Where the server is, and since when it can't be reached.
+pub(crate) struct Reach {
+    pub(super) config: Config,
+    outage: Mutex<Option<Outage>>,
+}
+
+struct Outage {
+    since: Instant,
+    reason: String,
+    /// Before that no thread tries again once patience is over.
+    next: Instant,
+}
+
+impl Reach {
+    /// A server that nothing is known of yet.
+    pub(crate) fn new(config: Config) -> Self {
+        Self { config, outage: Mutex::new(None) }
+    }
+
+    /// Why it is not worth while to try now, if it is not.
+    pub(super) fn hopeless(&self) -> Option<String> {
+        let mut outage = self.lock();
+        let known = outage.as_mut()?;
+        let now = Instant::now();
+        if now.duration_since(known.since) < OUTAGE_PATIENCE {
+            return None;
+        }
+        if now >= known.next {
+            // This thread tries for all.
+            known.next = now + PAUSE_MAX;
+            return None;
+        }
+        Some(known.reason.clone())
+    }
+
+    /// An attempt failed. How long to pause before the next, or `None` when patience is over.
+    pub(super) fn failed(&self, attempt: u32, reason: String) -> Option<Duration> {
+        let now = Instant::now();
+        let mut outage = self.lock();
+        let known = outage.get_or_insert_with(|| {
+            tracing::warn!(reason, "the database is not reachable");
+            Outage { since: now, reason: String::new(), next: now }
+        });
+        known.reason = reason;
+        let pause = PAUSE_MIN.saturating_mul(2_u32.saturating_pow(attempt)).min(PAUSE_MAX);
+        (now.duration_since(known.since) < OUTAGE_PATIENCE).then_some(pause)
+    }
+
+    /// An attempt succeeded.
+    pub(super) fn reached(&self) {
+        if let Some(outage) = self.lock().take() {
+            tracing::info!(after = ?outage.since.elapsed(), "the database is reachable again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Outage>> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

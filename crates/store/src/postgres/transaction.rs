@@ -1,0 +1,100 @@
+//! A transaction of one connection, as operations see it.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use super::connection::{Begin, Link};
+use super::fault::Fault;
+use crate::error::StoreError;
+use crate::sql::{Result, Row, Sql, Value};
+
+/// How long an answer is waited for: longer than the server lets any statement run.
+pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(75);
+
+/// A transaction that begins with its first statement.
+pub(super) struct Transaction<'l> {
+    runtime: &'l Runtime,
+    link: &'l mut Link,
+    /// How to begin, until it is begun.
+    begin: Option<Begin<'l>>,
+    trouble: Option<Trouble>,
+}
+
+/// What went wrong in a transaction.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Another transaction was in the way.
+    Conflict(String),
+    /// The connection broke.
+    Lost(String),
+    /// The work was told.
+    Told,
+}
+
+impl<'l> Transaction<'l> {
+    pub(super) fn new(runtime: &'l Runtime, link: &'l mut Link, begin: Begin<'l>) -> Self {
+        Self { runtime, link, begin: Some(begin), trouble: None }
+    }
+
+    /// Whether a transaction is open on the server, and what went wrong in it.
+    pub(super) fn end(self) -> (bool, Option<Trouble>) {
+        (self.begin.is_none(), self.trouble)
+    }
+
+    /// Runs one statement, unless one has failed before.
+    fn guarded(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+    ) -> Result<u64> {
+        if self.trouble.is_some() {
+            return Err(StoreError::Poisoned);
+        }
+        let begin = self.begin.take();
+        let link = &mut *self.link;
+        let outcome = self.runtime.block_on(async move {
+            let running = timeout(ANSWER_WAIT_MAX, link.run(begin, sql, params, row));
+            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+        });
+        let fault = match outcome {
+            Ok(changed) => return Ok(changed),
+            Err(fault) => fault,
+        };
+        Err(match fault {
+            Fault::Conflict(reason) => {
+                self.trouble = Some(Trouble::Conflict(reason));
+                StoreError::TransactionLost
+            }
+            Fault::Lost(reason) => {
+                self.trouble = Some(Trouble::Lost(reason));
+                StoreError::TransactionLost
+            }
+            Fault::Told(error) => {
+                self.trouble = Some(Trouble::Told);
+                error
+            }
+        })
+    }
+}
+
+impl Sql for Transaction<'_> {
+    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64> {
+        self.guarded(sql, params, &mut |_| Ok(()))
+    }
+
+    fn each(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+    ) -> Result<()> {
+        self.guarded(sql, params, row).map(drop)
+    }
+
+    fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+        self.execute(sql, params).map(drop)
+    }
+}

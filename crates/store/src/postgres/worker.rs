@@ -1,0 +1,270 @@
+//! The loops of the threads: one job, one transaction.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use super::connection::{Begin, Link};
+use super::fault::Fault;
+use super::reach::Reach;
+use super::transaction::{ANSWER_WAIT_MAX, Transaction, Trouble};
+use crate::error::StoreError;
+use crate::job::{Job, Verdict};
+use crate::queue::Queue;
+use crate::sql::{Result, RowExt, Value};
+
+/// How often a job runs again because of other transactions.
+const CONFLICTS_MAX: u32 = 20;
+/// How often a job runs again because its connection broke.
+const LOSSES_MAX: u32 = 5;
+/// The longest pause after a conflict.
+const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(64);
+/// How long a lost commit is asked after. The server itself undoes what is left of it before that.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+
+/// Asks after the number in a row of `commits`. As it writes, it waits for a transaction that has that row.
+const SETTLE: &str = "INSERT INTO commits (id, number, at) VALUES ($1, 0, now())
+    ON CONFLICT (id) DO UPDATE SET number = commits.number RETURNING number";
+
+/// A thread's connection, or the lack of one.
+pub(crate) struct Worker {
+    runtime: Runtime,
+    reach: Arc<Reach>,
+    link: Option<Link>,
+    /// Its row in `commits`, which no other thread of any process has.
+    row: String,
+    /// The number of its last transaction that wrote.
+    number: i64,
+}
+
+/// What became of a job's run.
+enum Run {
+    /// It is to be answered.
+    Done,
+    Conflict(String),
+    Lost(String),
+}
+
+impl Worker {
+    /// A thread's part of `reach`, whose row in `commits` will be `row`. It connects when it has work.
+    pub(crate) fn new(reach: Arc<Reach>, row: String) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| StoreError::Engine(error.to_string()))?;
+        Ok(Self { runtime, reach, link: None, row, number: 0 })
+    }
+
+    /// Runs the job until there is something to answer.
+    fn write(&mut self, job: &mut dyn Job) {
+        self.persist(job, Self::write_once);
+    }
+
+    fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> Run) {
+        let (mut conflicts, mut losses) = (0, 0);
+        loop {
+            match once(self, job) {
+                Run::Done => return,
+                Run::Conflict(reason) if conflicts < CONFLICTS_MAX => {
+                    debug!(reason, "a transaction runs again");
+                    thread::sleep(Duration::from_millis(1 << conflicts.min(6)).min(CONFLICT_PAUSE_MAX));
+                    conflicts += 1;
+                }
+                Run::Lost(reason) if losses < LOSSES_MAX => {
+                    debug!(reason, "a transaction runs again on another connection");
+                    self.link = None;
+                    losses += 1;
+                }
+                Run::Conflict(reason) => return job.fail(StoreError::Engine(reason)),
+                Run::Lost(reason) => {
+                    self.link = None;
+                    return job.fail(StoreError::Unreachable(reason));
+                }
+            }
+        }
+    }
+
+    fn write_once(&mut self, job: &mut dyn Job) -> Run {
+        if let Err(error) = self.connect() {
+            job.fail(error);
+            return Run::Done;
+        }
+        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+        self.number += 1;
+        let begin = Begin::Write { row: &self.row, number: self.number };
+        let mut tx = Transaction::new(&self.runtime, link, begin);
+        let verdict = job.run(&mut tx);
+        let (begun, trouble) = tx.end();
+        match (trouble, verdict) {
+            (Some(Trouble::Lost(reason)), _) => Run::Lost(reason),
+            (Some(Trouble::Conflict(reason)), _) => {
+                self.roll_back();
+                Run::Conflict(reason)
+            }
+            (Some(Trouble::Told), Verdict::Keep) => {
+                job.fail(StoreError::Poisoned);
+                self.roll_back();
+                Run::Done
+            }
+            (None, Verdict::Keep) if begun => self.commit(job),
+            (None | Some(Trouble::Told), _) => {
+                if begun {
+                    self.roll_back();
+                }
+                Run::Done
+            }
+        }
+    }
+
+    fn read_once(&mut self, job: &mut dyn Job) -> Run {
+        if let Err(error) = self.connect() {
+            job.fail(error);
+            return Run::Done;
+        }
+        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+        let mut tx = Transaction::new(&self.runtime, link, Begin::Read);
+        let verdict = job.run(&mut tx);
+        match tx.end().1 {
+            Some(Trouble::Lost(reason)) => Run::Lost(reason),
+            Some(Trouble::Conflict(reason)) => {
+                self.roll_back();
+                Run::Conflict(reason)
+            }
+            Some(Trouble::Told) if verdict == Verdict::Keep => {
+                job.fail(StoreError::Poisoned);
+                Run::Done
+            }
+            Some(Trouble::Told) | None => Run::Done,
+        }
+    }
+
+    fn commit(&mut self, job: &mut dyn Job) -> Run {
+        match self.batch("COMMIT") {
+            Ok(()) => Run::Done,
+            Err(Fault::Conflict(reason)) => Run::Conflict(reason),
+            Err(Fault::Told(error)) => {
+                // The server has undone it; nothing is open any more.
+                job.fail(error);
+                Run::Done
+            }
+            Err(Fault::Lost(reason)) => {
+                warn!(reason, "the connection broke while a transaction was committed");
+                self.link = None;
+                match self.was_committed() {
+                    Ok(true) => Run::Done,
+                    Ok(false) => Run::Lost(reason),
+                    Err(error) => {
+                        job.fail(error);
+                        Run::Done
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the last transaction left its number.
+    fn was_committed(&mut self) -> Result<bool> {
+        let deadline = Instant::now() + SETTLE_MAX;
+        loop {
+            self.connect().map_err(|error| StoreError::Uncertain(error.to_string()))?;
+            let asked = self.left_number();
+            match asked {
+                Ok(left) => return Ok(left == self.number),
+                Err(fault) => {
+                    self.link = None;
+                    if Instant::now() >= deadline {
+                        return Err(StoreError::Uncertain(fault.into_error().to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn left_number(&mut self) -> Result<i64, Fault> {
+        let Some(link) = &mut self.link else { return Err(Fault::silent()) };
+        let (row, mut left) = ([Value::Text(&self.row)], 0);
+        self.runtime.block_on(async {
+            let mut read = |row: &dyn crate::sql::Row| {
+                left = row.int(0)?;
+                Ok(())
+            };
+            let asked = timeout(ANSWER_WAIT_MAX, link.run(None, SETTLE, &row, &mut read));
+            asked.await.unwrap_or_else(|_| Err(Fault::silent()))
+        })?;
+        Ok(left)
+    }
+
+    /// Sees to a connection, with patience.
+    fn connect(&mut self) -> Result<()> {
+        if self.link.is_some() {
+            return Ok(());
+        }
+        if let Some(reason) = self.reach.hopeless() {
+            return Err(StoreError::Unreachable(reason));
+        }
+        // It ends: each pause is longer than the one before, and patience has an end.
+        for attempt in 0.. {
+            let opened = self.runtime.block_on(Link::open(&self.reach.config));
+            match opened {
+                Ok(link) => {
+                    self.reach.reached();
+                    self.link = Some(link);
+                    break;
+                }
+                Err(fault) => {
+                    let reason = fault.into_error().to_string();
+                    match self.reach.failed(attempt, reason.clone()) {
+                        Some(pause) => thread::sleep(pause),
+                        None => return Err(StoreError::Unreachable(reason)),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self) {
+        if let Err(fault) = self.batch("ROLLBACK") {
+            debug!(error = %fault.into_error(), "a transaction could not be rolled back");
+            self.link = None;
+        }
+    }
+
+    fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+        let Some(link) = &self.link else { return Ok(()) };
+        self.runtime.block_on(async {
+            let running = timeout(ANSWER_WAIT_MAX, link.batch(sql));
+            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+        })
+    }
+
+    fn hang_up(&mut self) {
+        if let Some(link) = self.link.take() {
+            self.runtime.block_on(link.close());
+        }
+    }
+}
+
+/// Writes until the queue is closed and empty.
+pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
+    while let Some(mut job) = queue.take() {
+        worker.write(job.as_mut());
+        job.answer();
+    }
+    worker.hang_up();
+}
+
+/// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
+pub(crate) fn read_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
+    while let Some(mut job) = queue.take() {
+        worker.persist(job.as_mut(), Worker::read_once);
+        job.answer();
+        // Nobody waits for that.
+        worker.roll_back();
+    }
+    worker.hang_up();
+}

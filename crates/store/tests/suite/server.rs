@@ -1,0 +1,194 @@
+//! PostgreSQL servers for the tests: one that all tests of a run share, and some of their own for those that
+//! kill or fill them. Without the server's programs the tests fail.
+//!
+//! A server outlives the process that started it, for the next tests. Whoever uses it holds a lock; a script
+//! that waits for that lock stops the server and removes its folder when nobody has wanted it for a while.
+
+use std::env;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The user that owns the tables.
+const USER: &str = "store";
+/// How long the shared server waits for more tests.
+const LINGER_SECONDS: &str = "5";
+/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds; $3 is a program that
+/// stops it.
+const WATCH: &str = r#"
+while :; do
+    flock -x "$1.users" true
+    sleep "$2"
+    flock -n -x "$1.lock" flock -n -x "$1.users" sh -c '
+        kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" 2>/dev/null
+        umount "$1/small" 2>/dev/null
+        rm -rf "$1"
+    ' sh "$1" && break
+done
+rm -f "$1.lock" "$1.users"
+"#;
+
+/// A running server.
+pub(crate) struct Server {
+    folder: PathBuf,
+    /// Held as long as the server is wanted.
+    _used: File,
+}
+
+/// The server for everybody.
+pub(crate) fn shared() -> &'static Server {
+    static SHARED: OnceLock<Server> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let name = format!("causerie-store-suite-{}", uid());
+        Server::at(env::temp_dir().join(name), LINGER_SECONDS)
+    })
+}
+
+impl Server {
+    /// One for this test alone.
+    pub(crate) fn own() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("causerie-store-own-{}-{number}", std::process::id());
+        Self::at(env::temp_dir().join(name), "0")
+    }
+
+    fn at(folder: PathBuf, linger: &str) -> Self {
+        let lock = open(&folder, "lock");
+        lock.lock().expect("the lock of the server");
+        let used = open(&folder, "users");
+        used.lock_shared().expect("a place among its users");
+        let server = Self { folder, _used: used };
+        if !server.ready() {
+            server.make(linger);
+        }
+        server
+    }
+
+    fn make(&self, linger: &str) {
+        drop(fs::remove_dir_all(&self.folder));
+        fs::create_dir(&self.folder).expect("a folder for the server");
+        fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        if is_root() {
+            run(Command::new("chown").arg("postgres").arg(&self.folder));
+        }
+        let data = self.folder.join("data");
+        run(program("initdb").arg("-D").arg(&data).args([
+            "--no-sync",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "-U",
+            USER,
+        ]));
+        self.start();
+        Command::new("sh")
+            .args(["-c", WATCH, "sh"])
+            .arg(&self.folder)
+            .arg(linger)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("the script that stops the server starts");
+    }
+
+    /// Starts it, and waits until it takes connections.
+    pub(crate) fn start(&self) {
+        let folder = self.folder.display();
+        let options = format!(
+            "-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=300 \
+             -c shared_buffers=64MB -c fsync=on -c max_prepared_transactions=0"
+        );
+        run(program("pg_ctl")
+            .args(["start", "-w", "-t", "60", "-o", &options, "-D"])
+            .arg(self.folder.join("data"))
+            .arg("-l")
+            .arg(self.folder.join("log")));
+    }
+
+    fn ready(&self) -> bool {
+        let mut asked = program("pg_isready");
+        asked.arg("-q").arg("-h").arg(&self.folder);
+        asked.status().is_ok_and(|status| status.success())
+    }
+
+    /// The URL of a database that nobody else uses: a schema, which takes less time to make.
+    pub(crate) fn new_database(&self) -> String {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("t{}_{}_{number}", std::process::id(), nanoseconds());
+        self.sql(&format!("CREATE SCHEMA {name}"));
+        format!(
+            "postgres://{USER}@/postgres?host={}&options=-c%20search_path%3D{name}",
+            self.folder.display()
+        )
+    }
+
+    /// Where its socket is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Runs statements as the administrator and returns what they print.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let mut psql = program("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-c", sql]);
+        run(psql.arg("-h").arg(&self.folder))
+    }
+}
+
+fn open(folder: &Path, what: &str) -> File {
+    let path = folder.with_extension(what);
+    OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("a file to lock")
+}
+
+/// A program of the server, as the user that may run it: the server refuses root.
+fn program(name: &str) -> Command {
+    let path = programs().join(name);
+    let mut command = if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
+        command
+    } else {
+        Command::new(path)
+    };
+    command.current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// Where the newest server's programs are.
+fn programs() -> PathBuf {
+    let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .map(|entry| entry.path())
+        .filter(|path| path.join("bin/initdb").exists())
+        .max_by_key(version);
+    newest.expect("PostgreSQL is installed: `make setup` sees to it").join("bin")
+}
+
+fn run(command: &mut Command) -> String {
+    let done = command.stderr(Stdio::piped()).stdout(Stdio::piped()).output().expect("it can be run");
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("UTF-8")
+}
+
+fn is_root() -> bool {
+    uid() == 0
+}
+
+/// Whose this process is.
+fn uid() -> u32 {
+    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").expect("a process"))
+}
+
+fn nanoseconds() -> u128 {
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos()
+}
