@@ -9,8 +9,6 @@ use axum::response::{IntoResponse, Response};
 use control::access::Caller;
 use control::answers::Follower;
 use control::{Access, Answers};
-use domain::answer::Stamp;
-use domain::id::MessageId;
 use edge::{Frame, event_stream};
 use futures_util::Stream;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -35,12 +33,8 @@ pub(crate) async fn answer(
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let mut follower = answers.follow(caller.account, conversation, message).await?;
-    let present = follower.current().snapshot();
-    if last_event(&headers) == Some((message, present.stamp)) {
-        if present.ending.is_some() {
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
-        follower.skip_present();
+    if resume(&mut follower, &headers) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(event_stream(frames(follower, access, caller, ending)))
 }
@@ -55,15 +49,14 @@ pub(crate) async fn conversation(
     headers: HeaderMap,
 ) -> Answered<Response> {
     let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
-    let present = follower.current().snapshot();
-    if last_event(&headers) == Some((present.meta.answer, present.stamp)) {
-        follower.skip_present();
-    }
+    resume(&mut follower, &headers);
     Ok(event_stream(frames(follower, access, caller, ending)))
 }
 
-fn last_event(headers: &HeaderMap) -> Option<(MessageId, Stamp)> {
-    read_event_id(headers.get("last-event-id")?.to_str().ok()?)
+/// Begins where the reader's `Last-Event-ID` says; tells whether that was the answer's end.
+fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
+    let last = headers.get("last-event-id").and_then(|id| read_event_id(id.to_str().ok()?));
+    last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume(had))
 }
 
 struct Reading {

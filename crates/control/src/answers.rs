@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use domain::answer::Stamp;
 use domain::id::{AccountId, ConversationId, MessageId};
 use store::Store;
 use store::conversations::{self, Answered, ConversationError};
@@ -141,11 +142,17 @@ impl Follower {
         &self.current
     }
 
-    /// Says that the reader has the current answer's state already: the next one is the next change.
-    pub fn skip_present(&mut self) {
-        self.first = false;
-        let progress = *self.progress.borrow_and_update();
-        self.ended = progress.ended;
+    /// Says which state of the current answer the reader had last, and tells whether it was the end. A state
+    /// that the reader has is not told again, nor an older one: after a crash the present state is what the
+    /// store knows, until the answer is taken up under the next epoch.
+    pub fn resume(&mut self, had: Stamp) -> bool {
+        let Progress { stamp: present, ended, .. } = *self.progress.borrow_and_update();
+        let newer = had.epoch == present.epoch && had.revision > present.revision;
+        if had == present || (newer && !ended) {
+            self.first = false;
+            self.ended = ended;
+        }
+        had == present && ended
     }
 
     /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more.

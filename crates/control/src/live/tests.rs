@@ -121,9 +121,38 @@ async fn a_reader_that_has_the_present_state_gets_the_next_change() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
     let mut follower = Follower::new(live.clone(), None);
-    follower.skip_present();
+    assert!(!follower.resume(stamp(1)));
     fold(&live, text(2, "b"));
     assert_eq!(follower.next().await.expect("the change").text.to_string(), "ab");
+}
+
+#[tokio::test]
+async fn a_reader_that_has_an_older_state_gets_the_end_that_came_meanwhile() {
+    let live = Arc::new(live(1));
+    fold(&live, text(1, "a"));
+    live.fold(stamp(2), Change::Ended(Ending::Done));
+    let mut follower = Follower::new(live.clone(), None);
+    assert!(!follower.resume(stamp(1)));
+    assert!(follower.next().await.expect("the end").ending.is_some());
+    let mut follower = Follower::new(live, None);
+    assert!(follower.resume(stamp(2)), "a reader that has the end needs nothing more");
+    assert!(follower.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_reader_who_saw_more_than_the_store_kept_gets_nothing_older() {
+    let mut stored = Answer::new(meta(1).answer, &[]);
+    stored.stamp = stamp(0);
+    let live = Arc::new(LiveAnswer::new(meta(1), stored));
+    let mut follower = Follower::new(live.clone(), None);
+    assert!(!follower.resume(stamp(57)));
+    let mut anew = Answer::new(meta(1).answer, &[]);
+    anew.stamp = Stamp { epoch: 2, revision: 0 };
+    live.restart(anew.clone());
+    assert_eq!(follower.next().await.expect("the next epoch's state").stamp, anew.stamp);
+    let mut follower = Follower::new(live, None);
+    assert!(!follower.resume(Stamp { epoch: 3, revision: 1 }), "an unknown state");
+    assert_eq!(follower.next().await.expect("the present state").stamp, anew.stamp);
 }
 
 proptest! {
