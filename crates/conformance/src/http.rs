@@ -89,7 +89,11 @@ impl Request {
         Ok(Response { status: streaming.status, headers: streaming.headers, body })
     }
 
-    fn try_open(self, address: &str) -> io::Result<Streaming> {
+    /// [`Request::open`] where the service may be gone or going.
+    ///
+    /// # Errors
+    /// When it cannot be reached or what comes back is no HTTP/1.1.
+    pub fn try_open(self, address: &str) -> io::Result<Streaming> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         stream.set_write_timeout(Some(SILENCE_MAX))?;

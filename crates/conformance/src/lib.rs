@@ -14,10 +14,12 @@ pub mod http;
 pub mod operations;
 pub mod poll;
 pub mod service;
+pub mod standin;
 pub mod vendor;
 
 pub use api::{Api, Expect, caller};
 pub use events::{Event, Events};
 pub use http::{Request, Response};
 pub use service::{Account, NewAccount, Options, Service};
+pub use standin::Standin;
 pub use vendor::{Say, Vendor};

@@ -1,0 +1,168 @@
+//! One who asks in one conversation after another, again and again, and follows each answer to its end.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use conformance::http::Request;
+use conformance::{Expect, Response, poll};
+use serde_json::{Value, json};
+
+use crate::follow::follow;
+use crate::random::Random;
+
+/// Answers of one conversation, after which another one is begun.
+const ANSWERS_PER_CONVERSATION: u64 = 8;
+/// How often, of a hundred, a second question is sent while the first is being answered.
+const IMPATIENCE: u64 = 30;
+
+/// Where the service is: another address after a restart that lost the port.
+#[derive(Debug)]
+pub(crate) struct Door(pub(crate) Mutex<String>);
+
+/// A key and the way to the service, which may be gone at any moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) door: &'a Door,
+    pub(crate) key: &'a str,
+}
+
+impl Caller<'_> {
+    pub(crate) fn address(&self) -> String {
+        self.door.0.lock().expect("an address").clone()
+    }
+
+    pub(crate) fn request(&self, method: &str, target: &str) -> Request {
+        Request::new(method, target).header("x-api-key", self.key)
+    }
+
+    /// Sends until a service answers that is there to stay.
+    pub(crate) fn insist(&self, request: &Request) -> Response {
+        poll::until("the service answers", || {
+            request.clone().try_send(&self.address()).ok().filter(|response| response.status != 503)
+        })
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Value {
+        self.insist(&self.request("GET", target)).expect_status(200).json()
+    }
+}
+
+/// An answer that was accepted, as it was when it was whole.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) chat: String,
+    pub(crate) marker: String,
+    pub(crate) whole: Value,
+}
+
+/// What one asker did.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) answers: Vec<Answered>,
+    pub(crate) refused_busy: u64,
+    pub(crate) reconnects: u64,
+    pub(crate) states: u64,
+}
+
+/// Asks until told to end, and sees every answer that was accepted to its end.
+pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough: &AtomicBool) -> Record {
+    let mut record = Record::default();
+    let mut chat: Option<String> = None;
+    let mut number = 0;
+    while !enough.load(Ordering::Relaxed) {
+        if number % ANSWERS_PER_CONVERSATION == 0 {
+            chat = None;
+        }
+        number += 1;
+        let marker = format!("{name}-{number}");
+        let first = ask(caller, &marker, chat.as_deref()).expect("a conversation at rest takes a question");
+        chat = first["chatId"].as_str().map(str::to_owned);
+        if random.percent(IMPATIENCE) {
+            number += 1;
+            let marker = format!("{name}-{number}");
+            match ask(caller, &marker, chat.as_deref()) {
+                None => record.refused_busy += 1,
+                Some(second) => {
+                    let before = caller.get(&target_of(&first));
+                    assert_eq!(before["status"], "completed", "two answers of one conversation are open");
+                    see_to_the_end(caller, marker, &second, &mut random, &mut record);
+                }
+            }
+        }
+        see_to_the_end(caller, marker, &first, &mut random, &mut record);
+    }
+    record
+}
+
+/// Asks, with a key by which the question is taken once however often it is sent. `None` when the conversation
+/// has an open answer.
+pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Option<Value> {
+    let mut question = json!({ "input": question(marker) });
+    if let Some(chat) = chat {
+        question["chatId"] = chat.into();
+    }
+    let request = caller
+        .request("POST", "/api/v1/chats")
+        .header("content-type", "application/json")
+        .header("idempotency-key", marker)
+        .body(question.to_string());
+    let response = caller.insist(&request);
+    if response.status == 409 {
+        response.expect_code(409, "CONVERSATION_BUSY");
+        return None;
+    }
+    assert!([201, 202].contains(&response.status), "{} {}", response.status, response.text());
+    Some(response.json())
+}
+
+/// What the model does: three steps, each with usage that is always the same, so that each answer costs as much.
+fn question(marker: &str) -> String {
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 600, "completion_tokens": 60}});
+    let usage = json!({ "raw": format!("data: {usage}\n\n") });
+    let run = |which: &str| {
+        let command = format!("echo {marker}-{which} >> /workspace/runs.txt; sleep 0.05");
+        json!({"call": {"tool": "shell", "arguments": {"command": command}}})
+    };
+    let call = |tool: &str, arguments: Value| json!({"call": {"tool": tool, "arguments": arguments}});
+    let step = |actions: Value| json!({"actions": actions, "pace_ms": 3, "usage": false});
+    let script = json!({"steps": [
+        step(json!([
+            {"think": "I look for it first."},
+            {"say": format!("Looking up {marker}.")},
+            call("search", json!({"query": "monthly rent"})),
+            run("a"),
+            call("list", json!({"path": "/uploads"})),
+            usage,
+        ])),
+        step(json!([
+            {"say": "Reading it."},
+            call("read", json!({"path": "/uploads/lease.txt"})),
+            call("write", json!({"path": format!("/notes/{marker}.txt"), "content": marker})),
+            run("b"),
+            usage,
+        ])),
+        step(json!([{"say": format!("So {marker} comes to this: ")}, {"tokens": {"count": 25, "every_ms": 8}}, usage])),
+    ]});
+    format!("{marker}: STANDIN {script}")
+}
+
+pub(crate) fn target_of(answer: &Value) -> String {
+    let text = |field: &str| answer[field].as_str().expect("an id");
+    format!("/api/v1/chats/{}/messages/{}", text("chatId"), text("id"))
+}
+
+fn see_to_the_end(
+    caller: Caller<'_>,
+    marker: String,
+    answer: &Value,
+    random: &mut Random,
+    record: &mut Record,
+) {
+    let followed = follow(&caller, answer, random);
+    record.reconnects += followed.reconnects;
+    record.states += followed.states;
+    let whole = caller.get(&target_of(answer));
+    assert_eq!(whole, followed.completed, "the stream ended with the answer as it stands");
+    let chat = answer["chatId"].as_str().expect("a chat").to_owned();
+    record.answers.push(Answered { chat, marker, whole });
+}

@@ -1,0 +1,151 @@
+//! What must hold when all is quiet again.
+
+use std::collections::HashMap;
+
+use conformance::api::id;
+use conformance::{Account, Expect, Service, poll};
+use serde_json::Value;
+
+use crate::asker::{Answered, Caller, Door, ask, target_of};
+
+/// The question that is asked before anything is killed.
+const UNDISTURBED: &str = "undisturbed";
+/// More conversations than an account can have here, and still one page.
+const CHATS_MAX: usize = 200;
+
+/// An answer as it is when nothing is killed.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// What an answer costs.
+    pub(crate) cost: i64,
+    text: String,
+    shape: Vec<(String, String)>,
+}
+
+impl Model {
+    /// Asks in peace, for the first account.
+    pub(crate) fn of(service: &Service, accounts: &[Account]) -> Self {
+        let first = &accounts[0];
+        let door = Door(std::sync::Mutex::new(service.address().to_owned()));
+        let caller = Caller { door: &door, key: &first.key };
+        let (before, _) = service.credits(first);
+        let answer = ask(caller, UNDISTURBED, None).expect("it is taken");
+        let whole = poll::until("the answer is completed", || {
+            Some(caller.get(&target_of(&answer))).filter(|answer| answer["status"] == "completed")
+        });
+        assert!(whole["error"].is_null(), "{whole}");
+        let (balance, reserved) = service.credits(first);
+        assert_eq!(reserved, 0, "a completed answer holds nothing");
+        service.api(first).delete_chat(&id(&answer, "chatId")).expect_status(204);
+        let model = Self {
+            cost: before - balance,
+            text: whole["text"].as_str().expect("text").to_owned(),
+            shape: shape(&whole),
+        };
+        assert!(model.cost > 0 && model.text.contains(UNDISTURBED) && model.shape.len() >= 9, "{whole}");
+        assert!(tools(&whole).iter().all(|(_, state)| *state == "COMPLETE"), "{whole}");
+        model
+    }
+
+    /// What the account had spent before the first kill.
+    pub(crate) fn spent_before(&self, account: usize) -> i64 {
+        if account == 0 { self.cost } else { 0 }
+    }
+}
+
+/// Types and tools of the parts in order; which files came of it depends on what was interrupted.
+fn shape(answer: &Value) -> Vec<(String, String)> {
+    let text = |part: &Value, field: &str| part[field].as_str().unwrap_or_default().to_owned();
+    let parts = answer["parts"].as_array().expect("parts").iter();
+    parts
+        .filter(|part| part["type"] != "FILE")
+        .map(|part| (text(part, "type"), text(part, "toolName")))
+        .collect()
+}
+
+/// Tools and their states, in order.
+fn tools(answer: &Value) -> Vec<(&str, &str)> {
+    let parts = answer["parts"].as_array().expect("parts").iter().filter(|part| part["type"] == "TOOL");
+    parts
+        .map(|part| (part["toolName"].as_str().expect("a name"), part["state"].as_str().expect("a state")))
+        .collect()
+}
+
+/// The states of one tool's calls, in order.
+fn states<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
+    tools(answer).into_iter().filter(|(tool, _)| *tool == name).map(|(_, state)| state).collect()
+}
+
+/// Each is whole, as long as one that nothing disturbed, and stays as it is.
+pub(crate) fn check_answers(caller: Caller<'_>, answers: &[&Answered], model: &Model) {
+    for Answered { whole, marker, .. } in answers {
+        assert_eq!(whole["status"], "completed");
+        assert!(whole["error"].is_null(), "nothing was killed for good: {whole}");
+        assert_eq!(
+            whole["text"].as_str().expect("text"),
+            model.text.replace(UNDISTURBED, marker),
+            "{marker}: what was said before a cut is gone, and nothing is missing"
+        );
+        assert_eq!(shape(whole), model.shape, "{marker}");
+        assert!(tools(whole).iter().all(|(_, state)| ["COMPLETE", "ERROR"].contains(state)), "{whole}");
+        assert_eq!(&caller.get(&target_of(whole)), whole, "{marker}: a completed answer stays as it is");
+    }
+}
+
+/// Every accepted answer stands in its conversation once, and there are no others.
+pub(crate) fn check_history(caller: Caller<'_>, answers: &[&Answered]) {
+    let mut left: HashMap<&str, &Answered> =
+        answers.iter().map(|answered| (answered.whole["id"].as_str().expect("an id"), *answered)).collect();
+    assert_eq!(left.len(), answers.len(), "two questions got the same answer");
+    let page = caller.get("/api/v1/chats?limit=200");
+    let chats = page["chats"].as_array().expect("chats");
+    assert!(chats.len() < CHATS_MAX && page["totalCount"] == chats.len(), "one page shows all: {page}");
+    for chat in chats {
+        assert_eq!(chat["status"], "completed", "{chat}");
+        let chat = id(chat, "chatId");
+        let detail = caller.get(&format!("/api/v1/chats/{chat}"));
+        let messages = detail["messages"].as_array().expect("messages");
+        for (at, message) in messages.iter().enumerate() {
+            assert_eq!(message["role"], if at % 2 == 0 { "USER" } else { "ASSISTANT" }, "they take turns");
+            assert_eq!(message["status"], "completed", "{message}");
+            if at % 2 == 1 {
+                let known = left.remove(message["id"].as_str().expect("an id"));
+                let known = known.unwrap_or_else(|| {
+                    unreachable!("an answer that nobody was promised, or twice: {message}")
+                });
+                assert_eq!((&known.chat, &known.whole["text"]), (&chat, &message["text"]));
+            }
+        }
+        assert_eq!(messages.len() % 2, 0, "each question has its answer");
+    }
+    assert!(left.is_empty(), "answers that were promised are in no history: {left:?}");
+}
+
+/// No run that changes something ran twice; those that the answer calls complete ran.
+pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
+    let file = caller.insist(&caller.request("GET", "/api/v1/files/runs.txt"));
+    assert_eq!(file.status, 200, "{}", file.text());
+    let text = file.text();
+    let mut runs: HashMap<&str, u32> = HashMap::new();
+    for line in text.lines().filter(|line| !line.starts_with(UNDISTURBED)) {
+        *runs.entry(line).or_default() += 1;
+    }
+    for Answered { whole, marker, .. } in answers {
+        for (which, state) in ["a", "b"].into_iter().zip(states(whole, "shell")) {
+            let ran = runs.remove(format!("{marker}-{which}").as_str()).unwrap_or(0);
+            assert!(ran <= 1, "{marker}-{which} ran {ran} times");
+            assert!(ran == 1 || state == "ERROR", "{marker}-{which} is {state} and never ran");
+        }
+        if states(whole, "write") == ["COMPLETE"] {
+            let target = format!("/api/v1/files/notes/{marker}.txt");
+            let note = caller.insist(&caller.request("GET", &target));
+            assert_eq!((note.status, note.text().as_str()), (200, marker.as_str()));
+        }
+    }
+    assert!(runs.is_empty(), "lines that no answer accounts for: {runs:?}");
+}
+
+/// How many calls were cut by a kill and not run again.
+pub(crate) fn interrupted<'a>(answers: impl Iterator<Item = &'a Answered>) -> usize {
+    answers.map(|answered| tools(&answered.whole).iter().filter(|(_, state)| *state == "ERROR").count()).sum()
+}

@@ -1,0 +1,97 @@
+//! A reader of an answer's stream who comes back with `Last-Event-ID` whenever it breaks.
+
+use std::io::{self, BufRead, BufReader};
+
+use conformance::events::version;
+use conformance::http::Body;
+use conformance::poll;
+use serde_json::Value;
+
+use crate::asker::Caller;
+use crate::random::Random;
+
+/// How many states a reader takes at most before it hangs up by itself and comes back.
+const STATES_TAKEN: std::ops::Range<u64> = 5..80;
+
+/// What a reader saw.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    /// How often the stream was opened anew.
+    pub(crate) reconnects: u64,
+    /// How many states came.
+    pub(crate) states: u64,
+    /// The answer as the stream's end told it.
+    pub(crate) completed: Value,
+}
+
+/// Follows an answer to its completion, and holds its states to their order.
+pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Followed {
+    let (chat, message) = (answer["chatId"].as_str().expect("a chat"), answer["id"].as_str().expect("an id"));
+    let target = format!("/api/v1/chats/{chat}/messages/{message}/events");
+    let mut followed = Followed::default();
+    let mut last: Option<String> = None;
+    poll::until("the answer's stream comes to its end", || {
+        let mut request = caller.request("GET", &target).header("accept", "text/event-stream");
+        if let Some(last) = &last {
+            request = request.header("last-event-id", last);
+        }
+        let stream = request.try_open(&caller.address()).ok()?;
+        if stream.status == 503 {
+            return None;
+        }
+        assert_eq!(stream.status, 200, "the stream of an accepted answer opens, last seen {last:?}");
+        followed.reconnects += 1;
+        let mut lines = BufReader::new(stream.into_body());
+        for _ in 0..random.within(STATES_TAKEN) {
+            let event = event(&mut lines).ok()?;
+            assert_eq!(event.data["id"], answer["id"], "a stream tells of its answer alone");
+            if let Some(last) = &last {
+                assert!(
+                    version(last) < version(&event.id),
+                    "a state came after a newer one: {} after {last}",
+                    event.id
+                );
+            }
+            followed.states += 1;
+            last = Some(event.id);
+            if event.name == "completed" {
+                assert_eq!(event.data["status"], "completed");
+                followed.completed = event.data;
+                return Some(());
+            }
+            assert_eq!(event.data["status"], "in_progress");
+        }
+        None
+    });
+    followed.reconnects -= 1;
+    followed
+}
+
+struct Event {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+/// The next whole event; an error when the stream breaks or ends before.
+fn event(lines: &mut BufReader<Body>) -> io::Result<Event> {
+    let (mut name, mut id, mut data) = (None, None, None);
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 || !line.ends_with('\n') {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match line.trim_end().split_once(": ") {
+            Some(("event", value)) => name = Some(value.to_owned()),
+            Some(("id", value)) => id = Some(value.to_owned()),
+            Some(("data", value)) => data = Some(value.to_owned()),
+            _ => {}
+        }
+        if line.trim_end().is_empty()
+            && let (Some(name), Some(id), Some(data)) = (name.take(), id.take(), data.take())
+        {
+            let data = serde_json::from_str(&data).expect("data is JSON");
+            return Ok(Event { name, id, data });
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Who kills, and starts again at once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use conformance::{Account, Service, Standin, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::asker::Door;
+use crate::random::Random;
+
+/// Kills of one machine within a life of the service. A machine that is lost more often in a short time is given
+/// up, with the answers that wait for it: that is promised, too, and not what is looked at here.
+const MACHINE_KILLS_MAX: u32 = 3;
+/// Between two kills, in milliseconds.
+const PAUSE: std::ops::Range<u64> = 30..650;
+/// How many kills of a hundred follow at once on the one before.
+const AT_ONCE: u64 = 15;
+/// A jail's first process and the agent in it stand first among its processes.
+const JAIL_PROCESSES: usize = 2;
+
+/// What was killed.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    service: u64,
+    machine: u64,
+    vendor: u64,
+    restarts: Vec<Duration>,
+}
+
+impl Figures {
+    pub(crate) fn kills(&self) -> u64 {
+        self.service + self.machine + self.vendor
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut millis: Vec<u128> = self.restarts.iter().map(Duration::as_millis).collect();
+        millis.sort_unstable();
+        write!(
+            f,
+            "{} kills: service {} (healthy again within {} ms, half of them {} ms), machine {}, vendor {}",
+            self.kills(),
+            self.service,
+            millis.last().unwrap_or(&0),
+            millis.get(millis.len() / 2).unwrap_or(&0),
+            self.machine,
+            self.vendor
+        )
+    }
+}
+
+pub(crate) struct Killer {
+    service: Service,
+    vendor: Standin,
+    accounts: Vec<String>,
+    random: Random,
+    /// Kills of each machine since the service was started.
+    lately: HashMap<String, u32>,
+    figures: Figures,
+}
+
+impl Killer {
+    pub(crate) fn new(service: Service, vendor: Standin, accounts: &[Account], seed: u64) -> Self {
+        let accounts = accounts.iter().map(|account| account.id.clone()).collect();
+        let (random, lately) = (Random::new(seed), HashMap::new());
+        Self { service, vendor, accounts, random, lately, figures: Figures::default() }
+    }
+
+    pub(crate) fn kills(&self) -> u64 {
+        self.figures.kills()
+    }
+
+    /// Kills something after a while, and starts it again.
+    pub(crate) fn kill_one(&mut self, door: &Door) {
+        if !self.random.percent(AT_ONCE) {
+            thread::sleep(self.random.millis(PAUSE));
+        }
+        match self.random.within(0..6) {
+            0 | 1 => self.kill_service(None, door),
+            2 => {
+                let victim = self.victim();
+                self.kill_service(Some(victim), door);
+            }
+            3 => {
+                self.vendor.kill();
+                self.vendor.restart();
+                self.figures.vendor += 1;
+            }
+            4 if self.random.percent(50) => {
+                self.vendor.kill();
+                self.vendor.restart();
+                self.figures.vendor += 1;
+            }
+            _ => {
+                let victim = self.victim();
+                if self.lately.get(&victim).is_none_or(|kills| *kills < MACHINE_KILLS_MAX) {
+                    let processes = self.processes(&victim);
+                    self.kill_machine(victim, &processes);
+                } else {
+                    self.kill_service(None, door);
+                }
+            }
+        }
+    }
+
+    /// The service, the vendor and what was killed, when no more is to be.
+    pub(crate) fn rest(self) -> (Service, Standin, Figures) {
+        (self.service, self.vendor, self.figures)
+    }
+
+    /// Kills the service; while it is down, perhaps a machine as well.
+    fn kill_service(&mut self, machine_too: Option<String>, door: &Door) {
+        let processes = machine_too.as_ref().map(|victim| self.processes(victim));
+        self.service.kill();
+        self.figures.service += 1;
+        self.lately.clear();
+        if let (Some(victim), Some(processes)) = (machine_too, processes) {
+            self.kill_machine(victim, &processes);
+        }
+        let down = Instant::now();
+        self.service.restart();
+        self.figures.restarts.push(down.elapsed());
+        self.service.address().clone_into(&mut door.0.lock().expect("an address"));
+    }
+
+    fn kill_machine(&mut self, victim: String, processes: &[Pid]) {
+        let own = self.service.data();
+        let at = usize::try_from(self.random.within(0..JAIL_PROCESSES as u64)).expect("few");
+        let Some(pid) = processes.get(at) else { return };
+        if kill_in(&own, *pid) {
+            *self.lately.entry(victim).or_default() += 1;
+            self.figures.machine += 1;
+        }
+    }
+
+    fn victim(&mut self) -> String {
+        let at = usize::try_from(self.random.within(0..self.accounts.len() as u64)).expect("few");
+        self.accounts[at].clone()
+    }
+
+    /// The machine's processes, once it runs.
+    fn processes(&self, account: &str) -> Vec<Pid> {
+        poll::until("a machine runs", || {
+            let listed = self.service.admin(&["machine", "list"]);
+            let machines = listed["machines"].as_array().expect("machines");
+            let machine = machines.iter().find(|machine| machine["account"] == account)?;
+            let pids = machine["pids"].as_array()?.iter();
+            let pids: Vec<Pid> =
+                pids.filter_map(|pid| Pid::from_raw(i32::try_from(pid.as_i64()?).ok()?)).collect();
+            (pids.len() >= JAIL_PROCESSES).then_some(pids)
+        })
+    }
+}
+
+/// Kills the process if it is one of a machine of this data folder; numbers are given to others in time.
+fn kill_in(data: &Path, pid: Pid) -> bool {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let mounts = std::fs::read(format!("/proc/{}/mountinfo", pid.as_raw_nonzero())).unwrap_or_default();
+    let data = data.as_os_str().as_encoded_bytes();
+    mounts.windows(data.len()).any(|window| window == data)
+        && pidfd_send_signal(process, Signal::KILL).is_ok()
+}

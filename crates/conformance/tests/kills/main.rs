@@ -1,0 +1,104 @@
+//! Two hundred random kills of the service, the machines and the model's server while answers are written:
+//! what was accepted is completed once, paid for once, and nothing that changes something runs twice.
+//!
+//! `KILLS_SEED` repeats a run's choices (what happens between them is the host's), `KILLS` changes their number.
+
+mod asker;
+mod books;
+mod follow;
+mod killer;
+mod random;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use conformance::{Account, Expect, NewAccount, Options, Service, Standin, poll};
+
+use crate::asker::{Caller, Door, Record, ask_on};
+use crate::killer::Killer;
+use crate::random::Random;
+
+const KILLS: u64 = 200;
+const ACCOUNTS: usize = 3;
+const ASKERS_PER_ACCOUNT: usize = 2;
+const CREDITS: u32 = 10_000_000;
+
+const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three years.\n\n\
+    The monthly rent is 18,500 crowns, payable by the fifth day of each month.\n";
+
+#[test]
+fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
+    let seed = number("KILLS_SEED").unwrap_or_else(fresh_seed);
+    println!("KILLS_SEED={seed}");
+    let mut random = Random::new(seed);
+    let vendor = Standin::start();
+    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let wanted = NewAccount { credits: CREDITS, ..NewAccount::default() };
+    let accounts: Vec<Account> = (0..ACCOUNTS).map(|_| service.account_as(&wanted)).collect();
+    for account in &accounts {
+        service.api(account).upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+    }
+    let model = books::Model::of(&service, &accounts);
+
+    let door = Door(Mutex::new(service.address().to_owned()));
+    let enough = AtomicBool::new(false);
+    let began = Instant::now();
+    let mut killer = Killer::new(service, vendor, &accounts, random.next());
+    let records: Vec<(usize, Record)> = std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..ACCOUNTS * ASKERS_PER_ACCOUNT)
+            .map(|asker| {
+                let owner = asker / ASKERS_PER_ACCOUNT;
+                let caller = Caller { door: &door, key: &accounts[owner].key };
+                let (random, enough) = (Random::new(random.next()), &enough);
+                let name = format!("asker{asker}");
+                (owner, scope.spawn(move || ask_on(caller, &name, random, enough)))
+            })
+            .collect();
+        let kills = number("KILLS").unwrap_or(KILLS);
+        while killer.kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
+            killer.kill_one(&door);
+        }
+        enough.store(true, Ordering::Relaxed);
+        let join = |asker: std::thread::ScopedJoinHandle<'_, Record>| match asker.join() {
+            Ok(record) => record,
+            Err(failure) => std::panic::resume_unwind(failure),
+        };
+        askers.into_iter().map(|(owner, asker)| (owner, join(asker))).collect()
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let (service, _vendor, figures) = killer.rest();
+
+    for (owner, account) in accounts.iter().enumerate() {
+        let caller = Caller { door: &door, key: &account.key };
+        let own: Vec<_> =
+            records.iter().filter(|(of, _)| *of == owner).flat_map(|(_, record)| &record.answers).collect();
+        assert!(!own.is_empty(), "an account was never answered");
+        books::check_answers(caller, &own, &model);
+        books::check_history(caller, &own);
+        books::check_runs(caller, &own);
+        poll::until("nothing is reserved", || (service.credits(account).1 == 0).then_some(()));
+        let spent = i64::from(CREDITS) - model.spent_before(owner) - service.credits(account).0;
+        assert_eq!(spent, model.cost * i64::try_from(own.len()).expect("few"), "each answer is paid once");
+    }
+    let sum = |of: fn(&Record) -> u64| records.iter().map(|(_, record)| of(record)).sum::<u64>();
+    println!(
+        "{figures}; in {seconds:.0} s {} answers, all completed once for {} credits each, {} states read over {} \
+         reconnections, {} second questions refused, {} calls interrupted and not run again",
+        sum(|record| record.answers.len() as u64),
+        model.cost,
+        sum(|record| record.states),
+        sum(|record| record.reconnects),
+        sum(|record| record.refused_busy),
+        books::interrupted(records.iter().flat_map(|(_, record)| &record.answers)),
+    );
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a whole number"))
+}
+
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::from(since.subsec_nanos()) ^ (since.as_secs() << 20)
+}
