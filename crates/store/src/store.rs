@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::error::StoreError;
 use crate::job::{Call, Job};
@@ -37,6 +38,9 @@ pub struct Options {
     pub size_max_bytes: Option<u64>,
     /// How many connections write to PostgreSQL; half as many read. Each is made when it is first needed.
     pub writers: Option<usize>,
+    /// How long callers wait for a PostgreSQL server that can't be reached, from the first failure on; ten
+    /// seconds when `None`.
+    pub outage_patience: Option<Duration>,
 }
 
 /// The database of the service. Clones share it.
@@ -139,7 +143,7 @@ impl Store {
             spawn("store-migrations".to_owned(), move || postgres::migrate(&config))?
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
-        let reach = Arc::new(postgres::Reach::new(config));
+        let reach = Arc::new(postgres::Reach::new(config, options.outage_patience));
         let store = Self::at(Place::Server);
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);

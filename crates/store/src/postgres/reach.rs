@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::Config;
 
-/// How long callers wait for a server that can't be reached, from the first failure on.
+/// How long callers wait for a server that can't be reached, from the first failure on, unless the
+/// operator says otherwise.
 pub(crate) const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
 /// The pause after the first failed attempt to connect; it doubles up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -15,6 +16,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Where the server is, and since when it can't be reached.
 pub(crate) struct Reach {
     pub(super) config: Config,
+    patience: Duration,
     outage: Mutex<Option<Outage>>,
 }
 
@@ -27,8 +29,8 @@ struct Outage {
 
 impl Reach {
     /// A server that nothing is known of yet.
-    pub(crate) fn new(config: Config) -> Self {
-        Self { config, outage: Mutex::new(None) }
+    pub(crate) fn new(config: Config, patience: Option<Duration>) -> Self {
+        Self { config, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
     }
 
     /// Why it is not worth while to try now, if it is not.
@@ -36,7 +38,7 @@ impl Reach {
         let mut outage = self.lock();
         let known = outage.as_mut()?;
         let now = Instant::now();
-        if now.duration_since(known.since) < OUTAGE_PATIENCE {
+        if now.duration_since(known.since) < self.patience {
             return None;
         }
         if now >= known.next {
@@ -57,7 +59,7 @@ impl Reach {
         });
         known.reason = reason;
         let pause = PAUSE_MIN.saturating_mul(2_u32.saturating_pow(attempt)).min(PAUSE_MAX);
-        (now.duration_since(known.since) < OUTAGE_PATIENCE).then_some(pause)
+        (now.duration_since(known.since) < self.patience).then_some(pause)
     }
 
     /// An attempt succeeded.

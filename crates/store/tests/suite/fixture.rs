@@ -49,6 +49,12 @@ impl Fixture {
             Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
             Engine::Postgres => server::shared().new_database(),
         };
+        Self { folder, ..Self::at(url, options) }
+    }
+
+    /// On a database that there is.
+    pub(crate) fn at(url: String, options: Options) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the test");
         let store = Store::connect_with(&url, options).expect("a new store");
         Self { store, url, folder, ids: Arc::new(AtomicU64::new(1)) }
     }

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use store::{Store, StoreError, accounts, conversations, credits, questions};
 
 use crate::fixture::{Engine, Fixture, START};
 
-/// Set for the process that asks until it is killed: the folder of its store.
+/// Set for the process that asks until it is killed: the URL of its store.
 const ASKER: &str = "STORE_SUITE_ASKER";
 /// How many tasks of it ask.
 const TASKS: u64 = 32;
@@ -23,14 +22,30 @@ const KILLED_AFTER: [usize; 10] = [1, 2, 33, 64, 100, 163, 250, 400, 555, 800];
 
 #[test]
 fn sqlite_what_was_acknowledged_survives_being_killed() {
-    if let Some(folder) = env::var_os(ASKER) {
-        ask_for_ever(Path::new(&folder));
-    }
     let folder = tempfile::tempdir().expect("a folder for the test");
+    kill_again_and_again(
+        "kill::sqlite_what_was_acknowledged_survives_being_killed",
+        &format!("sqlite:{}", folder.path().join("store.db").display()),
+    );
+}
+
+#[test]
+fn postgres_what_was_acknowledged_survives_being_killed() {
+    let url = match env::var(ASKER) {
+        Ok(url) => url,
+        Err(_) => crate::server::shared().new_database(),
+    };
+    kill_again_and_again("kill::postgres_what_was_acknowledged_survives_being_killed", &url);
+}
+
+fn kill_again_and_again(test: &str, url: &str) {
+    if let Ok(url) = env::var(ASKER) {
+        ask_for_ever(&url);
+    }
     let mut acknowledged = Vec::new();
     for (round, &after) in KILLED_AFTER.iter().enumerate() {
         let before = acknowledged.len();
-        let mut asker = spawn(folder.path(), round);
+        let mut asker = spawn(test, url, round);
         let lines = BufReader::new(asker.stdout.take().expect("its output is piped"));
         for line in lines.split(b'\n') {
             let line = String::from_utf8(line.expect("its output can be read")).expect("UTF-8");
@@ -48,13 +63,13 @@ fn sqlite_what_was_acknowledged_survives_being_killed() {
         assert!(acknowledged.len() >= before + after, "it was killed while it asked");
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(all_there(folder.path(), acknowledged));
+    runtime.block_on(all_there(url, acknowledged));
 }
 
-fn spawn(folder: &Path, round: usize) -> Child {
+fn spawn(test: &str, url: &str, round: usize) -> Child {
     Command::new(env::current_exe().expect("this program"))
-        .args(["--exact", "kill::sqlite_what_was_acknowledged_survives_being_killed", "--nocapture"])
-        .env(ASKER, folder)
+        .args(["--exact", test, "--nocapture"])
+        .env(ASKER, url)
         .env("STORE_SUITE_ROUND", round.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -67,11 +82,11 @@ fn account() -> AccountId {
 }
 
 /// The life of the process that is killed.
-fn ask_for_ever(folder: &Path) -> ! {
+fn ask_for_ever(url: &str) -> ! {
     let round: u128 = env::var("STORE_SUITE_ROUND").expect("it is set").parse().expect("a number");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let store = Store::open(&folder.join("store.db")).expect("the store opens after a kill");
+        let store = Store::connect(url).expect("the store opens after a kill");
         if store.read(|tx| accounts::get(tx, account())).await.expect("a read").is_none() {
             make_account(&store).await;
         }
@@ -120,8 +135,8 @@ async fn ask_one(store: &Store, question: NewQuestion, round: u128) {
     std::io::stdout().write_all(line.as_bytes()).expect("the test listens");
 }
 
-async fn all_there(folder: &Path, acknowledged: Vec<(ConversationId, MessageId)>) {
-    let store = Store::open(&folder.join("store.db")).expect("the store opens after a kill");
+async fn all_there(url: &str, acknowledged: Vec<(ConversationId, MessageId)>) {
+    let store = Store::connect(url).expect("the store opens after a kill");
     let count = acknowledged.len() as u64;
     for (conversation, answer) in acknowledged {
         let found = store.read(move |tx| conversations::answer(tx, account(), conversation, answer)).await;

@@ -28,9 +28,11 @@ macro_rules! on_every_engine {
 }
 
 mod accounts;
+mod broken;
 mod conversations;
 mod coverage;
 mod fixture;
+mod full;
 mod kill;
 mod ledger;
 mod questions;

@@ -3,17 +3,21 @@
 use std::collections::HashSet;
 
 use domain::credits::{Credits, Purse};
-use domain::id::NodeId;
+use domain::id::{NodeId, PostingId};
+use store::accounts::NewAccount;
 use store::questions::{AskError, NewQuestion};
-use store::turns;
-use store::turns::Terms;
+use store::turns::{Terms, TurnError};
+use store::{StoreError, accounts, conversations, machines, turns};
 
-use crate::fixture::{Engine, Fixture, done, terms};
+use crate::fixture::{Engine, Fixture, START, done, terms};
 
 on_every_engine!(
     of_64_askers_of_one_conversation_one_wins,
     credits_for_50_carry_50_of_200,
     no_answer_is_taken_up_twice,
+    whoever_ends_an_answer_first_ends_it_alone,
+    a_share_is_kept_by_many_claims_at_once,
+    an_account_gets_one_machine,
 );
 
 async fn of_64_askers_of_one_conversation_one_wins(engine: Engine) {
@@ -84,4 +88,90 @@ async fn no_answer_is_taken_up_twice(engine: Engine) {
     let answers: HashSet<_> = taken.iter().map(|claimed| claimed.fence.answer).collect();
     assert_eq!((taken.len(), answers.len()), (40, 40));
     assert!(taken.iter().all(|claimed| claimed.fence.epoch == 1));
+}
+
+async fn whoever_ends_an_answer_first_ends_it_alone(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    let mut turns_taken = Vec::new();
+    for _ in 0..24 {
+        turns_taken.push(fixture.turn(account).await);
+    }
+    let mut tasks = Vec::new();
+    for (accepted, fence) in turns_taken {
+        let (store, done_with) = (fixture.store.clone(), fixture.completion(done(fence.answer)));
+        tasks.push(tokio::spawn(async move {
+            match store.write(move |tx| turns::complete(tx, fence, &done_with)).await {
+                Ok(()) => 1,
+                Err(error) => {
+                    assert!(matches!(error, TurnError::Fenced), "{error}");
+                    0
+                }
+            }
+        }));
+        let (store, step) = (fixture.store.clone(), fixture.step_done(0, 3));
+        tasks.push(tokio::spawn(async move {
+            if let Err(error) = store.write(move |tx| turns::commit_step(tx, fence, &step)).await {
+                assert!(
+                    matches!(error, TurnError::Fenced | TurnError::Store(StoreError::Rule(_))),
+                    "{error}"
+                );
+            }
+            0
+        }));
+        let (store, release) = (fixture.store.clone(), PostingId::from_random(fixture.bits()));
+        let conversation = accepted.conversation.id;
+        tasks.push(tokio::spawn(async move {
+            let deleted =
+                store.write(move |tx| conversations::delete(tx, account, conversation, release, START)).await;
+            i32::from(deleted.expect("it is there").open_answer.is_some())
+        }));
+    }
+    let mut ended = 0;
+    for task in tasks {
+        ended += task.await.expect("it does not panic");
+    }
+    assert_eq!(ended, 24, "each by its completion or by its deletion");
+    let purse = fixture.purse(account).await;
+    assert_eq!(purse.reserved, Credits(0), "nothing is held any more");
+    assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 0);
+    assert_eq!(fixture.count("SELECT conversations FROM accounts").await, 0);
+}
+
+async fn a_share_is_kept_by_many_claims_at_once(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    for _ in 0..40 {
+        fixture.ask(fixture.question(account)).await.expect("there are credits");
+    }
+    let mut tasks = Vec::new();
+    for number in 0..16 {
+        let terms = Terms { node: NodeId::from_random(number), per_account_max: 7, ..terms() };
+        let store = fixture.store.clone();
+        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &terms)).await }));
+    }
+    let mut taken = 0;
+    for task in tasks {
+        taken += task.await.expect("it does not panic").expect("a claim").len();
+    }
+    assert_eq!(taken, 7);
+}
+
+async fn an_account_gets_one_machine(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let new = NewAccount { machine: false, ..fixture.new_account(0) };
+    let account = new.account;
+    fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("a new account");
+    let mut tasks = Vec::new();
+    for _ in 0..16 {
+        let store = fixture.store.clone();
+        tasks.push(tokio::spawn(
+            async move { store.write(move |tx| machines::create(tx, account, START)).await },
+        ));
+    }
+    for task in tasks {
+        task.await.expect("it does not panic").expect("there is one now");
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM machines").await, 1);
+    assert_eq!(fixture.count("SELECT next FROM counters WHERE name = 'machine'").await, 1);
 }

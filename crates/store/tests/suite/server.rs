@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const USER: &str = "store";
 /// How long the shared server waits for more tests.
 const LINGER_SECONDS: &str = "5";
-/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds; $3 is a program that
-/// stops it.
+/// How often a killed server is tried to be started.
+const STARTS_MAX: u32 = 500;
+/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds.
 const WATCH: &str = r#"
 while :; do
     flock -x "$1.users" true
     sleep "$2"
     flock -n -x "$1.lock" flock -n -x "$1.users" sh -c '
         kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" 2>/dev/null
-        umount "$1/small" 2>/dev/null
         rm -rf "$1"
     ' sh "$1" && break
 done
@@ -35,6 +35,8 @@ rm -f "$1.lock" "$1.users"
 /// A running server.
 pub(crate) struct Server {
     folder: PathBuf,
+    /// The mebibytes of a small one.
+    room: Option<u32>,
     /// Held as long as the server is wanted.
     _used: File,
 }
@@ -44,7 +46,7 @@ pub(crate) fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(|| {
         let name = format!("causerie-store-suite-{}", uid());
-        Server::at(env::temp_dir().join(name), LINGER_SECONDS)
+        Server::at(env::temp_dir().join(name), LINGER_SECONDS, None)
     })
 }
 
@@ -54,15 +56,45 @@ impl Server {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("causerie-store-own-{}-{number}", std::process::id());
-        Self::at(env::temp_dir().join(name), "0")
+        Self::at(env::temp_dir().join(name), "0", None)
     }
 
-    fn at(folder: PathBuf, linger: &str) -> Self {
+    /// One for this test alone whose tables and indexes have so much room. Its log has the room of the disk.
+    pub(crate) fn small(mebibytes: u32) -> Self {
+        let name = format!("causerie-store-small-{}", std::process::id());
+        let server = Self::at(env::temp_dir().join(name), "0", Some(mebibytes));
+        server.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", server.folder.join("small").display()));
+        server.sql("ALTER DATABASE postgres SET default_tablespace = small");
+        server
+    }
+
+    /// Kills the whole server and starts it again.
+    pub(crate) fn kill_and_start(&self) {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it runs");
+        kill(file.lines().next().expect("its id is in the first line"));
+        // What it left behind ends by itself, and until then it can't start.
+        for _ in 0..STARTS_MAX {
+            if self.start_command().status().expect("it can be run").success() {
+                return;
+            }
+        }
+        panic!("the server does not start again");
+    }
+
+    /// Kills one of the processes that serve a connection, if there is any. The server then ends all of them, and
+    /// recovers as from a crash.
+    pub(crate) fn kill_one_connection(&self) {
+        let writing = "SELECT pid FROM pg_stat_activity WHERE application_name = 'causerie'
+            AND query NOT LIKE 'SELECT%' ORDER BY state_change DESC LIMIT 1";
+        kill(self.sql(writing).trim());
+    }
+
+    fn at(folder: PathBuf, linger: &str, room: Option<u32>) -> Self {
         let lock = open(&folder, "lock");
         lock.lock().expect("the lock of the server");
         let used = open(&folder, "users");
         used.lock_shared().expect("a place among its users");
-        let server = Self { folder, _used: used };
+        let server = Self { folder, room, _used: used };
         if !server.ready() {
             server.make(linger);
         }
@@ -86,7 +118,7 @@ impl Server {
             USER,
         ]));
         self.start();
-        Command::new("sh")
+        let watch = Command::new("sh")
             .args(["-c", WATCH, "sh"])
             .arg(&self.folder)
             .arg(linger)
@@ -94,22 +126,30 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
-            .spawn()
-            .expect("the script that stops the server starts");
+            .spawn();
+        // It outlives this process.
+        drop(watch.expect("the script that stops the server starts"));
     }
 
     /// Starts it, and waits until it takes connections.
-    pub(crate) fn start(&self) {
+    fn start(&self) {
+        run(&mut self.start_command());
+    }
+
+    fn start_command(&self) -> Command {
         let folder = self.folder.display();
         let options = format!(
             "-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=300 \
-             -c shared_buffers=64MB -c fsync=on -c max_prepared_transactions=0"
+             -c shared_buffers=64MB -c fsync=on"
         );
-        run(program("pg_ctl")
-            .args(["start", "-w", "-t", "60", "-o", &options, "-D"])
-            .arg(self.folder.join("data"))
-            .arg("-l")
-            .arg(self.folder.join("log")));
+        let mut command = match self.room {
+            None => program("pg_ctl"),
+            Some(mebibytes) => with_small_disk(&self.folder.join("small"), mebibytes, &program("pg_ctl")),
+        };
+        command.args(["start", "-w", "-t", "60", "-o", &options, "-D"]);
+        command.arg(self.folder.join("data")).arg("-l").arg(self.folder.join("log"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
     }
 
     fn ready(&self) -> bool {
@@ -160,6 +200,29 @@ fn program(name: &str) -> Command {
     };
     command.current_dir("/").stdin(Stdio::null());
     command
+}
+
+/// The command where `folder` is a disk of its own that only it and its children see. An ordinary user may do
+/// that in a user namespace of its own.
+fn with_small_disk(folder: &Path, mebibytes: u32, command: &Command) -> Command {
+    fs::create_dir_all(folder).expect("a folder to mount on");
+    let mut apart = Command::new("unshare");
+    if !is_root() {
+        apart.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    let mount = r#"
+        mount -t tmpfs -o "size=$1m,mode=0700" none "$2" || exit
+        if [ "$(id -u)" = 0 ]; then chown postgres "$2" || exit; fi
+        shift 2
+        exec "$@""#;
+    apart.args(["--mount", "sh", "-c", mount, "sh", &mebibytes.to_string()]).arg(folder);
+    apart.arg(command.get_program()).args(command.get_args()).current_dir("/").stdin(Stdio::null());
+    apart
+}
+
+fn kill(process: &str) {
+    // One that is gone already is as well.
+    Command::new("kill").args(["-9", process]).stderr(Stdio::null()).status().expect("it can be run");
 }
 
 /// Where the newest server's programs are.

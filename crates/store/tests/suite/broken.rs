@@ -1,0 +1,281 @@
+//! Connections that break, and servers that die: what was acknowledged is there, once, and nothing besides.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use domain::credits::Credits;
+use domain::id::{AccountId, PostingId};
+use store::{Options, Store, StoreError, conversations, credits, questions};
+
+use crate::fixture::{Engine, Fixture, START};
+use crate::server::{self, Server};
+
+/// What is to befall a transaction on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// The connection breaks before the server hears of it at all.
+    AtBegin,
+    /// The connection breaks, and the server never hears of the commit.
+    BeforeCommit,
+    /// The server commits, but its answer is lost.
+    AfterCommit,
+    /// The client's side breaks; the server hears of the commit when the client already asks after it.
+    CommitComesLate,
+    /// The client's side breaks; the server waits for a commit, until the client already asks after it.
+    CommitNeverComes,
+    /// The server commits, but its answer is lost, and it can't be reached any more.
+    AfterCommitForGood,
+}
+
+/// A socket before the server's, which breaks connections as it is told.
+struct Proxy {
+    folder: tempfile::TempDir,
+    cuts: Arc<Mutex<VecDeque<Cut>>>,
+}
+
+impl Proxy {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join(".s.PGSQL.5432");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let cuts = Arc::new(Mutex::new(VecDeque::new()));
+        let wanted = Arc::clone(&cuts);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, wanted) = (client.expect("a connection"), Arc::clone(&wanted));
+                let socket = socket.clone();
+                thread::spawn(move || carry(client, &wanted, &socket));
+            }
+        });
+        Self { folder, cuts }
+    }
+
+    /// The database of that URL through this socket.
+    fn url(&self, direct: &str) -> String {
+        let server = server::shared().folder().display().to_string();
+        direct.replace(&server, &self.folder.path().display().to_string())
+    }
+}
+
+/// Carries what the client says to the server, and lets happen what is wanted.
+fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
+    let mut server =
+        UnixStream::connect(server::shared().folder().join(".s.PGSQL.5432")).expect("the server runs");
+    let swallow = Arc::new(AtomicBool::new(false));
+    carry_back(&server, &client, &swallow);
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(length @ 1..) = client.read(&mut buffer) {
+        let said = &buffer[..length];
+        let cut = next_cut(said, cuts);
+        match cut {
+            None => {}
+            Some(Cut::AtBegin | Cut::BeforeCommit) => {
+                close(&server);
+                close(&client);
+                return;
+            }
+            Some(Cut::AfterCommit) => swallow.store(true, Ordering::SeqCst),
+            Some(Cut::AfterCommitForGood) => {
+                std::fs::remove_file(socket).expect("it is there");
+                swallow.store(true, Ordering::SeqCst);
+            }
+            Some(Cut::CommitComesLate | Cut::CommitNeverComes) => {
+                close(&client);
+                wait_until_asked_after();
+                if cut == Some(Cut::CommitComesLate) {
+                    server.write_all(said).expect("the server listens");
+                }
+                server.shutdown(Shutdown::Write).expect("it is open");
+                return;
+            }
+        }
+        if server.write_all(said).is_err() {
+            break;
+        }
+    }
+    close(&server);
+}
+
+fn next_cut(said: &[u8], cuts: &Mutex<VecDeque<Cut>>) -> Option<Cut> {
+    let says = |words: &[u8]| said.windows(words.len()).any(|window| window == words);
+    let mut cuts = cuts.lock().expect("nobody panics with it");
+    let here = match cuts.front()? {
+        Cut::AtBegin => says(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
+        _ => says(b"COMMIT\0"),
+    };
+    if here { cuts.pop_front() } else { None }
+}
+
+/// Carries what the server says to the client, until that is to be swallowed: then both are cut.
+fn carry_back(server: &UnixStream, client: &UnixStream, swallow: &Arc<AtomicBool>) {
+    let mut server = server.try_clone().expect("another handle");
+    let mut client = client.try_clone().expect("another handle");
+    let swallow = Arc::clone(swallow);
+    thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        while let Ok(length @ 1..) = server.read(&mut buffer) {
+            if swallow.load(Ordering::SeqCst) || client.write_all(&buffer[..length]).is_err() {
+                break;
+            }
+        }
+        close(&server);
+        close(&client);
+    });
+}
+
+fn close(stream: &UnixStream) {
+    // One that is closed already is as well.
+    stream.shutdown(Shutdown::Both).ok();
+}
+
+/// Waits until somebody waits for the row of a transaction that is not over.
+fn wait_until_asked_after() {
+    let asking = "SELECT count(*) FROM pg_stat_activity
+        WHERE wait_event_type = 'Lock' AND query LIKE '%SET number = commits.number%'";
+    while server::shared().sql(asking).trim() == "0" {}
+}
+
+/// Grants 5 credits through `store`, and says how often the work ran.
+async fn grant(fixture: &Fixture, store: &Store, account: AccountId) -> (Result<(), StoreError>, u32) {
+    let posting = PostingId::from_random(fixture.bits());
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let granted = store
+        .write(move |tx| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            match credits::grant(tx, account, posting, Credits(5), START) {
+                Ok(_) => Ok(()),
+                Err(credits::GrantError::Store(error)) => Err(error),
+                Err(credits::GrantError::NotFound) => Err(StoreError::Rule("there is no such account")),
+            }
+        })
+        .await;
+    (granted, runs.load(Ordering::SeqCst))
+}
+
+/// Lets `cut` happen to the first transaction of a thread, and to a later one.
+async fn befalls(cut: Cut, expected_runs: u32) {
+    let fixture = Fixture::new(Engine::Postgres);
+    let account = fixture.account(0).await;
+    let proxy = Proxy::new();
+    let options = Options { writers: Some(1), ..Options::default() };
+    let store = Store::connect_with(&proxy.url(&fixture.url), options).expect("the same database");
+    for total in [5, 10] {
+        proxy.cuts.lock().expect("nobody panics with it").push_back(cut);
+        let (granted, runs) = grant(&fixture, &store, account).await;
+        granted.expect("it is settled");
+        assert_eq!(runs, expected_runs);
+        assert_eq!(fixture.purse(account).await.balance, Credits(total), "once");
+    }
+    assert!(proxy.cuts.lock().expect("nobody panics with it").is_empty(), "it happened");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_transaction_that_never_arrived_runs_again() {
+    befalls(Cut::AtBegin, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_commit_that_never_arrived_runs_again() {
+    befalls(Cut::BeforeCommit, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_commit_whose_answer_is_lost_happened_once() {
+    befalls(Cut::AfterCommit, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_commit_that_comes_late_is_waited_for() {
+    befalls(Cut::CommitComesLate, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_a_commit_that_never_comes_is_waited_for_and_runs_again() {
+    befalls(Cut::CommitNeverComes, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
+    let fixture = Fixture::new(Engine::Postgres);
+    let account = fixture.account(0).await;
+    let proxy = Proxy::new();
+    let patience = Some(Duration::from_millis(100));
+    let options = Options { writers: Some(1), outage_patience: patience, ..Options::default() };
+    let store = Store::connect_with(&proxy.url(&fixture.url), options).expect("the same database");
+    proxy.cuts.lock().expect("nobody panics with it").push_back(Cut::AfterCommitForGood);
+    let (granted, _) = grant(&fixture, &store, account).await;
+    assert!(matches!(granted, Err(StoreError::Uncertain(_))), "{granted:?}");
+    let (granted, runs) = grant(&fixture, &store, account).await;
+    assert!(matches!(granted, Err(StoreError::Unreachable(_))), "{granted:?}");
+    assert_eq!(runs, 0, "it surely did not happen");
+    assert_eq!(fixture.purse(account).await.balance, Credits(5));
+}
+
+/// How many tasks ask while their server is killed.
+const ASKERS: usize = 16;
+/// How many questions are accepted between two kills.
+const BETWEEN_KILLS: usize = 60;
+
+#[test]
+fn postgres_a_server_that_is_killed_loses_and_doubles_nothing() {
+    let server = Server::own();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let fixture = Arc::new(Fixture::at(server.new_database(), Options::default()));
+    let account = runtime.block_on(fixture.account(1_000_000_000));
+    let (accepted, acceptances) = mpsc::channel();
+    let enough = Arc::new(AtomicBool::new(false));
+    let mut askers = Vec::new();
+    for _ in 0..ASKERS {
+        askers.push(runtime.spawn(ask_until(
+            Arc::clone(&fixture),
+            account,
+            accepted.clone(),
+            Arc::clone(&enough),
+        )));
+    }
+    drop(accepted);
+    let mut there = Vec::new();
+    for whole in [false, false, false, true, false, true] {
+        there.extend(acceptances.iter().take(BETWEEN_KILLS));
+        if whole { server.kill_and_start() } else { server.kill_one_connection() }
+    }
+    there.extend(acceptances.iter().take(BETWEEN_KILLS));
+    enough.store(true, Ordering::SeqCst);
+    there.extend(acceptances.iter());
+    runtime.block_on(async {
+        for asker in askers {
+            asker.await.expect("each of its questions was accepted");
+        }
+        let count = there.len() as u64;
+        for accepted in there {
+            let (conversation, answer) = (accepted.conversation.id, accepted.answer);
+            let found =
+                fixture.store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await;
+            assert!(found.is_ok(), "{answer} was acknowledged and is lost");
+        }
+        let page =
+            fixture.store.read(move |tx| conversations::list(tx, account, 0, 1)).await.expect("a page");
+        assert_eq!(page.total, count, "nothing is there that was not acknowledged");
+        assert_eq!(fixture.purse(account).await.reserved, Credits(10 * count));
+    });
+}
+
+async fn ask_until(
+    fixture: Arc<Fixture>,
+    account: AccountId,
+    accepted: mpsc::Sender<questions::Accepted>,
+    enough: Arc<AtomicBool>,
+) {
+    while !enough.load(Ordering::SeqCst) {
+        let asked = fixture.ask(fixture.question(account)).await;
+        accepted.send(asked.expect("whatever happens to the server")).expect("the test listens");
+    }
+}
