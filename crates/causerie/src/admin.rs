@@ -1,6 +1,6 @@
 //! Operators' commands: through the running service's socket, or straight to its data when none runs.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use control::{Admin, Environment};
 use domain::credits::{Credits, Purse};
@@ -11,7 +11,7 @@ use workspace::Quota;
 use crate::commands::{
     AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request, Where,
 };
-use crate::socket;
+use crate::{data, socket};
 
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), String> {
@@ -119,7 +119,7 @@ fn request(command: AdminCommand) -> Result<(Request, Where), String> {
     })
 }
 
-/// A day (its first moment, in UTC) or a time, in microseconds since 1970; `None` for `none`.
+/// A time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
 fn moment(text: &str) -> Result<Option<i64>, String> {
     if text == "none" {
         return Ok(None);
@@ -128,8 +128,8 @@ fn moment(text: &str) -> Result<Option<i64>, String> {
         return Ok(Some(time.as_microsecond()));
     }
     let day = text.parse::<jiff::civil::Date>().map_err(|_| format!("{text:?} is no day like 2027-12-31"))?;
-    let first = day.to_zoned(jiff::tz::TimeZone::UTC).map_err(|error| error.to_string())?;
-    Ok(Some(first.timestamp().as_microsecond()))
+    let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
+    Ok(Some(end.map_err(|error| error.to_string())?.timestamp().as_microsecond()))
 }
 
 fn purse(purse: Purse) -> Value {
@@ -138,8 +138,7 @@ fn purse(purse: Purse) -> Value {
 
 /// Without a service: straight to the data folder.
 async fn offline(data: &Path, request: Request) -> Result<Value, String> {
-    std::fs::create_dir_all(data).map_err(|error| format!("{}: {error}", data.display()))?;
-    let data: PathBuf = data.to_owned();
+    let data = data::prepare(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let store = control::service::open_store(&data).map_err(|error| error.to_string())?;
     let workspaces =
         control::service::open_workspaces(&data, Quota::default()).map_err(|error| error.to_string())?;
@@ -176,5 +175,18 @@ fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_holds_through_its_last_day() {
+        assert_eq!(moment("1970-01-01"), Ok(Some(24 * 3600 * 1_000_000)));
+        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(Some(1_000_000)));
+        assert_eq!(moment("none"), Ok(None));
+        assert!(moment("tomorrow").is_err());
     }
 }

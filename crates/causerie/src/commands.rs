@@ -141,7 +141,7 @@ pub(crate) enum AccountCommand {
         /// The owner's email
         #[arg(long)]
         email: String,
-        /// Until when the licence holds: 2027-12-31 or a time in RFC 3339
+        /// Until when the licence holds: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
         #[arg(long, value_name = "DATE")]
         licence_until: Option<String>,
         /// The first credits
@@ -192,7 +192,7 @@ pub(crate) enum LicenceCommand {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// 2027-12-31, a time in RFC 3339, or `none`
+        /// Its last day in UTC, such as 2027-12-31, a time in RFC 3339, or `none`
         #[arg(long, value_name = "DATE")]
         until: String,
         #[command(flatten)]

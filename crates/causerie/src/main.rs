@@ -4,6 +4,7 @@ mod admin;
 mod agent;
 mod ask;
 mod commands;
+mod data;
 mod demo;
 mod http;
 mod serve;

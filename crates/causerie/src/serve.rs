@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use workspace::Quota;
 
 use crate::commands::{MachineDriver, ServeOptions};
-use crate::{agent, http, socket};
+use crate::{agent, data, http, socket};
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ pub(crate) async fn until_told() {
 
 /// Starts the service.
 pub(crate) async fn start(options: ServeOptions) -> Result<Running, ServeError> {
-    let data = prepare(&options.data)?;
+    let data = data::prepare(&options.data).map_err(|error| ServeError::Data(options.data.clone(), error))?;
     let lock = lock(&data)?;
     let driver = driver(&data, options.machine_driver).await?;
     let listener =
@@ -130,14 +130,6 @@ async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 
-/// Makes the data folder. Nobody else may enter it: what machines write in it could bear any mode.
-fn prepare(data: &Path) -> Result<PathBuf, ServeError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let failed = |error| ServeError::Data(data.to_owned(), error);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
-    data.canonicalize().map_err(failed)
-}
-
 /// Holds the data folder for this process as long as the file is open.
 fn lock(data: &Path) -> Result<File, ServeError> {
     let failed = |error| ServeError::Data(data.to_owned(), error);
@@ -157,7 +149,9 @@ async fn driver(data: &Path, wanted: MachineDriver) -> Result<Driver, ServeError
         }
         MachineDriver::Auto | MachineDriver::Sandbox => {
             let program = agent::unpack(data).map_err(ServeError::Driver)?;
-            let config = SandboxConfig::new(data.join("machines"), program);
+            let mut config = SandboxConfig::new(data.join("machines"), program);
+            // One bound for what comes in over the interface and what tools write.
+            config.limits.workspace_bytes = Quota::default().bytes_max;
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;
             Ok(Driver::Sandbox(sandbox))

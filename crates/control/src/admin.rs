@@ -1,6 +1,6 @@
 //! What operators do: accounts, keys, licences, credits, machines, backups. Each is in the audit log.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use domain::account::Role;
 use domain::credits::{Credits, Purse};
@@ -32,6 +32,9 @@ pub enum AdminError {
     /// Another account has the email.
     #[error("an account of this email exists already")]
     EmailTaken,
+    /// Something is where the backup would go.
+    #[error("{} is there already, and a backup replaces nothing", .0.display())]
+    BackupTaken(PathBuf),
     /// The key could not be made or revoked.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -260,6 +263,9 @@ impl Admin {
     /// # Errors
     /// When it could not be made.
     pub async fn backup(&self, to: &Path) -> Result<(), AdminError> {
+        if to.symlink_metadata().is_ok() {
+            return Err(AdminError::BackupTaken(to.to_owned()));
+        }
         self.store.backup(to).await?;
         self.note(None, "backup", &to.display().to_string(), "").await
     }
