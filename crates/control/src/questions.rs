@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::answer::Answer;
 use domain::catalog::{Jurisdiction, ModelEntry};
-use domain::id::{ConversationId, MessageId, PostingId};
+use domain::id::{AccountId, ConversationId, MessageId, PostingId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use machine::{MachineError, Machines};
 use models::Catalog;
@@ -186,26 +186,32 @@ impl Questions {
             idempotency: asking.idempotency,
             now: self.environment.now(),
         };
-        let attachments = new.attachments.clone();
+        // A caller that goes away now must not leave an accepted question whose machine nobody starts.
+        let taken = self.dispatch.see_through(self.clone().take(new)).await;
+        taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
+    }
+
+    async fn take(self, new: NewQuestion) -> Result<Taken, AskError> {
+        let (account, attachments) = (new.account, new.attachments.clone());
         match self.store.write(move |tx| questions::ask(tx, &new)).await? {
             Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
             Asked::Accepted(accepted) => {
-                Ok(Taken::Accepted(self.begin(caller, accepted, &attachments).await))
+                Ok(Taken::Accepted(self.begin(account, accepted, &attachments).await))
             }
         }
     }
 
-    async fn begin(&self, caller: &Caller, accepted: Accepted, attachments: &[String]) -> Arc<LiveAnswer> {
+    async fn begin(&self, account: AccountId, accepted: Accepted, attachments: &[String]) -> Arc<LiveAnswer> {
         let meta = Meta {
             answer: accepted.answer,
-            account: caller.account,
+            account,
             conversation: accepted.conversation.id,
             created_at: accepted.created_at,
             model: accepted.conversation.model,
         };
         let live = self.live.begin(meta, Answer::new(accepted.answer, attachments));
-        self.dispatch.wake();
-        match self.machines.start(caller.account).await {
+        // Before dispatch looks: why an earlier start was given up must not end this answer.
+        match self.machines.start(account).await {
             Ok(()) => {}
             // The turn tells what became of the machine.
             Err(error @ (MachineError::NoMachine | MachineError::ShuttingDown)) => {
@@ -213,6 +219,7 @@ impl Questions {
             }
             Err(error) => tracing::warn!(%error, "the machine is not started for a question"),
         }
+        self.dispatch.wake();
         live
     }
 

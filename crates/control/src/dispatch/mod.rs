@@ -13,12 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::{MessageId, NodeId};
+use domain::time::Timestamp;
 use domain::turn::host::Event;
 use machine::Machines;
 use models::Catalog;
-use store::turns::{self, Claimed, Held, Terms};
+use store::turns::{self, Claimed, Fence, Held, Terms, TurnError};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,6 +35,10 @@ const LEASE: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(8);
 /// How often the store is looked at when nobody says that there is something to claim.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long an answer that could not be worked on rests before it is given back; doubles with each attempt in
+/// a row, because whatever failed is likely to fail again.
+const REST: Duration = Duration::from_secs(1);
+const REST_DOUBLINGS_MAX: u32 = 5;
 /// Answers that one look claims.
 const CLAIMS_PER_LOOK: u32 = 256;
 /// Events that wait for one turn.
@@ -118,8 +124,7 @@ impl Dispatch {
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
-        shared.tasks.spawn(look(shared.clone()));
-        shared.tasks.spawn(renew(shared.clone()));
+        shared.tasks.spawn(tend(shared.clone()));
         Ok(Self { shared })
     }
 
@@ -137,6 +142,17 @@ impl Dispatch {
     /// The answer's conversation was deleted.
     pub fn abandon(&self, answer: MessageId) {
         self.shared.tell(answer, Event::Fenced);
+    }
+
+    /// Sees `work` through also when the caller goes away meanwhile. The end of the service waits for it.
+    ///
+    /// # Errors
+    /// When it panics.
+    pub(crate) async fn see_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, JoinError> {
+        self.shared.tasks.spawn(work).await
     }
 
     /// How many answers are being worked on here.
@@ -167,18 +183,19 @@ impl Shared {
 
     fn seat(self: &Arc<Self>, claimed: Claimed) {
         let (events, inbox) = mpsc::channel(EVENTS_WAITING_MAX);
-        let answer = claimed.fence.answer;
-        self.seats().insert(answer, Seat { epoch: claimed.fence.epoch, events: events.clone() });
-        let shared = self.clone();
-        self.tasks.spawn(async move {
-            turn::run(&shared, claimed, events, inbox).await;
-            let mut seats = shared.seats();
-            if seats.get(&answer).is_some_and(|seat| seat.epoch == claimed.fence.epoch) {
-                seats.remove(&answer);
-            }
-            drop(seats);
-            shared.wake.notify_one(); // one that waited for room may be claimed
-        });
+        let Fence { answer, epoch, .. } = claimed.fence;
+        self.seats().insert(answer, Seat { epoch, events: events.clone() });
+        let seated = Seated { shared: self.clone(), answer, epoch };
+        self.tasks.spawn(async move { turn::run(&seated.shared, claimed, events, inbox).await });
+    }
+
+    async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
+        let now = self.environment.now();
+        if now.since(*renewed) >= RENEW_EVERY {
+            self.renew().await?;
+            *renewed = now;
+        }
+        self.claim().await
     }
 
     async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
@@ -204,47 +221,72 @@ impl Shared {
         Ok(())
     }
 
+    /// Prolongs the leases of this node, and tells the turns what the store knows of them. A lease without a
+    /// turn is one that could not be given back: it would be prolonged for ever and its answer never go on.
     async fn renew(&self) -> Result<(), StoreError> {
         let (node, until) = (self.node, self.environment.now().plus(LEASE));
         let held: Vec<Held> = self.store.write(move |tx| turns::renew(tx, node, until)).await?;
         let held: HashMap<MessageId, Held> = held.into_iter().map(|held| (held.fence.answer, held)).collect();
-        let seats: Vec<(MessageId, u64)> = self.seats().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
-        for (answer, epoch) in seats {
-            match held.get(&answer) {
-                Some(held) if held.fence.epoch == epoch && held.stop_requested => {
-                    self.tell(answer, Event::StopRequested);
+        let seats: HashMap<MessageId, u64> =
+            self.seats().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
+        for (answer, epoch) in &seats {
+            match held.get(answer) {
+                Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
+                    self.tell(*answer, Event::StopRequested);
                 }
-                Some(held) if held.fence.epoch == epoch => {}
+                Some(held) if held.fence.epoch == *epoch => {}
                 // Its own writes are refused as well; this ends what does not write.
-                _ => self.tell(answer, Event::Fenced),
+                _ => self.tell(*answer, Event::Fenced),
+            }
+        }
+        for (answer, Held { fence, .. }) in held {
+            if !seats.contains_key(&answer) {
+                self.give_back(fence).await;
             }
         }
         Ok(())
     }
+
+    async fn give_back(&self, fence: Fence) {
+        match self.store.write(move |tx| turns::release(tx, fence)).await {
+            // It was completed, deleted or given back before.
+            Ok(()) | Err(TurnError::Fenced) => {}
+            Err(error) => tracing::warn!(answer = %fence.answer, %error, "a lease could not be given back"),
+        }
+    }
 }
 
-/// Claims what nobody holds, when told to and now and then.
-async fn look(shared: Arc<Shared>) {
+/// Frees the seat when the turn is over, also by a panic.
+struct Seated {
+    shared: Arc<Shared>,
+    answer: MessageId,
+    epoch: u64,
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        let mut seats = self.shared.seats();
+        if seats.get(&self.answer).is_some_and(|seat| seat.epoch == self.epoch) {
+            seats.remove(&self.answer);
+        }
+        drop(seats);
+        self.shared.wake.notify_one(); // one that waited for room may be claimed
+    }
+}
+
+/// Claims what nobody holds, when told to and now and then, and renews what is held. One does not happen
+/// beside the other, so that a lease never counts as lost between its claim and its turn; and leases are
+/// renewed first, so that none of its own is claimed after a time in which nothing ran.
+async fn tend(shared: Arc<Shared>) {
+    let mut renewed = shared.environment.now();
     loop {
-        if let Err(error) = shared.claim().await {
-            tracing::warn!(%error, "answers could not be claimed");
+        if let Err(error) = shared.renew_and_claim(&mut renewed).await {
+            tracing::warn!(%error, "leases could not be renewed, or answers not be claimed");
         }
         tokio::select! {
             () = shared.wake.notified() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
             () = shared.shutdown.cancelled() => return,
-        }
-    }
-}
-
-async fn renew(shared: Arc<Shared>) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(RENEW_EVERY) => {}
-            () = shared.shutdown.cancelled() => return,
-        }
-        if let Err(error) = shared.renew().await {
-            tracing::warn!(%error, "leases could not be renewed");
         }
     }
 }

@@ -17,9 +17,8 @@ use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecor
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Shared;
 use super::link::{self, LinkEvent};
-use super::setup;
+use super::{REST, REST_DOUBLINGS_MAX, Shared, setup};
 use crate::live::{LiveAnswer, Meta};
 
 /// How often a failing store is tried again before the answer is given back.
@@ -49,16 +48,15 @@ pub(super) async fn run(
     events: mpsc::Sender<Inbox>,
     inbox: mpsc::Receiver<Inbox>,
 ) {
-    let fence = claimed.fence;
-    let ended = tokio::select! {
-        ended = work(shared, claimed, events, inbox) => ended,
-        () = shared.shutdown.cancelled() => Ended::GiveBack,
-    };
-    if let Ended::GiveBack = ended
-        && let Err(error) = shared.store.write(move |tx| turns::release(tx, fence)).await
-    {
-        tracing::debug!(answer = %fence.answer, %error, "the lease runs out by itself");
+    let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(REST_DOUBLINGS_MAX));
+    let ended = shared.shutdown.run_until_cancelled(work(shared, claimed, events, inbox)).await;
+    if let Some(Ended::Over) = ended {
+        return;
     }
+    if ended.is_some() {
+        shared.shutdown.run_until_cancelled(tokio::time::sleep(REST * 2_u32.pow(doublings))).await;
+    }
+    shared.give_back(fence).await;
 }
 
 /// How the work on a claimed answer ended here.
@@ -204,7 +202,7 @@ impl Shell {
     /// Does what the turn wants and tells what came of it at once, if something did.
     async fn carry_out(&mut self, effect: Effect) -> Result<Option<Event>, Ended> {
         match effect {
-            Effect::Send(frame) => self.send(&frame),
+            Effect::Send(frame) => return Ok(self.send(&frame)),
             Effect::Relink => self.drop_link(),
             Effect::Reserve { number, greatest } => return self.reserve(number, greatest).await.map(Some),
             Effect::Say { number, attempt, transcript, tools } => {
@@ -239,13 +237,20 @@ impl Shell {
             }
             Effect::Leave => {
                 // Taken over, it is still being written: readers wait for whoever has it now.
-                if self.completed {
+                if self.completed || self.is_gone().await {
                     self.shared.live.finish(self.fence.answer);
                 }
                 return Err(Ended::Over);
             }
         }
         Ok(None)
+    }
+
+    /// Whether the answer is in progress nowhere. Its readers may have been told so before this turn made it
+    /// known as live.
+    async fn is_gone(&mut self) -> bool {
+        let answer = self.fence.answer;
+        matches!(self.shared.store.read(move |tx| turns::load(tx, answer)).await, Ok(None))
     }
 
     fn receive(&mut self, came: Inbox) -> Option<Event> {
@@ -292,13 +297,13 @@ impl Shell {
         self.link.number += 1;
     }
 
-    fn send(&mut self, frame: &HostFrame) {
-        let Some(lines) = &self.link.lines else { return };
-        if lines.try_send(bytes::Bytes::from(host_line(frame))).is_err() {
-            // It takes nothing any more: a new link begins with all that this one was not told.
-            self.drop_link();
-            let _ = self.events.try_send(Inbox::Event(Event::Unlinked));
-        }
+    /// Tells the agent. One that takes nothing any more loses the link: a new one begins with all that it was
+    /// not told.
+    fn send(&mut self, frame: &HostFrame) -> Option<Event> {
+        let lines = self.link.lines.as_ref()?;
+        lines.try_send(bytes::Bytes::from(host_line(frame))).err()?;
+        self.drop_link();
+        Some(Event::Unlinked)
     }
 
     fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, tools: bool) {

@@ -1,0 +1,167 @@
+//! What a service promises, with machines that run in its own process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use control::access::Caller;
+use control::dispatch::DispatchLimits;
+use control::environment::Entropy;
+use control::questions::{Asking, Taken};
+use control::{Environment, Service, ServiceConfig};
+use domain::credits::Credits;
+use domain::id::NodeId;
+use domain::machine::{MachineStatus, Rules};
+use domain::time::{Clock, Timestamp};
+use machine::simulated::Simulated;
+use machine::{Driver, DriverError};
+use models::VendorsConfig;
+use store::Store;
+use store::turns::{self, Terms};
+use tempfile::TempDir;
+use workspace::Quota;
+
+const EMAIL: &str = "ada@example.test";
+/// Beyond this something hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Leases are renewed more often.
+const A_WHILE_MICROS: i64 = 20_000_000;
+
+/// A clock that a test moves on.
+#[derive(Default)]
+struct Moved(AtomicI64);
+
+impl Clock for Moved {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct Counter(AtomicU64);
+
+impl Entropy for Counter {
+    fn fill(&self, bytes: &mut [u8]) {
+        for byte in bytes.chunks_mut(8) {
+            let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            byte.copy_from_slice(&count.to_be_bytes()[..byte.len()]);
+        }
+    }
+}
+
+struct Stage {
+    data: TempDir,
+    driver: Simulated,
+    clock: Arc<Moved>,
+    service: Service,
+    caller: Caller,
+}
+
+/// A service with an account whose machine never gets an agent: what is asked stays in progress.
+async fn stage() -> Stage {
+    stage_of(DispatchLimits::default()).await
+}
+
+async fn stage_of(limits: DispatchLimits) -> Stage {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let driver = Simulated::new(|_| std::future::pending());
+    let config = ServiceConfig {
+        data: data.path().to_owned(),
+        quota: Quota::default(),
+        limits,
+        rules: Rules { start_attempts_max: 1, ..Rules::default() },
+        vendors: VendorsConfig::default(),
+        driver: Driver::Simulated(driver.clone()),
+    };
+    let clock = Arc::new(Moved::default());
+    let environment = Environment::new(clock.clone(), Arc::new(Counter(AtomicU64::new(1))));
+    let service = Service::start(config, environment).await.expect("a service");
+    let until = Timestamp::from_micros(i64::MAX / 2);
+    service.admin.create_account(EMAIL, Some(until), Credits(1000), true).await.expect("an account");
+    let key = service.admin.create_key(EMAIL, "test").await.expect("a key").key;
+    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
+    Stage { data, driver, clock, service, caller }
+}
+
+fn question() -> Asking {
+    Asking { input: "Why?".to_owned(), ..Asking::default() }
+}
+
+/// Looks again and again, giving way to the rest, until there is what is wanted.
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = tokio::time::timeout(PATIENCE, async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    found.await.expect("it comes about in time")
+}
+
+/// A caller that goes away when its question is on its way into the store.
+#[tokio::test]
+async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
+    let Stage { driver, service, caller, data: _data, .. } = stage().await;
+    driver.hold_starts();
+    let mut asking = Box::pin(service.questions.ask(&caller, question()));
+    assert!(futures_util::poll!(&mut asking).is_pending());
+    drop(asking);
+    until(async || {
+        let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+        (page.total == 1).then_some(())
+    })
+    .await;
+    until(async || {
+        let status = service.vm.status(caller.account).await.expect("a machine");
+        (status == MachineStatus::Starting).then_some(())
+    })
+    .await;
+    service.shutdown().await;
+}
+
+/// The reason why an earlier start was given up is not the new question's.
+#[tokio::test]
+async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
+    let Stage { driver, service, caller, data: _data, .. } = stage().await;
+    let ask = async || match service.questions.ask(&caller, question()).await.expect("it is accepted") {
+        Taken::Accepted(live) => live,
+        Taken::Replayed { .. } => unreachable!("it is asked once"),
+    };
+    driver.fail_next_start(DriverError::Refused("for the test".to_owned()));
+    let failed = ask().await;
+    let ended = failed.progress().wait_for(|progress| progress.ended).await.map(drop);
+    assert!(ended.is_ok() && failed.snapshot().ending.is_some());
+    driver.hold_starts();
+    for _ in 0..20 {
+        let live = ask().await;
+        until(async || (service.turns() > 0).then_some(())).await;
+        let status = service.vm.status(caller.account).await.expect("a machine");
+        assert_eq!((status, live.snapshot().ending.clone()), (MachineStatus::Starting, None));
+    }
+    service.shutdown().await;
+}
+
+/// A lease of this node that no turn of it has is one that could not be given back.
+#[tokio::test]
+async fn a_lease_that_nobody_works_under_is_given_back() {
+    let limits = DispatchLimits { turns: 0, ..DispatchLimits::default() };
+    let Stage { data, clock, service, caller, .. } = stage_of(limits).await;
+    service.questions.ask(&caller, question()).await.expect("it is accepted");
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
+    let node: NodeId = node.trim().parse().expect("the node's name");
+    let claim = async |node: NodeId| {
+        let now = clock.now();
+        let lease_until = now.plus(Duration::from_secs(3600));
+        let terms = Terms { node, now, lease_until, per_account_max: 1, limit: 1 };
+        store.write(move |tx| turns::claim(tx, &terms)).await.expect("a look at the store").len()
+    };
+    assert_eq!(claim(node).await, 1);
+    let other = NodeId::from_random(1);
+    assert_eq!(claim(other).await, 0, "it is leased");
+    clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
+    service.questions.ask(&caller, question()).await.expect("it is accepted, and dispatch looks");
+    until(async || (claim(other).await == 1).then_some(())).await;
+    service.shutdown().await;
+}
