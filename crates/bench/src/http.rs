@@ -1,7 +1,6 @@
 //! A small HTTP client, so that the load costs little and the time of each byte is known.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, BytesMut};
 use serde_json::Value;
@@ -9,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::Outcome;
+use crate::pacer::now_micros;
 
 /// The longest head of a response and line of a chunk.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
@@ -16,12 +16,6 @@ const HEAD_MAX_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 /// What the first read makes room for: a thousand idle readers shall not cost this process much.
 const FIRST_READ_BYTES: usize = 2048;
-
-/// The present, as the stand-in writes it into tokens.
-pub(crate) fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
 
 /// A request as bytes, to be sent any number of times.
 pub(crate) fn request(method: &str, path: &str, key: Option<&str>, body: Option<&Value>) -> Vec<u8> {
@@ -55,7 +49,7 @@ pub(crate) struct Head {
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
-    /// When the last bytes were read.
+    /// When the last bytes were read, as the pacer counts.
     pub(crate) read_at: u64,
 }
 

@@ -7,6 +7,7 @@
 mod bare;
 mod figure;
 mod http;
+mod pacer;
 mod process;
 mod scenarios;
 mod service;

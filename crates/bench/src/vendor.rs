@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
@@ -41,6 +42,12 @@ impl Vendor {
         let address = base_url.trim_start_matches("http://").trim_end_matches("/v1").parse()?;
         Ok(Self { base_url, address, _end: end })
     }
+}
+
+/// The present, as the stand-in writes it into tokens.
+pub(crate) fn now_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The tokens that the stand-in stamped, in order: their numbers, and when each was sent.

@@ -42,19 +42,21 @@ pub(crate) fn get_answer() -> Outcome<Vec<Figure>> {
                 completed(&mut connection, &account, &asked).await?;
                 collects.push(request("GET", &asked.path(), Some(&account.key), None));
             }
-            let word = request("GET", "/", None, None);
+            let (word, health) = (request("GET", "/", None, None), request("GET", "/healthz", None, None));
             let (mut short, mut long, mut bare) = (Rate::default(), Rate::default(), Rate::default());
+            let mut empty = Rate::default();
             for _ in 0..ROUNDS {
                 load(service.address, service.pid()?, &collects[0], &mut short).await?;
                 load(hello.address, hello.pid(), &word, &mut bare).await?;
                 load(service.address, service.pid()?, &collects[1], &mut long).await?;
+                load(service.address, service.pid()?, &health, &mut empty).await?;
             }
-            Ok(figures(short, long, &bare))
+            Ok(figures(short, long, empty, &bare))
         })
     })
 }
 
-fn figures(short: Rate, long: Rate, bare: &Rate) -> Vec<Figure> {
+fn figures(short: Rate, long: Rate, empty: Rate, bare: &Rate) -> Vec<Figure> {
     let rate = |name, values| {
         Figure::new(name, Unit::PerSecond, values).beside("axum hello", bare.per_second.clone())
     };
@@ -65,6 +67,9 @@ fn figures(short: Rate, long: Rate, bare: &Rate) -> Vec<Figure> {
         cost("processor per GET of a short answer", short.micros),
         rate("GET of an answer of 200 tokens", long.per_second),
         cost("processor per GET of an answer of 200 tokens", long.micros),
+        // What the service's connections and layers take without a key, a store or an answer.
+        rate("GET /healthz", empty.per_second),
+        cost("processor per GET /healthz", empty.micros),
     ]
 }
 
@@ -76,6 +81,7 @@ async fn load(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate) ->
         connection.call(request, 200).await?;
         connections.push(connection);
     }
+    let nothing = request.starts_with(b"GET /healthz");
     let (before, began) = (CpuTime::of(pid)?, Instant::now());
     let mut callers = JoinSet::new();
     for mut connection in connections {
@@ -84,7 +90,7 @@ async fn load(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate) ->
             let mut done = 0_u32;
             while began.elapsed() < ROUND {
                 let (head, body) = connection.exchange(&request).await?;
-                if head.status != 200 || body.is_empty() {
+                if head.status != 200 || body.is_empty() != nothing {
                     return Err(format!("status {} instead of 200", head.status).into());
                 }
                 done += 1;

@@ -8,10 +8,10 @@ use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
 use crate::figure::{Figure, Goal, Unit};
-use crate::http::{Connection, now_micros, request};
+use crate::http::{Connection, request};
 use crate::process::Place;
 use crate::service::{Account, Asked, Service, answered, ask, completed};
-use crate::vendor::{MODEL, Vendor, stamps, whole};
+use crate::vendor::{MODEL, Vendor, now_micros, stamps, whole};
 
 const KILLS: usize = 10;
 const TOKENS: u32 = 400;

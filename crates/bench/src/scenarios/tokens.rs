@@ -11,9 +11,9 @@ use crate::Outcome;
 use crate::bare::Bare;
 use crate::figure::{Figure, Goal, Unit, percentile};
 use crate::http::{Connection, request};
+use crate::pacer::{Pacer, stamps};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Account, Service, answered, ask};
-use crate::vendor::{MODEL, Vendor, stamps, whole};
 
 /// Streams side by side, each of so many tokens so far apart.
 pub(crate) struct Load {
@@ -55,6 +55,9 @@ pub(crate) const FAST: Load = Load {
 pub(crate) const MANY: Load =
     Load { name: "400 x 200 tokens at 5 ms", accounts: 4, streams: 400, rounds: 3, ..FAST };
 
+/// The model that says one token at once: with it each machine is started.
+const WARM_UP: &str = "text-1x0";
+
 /// What one run came to.
 struct Run {
     /// Of each token, in microseconds: from its sending to its reading.
@@ -67,15 +70,15 @@ struct Run {
 /// Measures the service and the bare proxy in turns.
 pub(crate) fn measure(load: &Load) -> Outcome<Vec<Figure>> {
     process::apart(|| {
-        let vendor = Vendor::start()?;
-        let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
+        let vendor = Pacer::start()?;
+        let mut service = Service::start(Place::Alone, Some(vendor.base_url()))?;
         let accounts = (0..load.accounts).map(|_| service.account()).collect::<Outcome<Vec<_>>>()?;
         let proxy = Bare::start(Place::Alone, "proxy", &[&vendor.address.to_string()])?;
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         block_on(async {
             for account in &accounts {
                 let mut connection = Connection::open(service.address).await?;
-                answered(&mut connection, account, MODEL, "Is the machine there?").await?;
+                answered(&mut connection, account, WARM_UP, "Is the machine there?").await?;
             }
             for _ in 0..load.rounds {
                 ours.push(through_service(load, &service, &accounts).await?);
@@ -213,20 +216,24 @@ async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> 
     if connection.begin(&request("POST", "/stream", None, Some(&body))).await?.status != 200 {
         return Err("the proxy does not answer".into());
     }
-    let (mut added, mut all, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut added, mut frames) = (Vec::new(), Vec::new());
     while connection.chunk(&mut frames).await? {
         const CONTENT: &str = "\"content\":\"";
         for content in std::str::from_utf8(&frames)?.split(CONTENT).skip(1) {
-            for stamp in stamps(content.split('"').next().unwrap_or_default()) {
-                added.push(connection.read_at.saturating_sub(stamp.1) as f64);
-                all.push(stamp);
+            for (number, sent) in stamps(content.split('"').next().unwrap_or_default()) {
+                if number as usize != added.len() {
+                    return Err(
+                        format!("token {number} came through the proxy instead of {}", added.len()).into()
+                    );
+                }
+                added.push(connection.read_at.saturating_sub(sent) as f64);
             }
         }
         frames.clear();
     }
-    if !whole(&all, tokens) {
+    if added.len() != tokens as usize {
         return Err(
-            format!("a stream through the proxy is incomplete: {} of {tokens} tokens", all.len()).into()
+            format!("a stream through the proxy is incomplete: {} of {tokens} tokens", added.len()).into()
         );
     }
     Ok(added)
@@ -240,10 +247,10 @@ mod tests {
     fn an_event_adds_what_is_new_in_its_text() {
         let mut seen = Seen::default();
         seen.take(br#"data: {"model":"m","text":"","parts":[]}"#, 5).expect("nothing yet");
-        seen.take(br#"data: {"model":"m","text":"t0@10 t1@20","parts":["t9@1"]}"#, 30).expect("two");
-        seen.take(br#"data: {"model":"m","text":"t0@10 t1@20 t2@30","parts":[]}"#, 31).expect("one");
+        seen.take(br#"data: {"model":"m","text":"t0xa t1x14","parts":["t9x1"]}"#, 30).expect("two");
+        seen.take(br#"data: {"model":"m","text":"t0xa t1x14\n\nt2x1e","parts":[]}"#, 31).expect("one");
         assert_eq!((seen.count, seen.added.as_slice()), (3, [20.0, 10.0, 1.0].as_slice()));
-        assert!(seen.take(br#"data: {"text":"t0@10 t1@20 t2@30 t4@40"}"#, 50).is_err());
+        assert!(seen.take(br#"data: {"text":"t0xa t1x14\n\nt2x1e t4x28"}"#, 50).is_err());
         assert!(seen.take(br#"data: {"text":""}"#, 50).is_err());
     }
 }

@@ -1,0 +1,186 @@
+//! A vendor that does one thing at little cost: tokens at a pace, each with the moment at which it was sent.
+//!
+//! The stand-in could not keep 400 fast streams going beside their readers on one processor: what would be measured is the
+//! stand-in. This one writes the same frames on bare connections. A token is `t7x1a2b3c`: its number, and
+//! microseconds in hexadecimal; letters and digits alone, as most of what models write. Every so many tokens a
+//! paragraph ends.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::sleep_until;
+
+use crate::Outcome;
+use crate::process::pin_apart;
+
+/// The models that are listed; any `text-<tokens>x<milliseconds>` is served.
+const MODELS: &[&str] = &["text-1x0", "text-100x50", "text-200x5"];
+/// The longest request that is read.
+const REQUEST_MAX_BYTES: usize = 1 << 20;
+/// Tokens of a paragraph.
+const PARAGRAPH: u32 = 60;
+
+/// The moment from which time is counted here, by writer and readers alike.
+static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// The present.
+pub(crate) fn now_micros() -> u64 {
+    u64::try_from(BEGINNING.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A vendor under way, on a thread of its own apart from what is measured. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    pub(crate) address: SocketAddr,
+    _end: oneshot::Sender<()>,
+}
+
+impl Pacer {
+    pub(crate) fn start() -> Outcome<Self> {
+        let (end, ended) = oneshot::channel::<()>();
+        let (started, starting) = std::sync::mpsc::channel();
+        thread::spawn(move || -> Outcome<()> {
+            pin_apart()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").await?;
+                started.send(listener.local_addr()?)?;
+                tokio::select! {
+                    failed = serve(listener) => failed,
+                    // Whatever the sender did, there is nobody left to serve.
+                    _ = ended => Ok(()),
+                }
+            })
+        });
+        let address = starting.recv().map_err(|_| "the vendor does not start")?;
+        Ok(Self { address, _end: end })
+    }
+
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+}
+
+async fn serve(listener: TcpListener) -> Outcome<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async move {
+            // A connection that breaks shows in the stream that it carried.
+            let _ = converse(stream).await;
+        });
+    }
+}
+
+async fn converse(mut stream: TcpStream) -> Outcome<()> {
+    let mut read = Vec::new();
+    loop {
+        let head = loop {
+            if let Some(at) = read.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if read.len() > REQUEST_MAX_BYTES || stream.read_buf(&mut read).await? == 0 {
+                return Ok(());
+            }
+        };
+        let text = std::str::from_utf8(&read[..head])?.to_ascii_lowercase();
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.map_or(Ok(0), |length| length.trim().parse())?;
+        while read.len() < head + length {
+            if length > REQUEST_MAX_BYTES || stream.read_buf(&mut read).await? == 0 {
+                return Ok(());
+            }
+        }
+        if text.starts_with("get") {
+            let list: Vec<Value> = MODELS.iter().map(|name| json!({"id": name, "object": "model"})).collect();
+            let body = json!({"object": "list", "data": list}).to_string();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all((head + &body).as_bytes()).await?;
+        } else {
+            let asked: Value = serde_json::from_slice(&read[head..head + length])?;
+            speak(&mut stream, asked["model"].as_str().unwrap_or_default()).await?;
+        }
+        read.drain(..head + length);
+    }
+}
+
+/// Says the tokens of a model.
+async fn speak(stream: &mut TcpStream, model: &str) -> Outcome<()> {
+    let pace = model.strip_prefix("text-").and_then(|pace| pace.split_once('x')).ok_or("an unknown model")?;
+    let (count, every) = (pace.0.parse::<u32>()?, Duration::from_millis(pace.1.parse()?));
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await?;
+    let mut due = tokio::time::Instant::now();
+    let (mut frame, mut chunk) = (String::new(), String::new());
+    for number in 0..count {
+        due += every;
+        sleep_until(due).await;
+        let space = if number % PARAGRAPH == PARAGRAPH - 1 { "\\n\\n" } else { " " };
+        frame.clear();
+        write!(
+            frame,
+            "data: {{\"id\":\"pacer\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"{model}\",\
+             \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"t{number}x{:x}{space}\"}},\"finish_reason\":null}}]}}\n\n",
+            now_micros()
+        )?;
+        write_chunk(stream, &frame, &mut chunk).await?;
+    }
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": count}});
+    write_chunk(stream, &format!("data: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n"), &mut chunk).await?;
+    Ok(stream.write_all(b"0\r\n\r\n").await?)
+}
+
+async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> Outcome<()> {
+    chunk.clear();
+    write!(chunk, "{:x}\r\n{data}\r\n", data.len())?;
+    Ok(stream.write_all(chunk.as_bytes()).await?)
+}
+
+/// The tokens in a piece of JSON text, in order: their numbers, and when each was sent.
+pub(crate) fn stamps(text: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
+    // A line feed stands there as `\n`.
+    let words = text.split([' ', '\\']).map(|word| word.trim_start_matches('n'));
+    words.filter_map(|word| {
+        let (number, micros) = word.strip_prefix('t')?.split_once('x')?;
+        Some((number.parse().ok()?, u64::from_str_radix(micros, 16).ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_read_as_they_stand_in_json() {
+        let read: Vec<_> = stamps(r"t0xf t1x10\n\nt2x1f and t").collect();
+        assert_eq!(read, [(0, 15), (1, 16), (2, 31)]);
+    }
+
+    #[tokio::test]
+    async fn it_speaks_as_a_vendor_does() {
+        let pacer = Pacer::start().expect("it starts");
+        let mut connection = crate::http::Connection::open(pacer.address).await.expect("it listens");
+        let models = crate::http::request("GET", "/v1/models", None, None);
+        assert_eq!(connection.call(&models, 200).await.expect("a list")["data"][0]["id"], "text-1x0");
+        let body = json!({"model": "text-130x0", "messages": []});
+        let ask = crate::http::request("POST", "/v1/chat/completions", None, Some(&body));
+        for _ in 0..2 {
+            let (_, said) = connection.exchange(&ask).await.expect("a stream");
+            let said = String::from_utf8(said).expect("text");
+            let contents = said.split("\"content\":\"").skip(1);
+            let numbers = contents.flat_map(|content| stamps(content.split('"').next().unwrap_or_default()));
+            assert!(numbers.map(|(number, _)| number).eq(0..130) && said.ends_with("data: [DONE]\n\n"));
+        }
+    }
+}
