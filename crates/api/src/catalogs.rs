@@ -9,9 +9,19 @@ use control::Catalog;
 use domain::catalog::{Jurisdiction, Language, negotiate};
 use serde::Serialize;
 
+use crate::openapi::parameters::InLanguage;
+use crate::openapi::{refusals, successes};
 use crate::wire;
 
-/// `GET /models`.
+/// Lists the models that a question may name
+#[utoipa::path(
+    get,
+    path = "/api/v1/models",
+    operation_id = "listModels",
+    tag = "Catalogs",
+    params(InLanguage),
+    responses(successes::Models, refusals::Unlikely)
+)]
 pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderMap) -> Response {
     let language = language_of(&headers);
     let entries = catalog.entries();
@@ -20,7 +30,15 @@ pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderM
     localized(&models, language)
 }
 
-/// `GET /jurisdictions`.
+/// Lists the jurisdictions that a question may name
+#[utoipa::path(
+    get,
+    path = "/api/v1/jurisdictions",
+    operation_id = "listJurisdictions",
+    tag = "Catalogs",
+    params(InLanguage),
+    responses(successes::Jurisdictions, refusals::Unlikely)
+)]
 pub(crate) async fn jurisdictions(
     State(jurisdictions): State<Arc<Vec<Jurisdiction>>>,
     headers: HeaderMap,

@@ -19,11 +19,16 @@ use domain::limits::TITLE_MAX_CHARS;
 use edge::limits::JSON_BODY_MAX_BYTES;
 use edge::{BodyError, limited_json_body};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::Ending;
 use crate::error::{Answered, ApiError, Code};
-use crate::extract::{Named, Parameters};
+use crate::extract::{Named, Parameters, knows};
+use crate::openapi::answer::ChatDetail;
+use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
+use crate::openapi::{examples, refusals, successes};
 use crate::wire::{self, Change, Conversation, Page, Question};
 
 /// Conversations of a page when the caller does not say, and at most.
@@ -34,16 +39,30 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The longest idempotency key.
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 
-/// `POST /chats`.
+/// Asks a question
+///
+/// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
+/// once and paid for once. A machine that does not run is started for it.
+#[utoipa::path(
+    post, path = "/api/v1/chats", operation_id = "askQuestion", tag = "Conversations",
+    params(Waiting, Repeatable),
+    request_body(content = Question, examples(
+        ("simple" = (value = json!(examples::question()))),
+        ("in full" = (value = json!(examples::question_in_full()))),
+        ("continued" = (value = json!(examples::question_continued()))),
+    )),
+    responses(successes::Asked, refusals::Ask),
+)]
 pub(crate) async fn ask(
     State(questions): State<Questions>,
     State(answers): State<Answers>,
+    State(ending): State<Ending>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
     let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
-    let question: Question = serde_json::from_str(raw.get()).map_err(ApiError::bad_request)?;
+    let question: Question = object(&raw)?;
     let asking = asking(question, idempotency(&headers, raw.get())?)?;
     let (live, replayed) = match questions.ask(&caller, asking).await? {
         Taken::Accepted(live) => (live, false),
@@ -51,7 +70,7 @@ pub(crate) async fn ask(
             (answers.find(caller.account, conversation, answer).await?, true)
         }
     };
-    let snapshot = wait_for_end(&live, &headers).await;
+    let snapshot = wait_for_end(&live, &headers, &ending).await;
     let status = if snapshot.ending.is_some() { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     let mut response = (status, answer_body(&snapshot)).into_response();
     if replayed {
@@ -61,20 +80,29 @@ pub(crate) async fn ask(
     Ok(response)
 }
 
-/// `GET /chats/{chatId}/messages/{messageId}`.
+/// Collects an answer as it stands
+///
+/// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
+#[utoipa::path(
+    get,
+    path = "/api/v1/chats/{chatId}/messages/{messageId}",
+    operation_id = "collectAnswer",
+    tag = "Conversations",
+    params(OfChat, OfMessage, Waiting, Known),
+    responses(successes::Collected, refusals::OfChat)
+)]
 pub(crate) async fn collect(
     State(answers): State<Answers>,
+    State(ending): State<Ending>,
     Extension(caller): Extension<Caller>,
     Named((chat, message)): Named<(String, String)>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let live = answers.find(caller.account, conversation, message).await?;
-    let snapshot = wait_for_end(&live, &headers).await;
+    let snapshot = wait_for_end(&live, &headers, &ending).await;
     let tag = format!("\"{}.{}\"", snapshot.stamp.epoch, snapshot.stamp.revision);
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let known =
-        known.is_some_and(|known| known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag));
+    let known = knows(&headers, &tag);
     let tag = [(header::ETAG, HeaderValue::from_str(&tag).map_err(ApiError::internal)?)];
     if known {
         Ok((StatusCode::NOT_MODIFIED, tag).into_response())
@@ -84,13 +112,25 @@ pub(crate) async fn collect(
 }
 
 /// The query of a list.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Slice {
+    /// How many conversations to skip.
+    #[param(value_type = u64, required = false, minimum = 0, default = 0, example = 0)]
     offset: Option<String>,
+    /// How many conversations to list; more than 200 is taken as 200.
+    #[param(value_type = u32, required = false, minimum = 1, maximum = 200, default = 50, example = 50)]
     limit: Option<String>,
 }
 
-/// `GET /chats`.
+/// Lists conversations
+///
+/// Pinned ones first, then the most recently changed.
+#[utoipa::path(
+    get, path = "/api/v1/chats", operation_id = "listChats", tag = "Conversations",
+    params(Slice),
+    responses((status = 200, description = "A page of conversations", body = Page), refusals::ListChats),
+)]
 pub(crate) async fn list(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
@@ -104,7 +144,12 @@ pub(crate) async fn list(
     Ok(Json(Page { chats, offset, limit, total_count: page.total }))
 }
 
-/// `GET /chats/{chatId}`.
+/// Shows a conversation with all that was said
+#[utoipa::path(
+    get, path = "/api/v1/chats/{chatId}", operation_id = "getChat", tag = "Conversations",
+    params(OfChat),
+    responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
+)]
 pub(crate) async fn detail(
     State(conversations): State<Conversations>,
     State(answers): State<Answers>,
@@ -142,7 +187,14 @@ pub(crate) async fn detail(
     Ok(json_body(out.freeze()))
 }
 
-/// `DELETE /chats/{chatId}`.
+/// Deletes a conversation with its answers
+///
+/// An answer that is being written is stopped first.
+#[utoipa::path(
+    delete, path = "/api/v1/chats/{chatId}", operation_id = "deleteChat", tag = "Conversations",
+    params(OfChat),
+    responses((status = 204, description = "It is gone"), refusals::OfChat),
+)]
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
@@ -152,7 +204,12 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `PATCH /chats/{chatId}`.
+/// Renames or pins a conversation
+#[utoipa::path(
+    patch, path = "/api/v1/chats/{chatId}", operation_id = "changeChat", tag = "Conversations",
+    params(OfChat), request_body = Change,
+    responses((status = 200, description = "The conversation as changed", body = Conversation), refusals::PatchChat),
+)]
 pub(crate) async fn patch(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
@@ -160,7 +217,8 @@ pub(crate) async fn patch(
     body: Body,
 ) -> Answered<Json<Conversation>> {
     let conversation = conversation_id(&chat)?;
-    let change: Change = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let change: Change = object(&raw)?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title
         && (title.is_empty()
@@ -175,7 +233,17 @@ pub(crate) async fn patch(
     Ok(Json(Conversation::of(conversations.patch(caller.account, conversation, patch).await?)))
 }
 
-/// `POST /chats/{chatId}/stop`.
+/// Stops the answer that is being written
+///
+/// What was written stands. When nothing is being written, nothing changes.
+#[utoipa::path(
+    post, path = "/api/v1/chats/{chatId}/stop", operation_id = "stopChat", tag = "Conversations",
+    params(OfChat),
+    responses(
+        (status = 202, description = "The conversation; it may be `in_progress` for a moment yet", body = Conversation),
+        refusals::OfChat,
+    ),
+)]
 pub(crate) async fn stop(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
@@ -193,6 +261,14 @@ pub(crate) fn conversation_id(text: &str) -> Answered<ConversationId> {
 /// The message that a path names.
 pub(crate) fn message_id(text: &str) -> Answered<MessageId> {
     text.parse().map_err(|_| ApiError::not_found())
+}
+
+/// Reads an object: serde would take an array for one, too, by the order of the fields.
+fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
+    if !raw.get().starts_with('{') {
+        return Err(ApiError::bad_request("the body is no JSON object"));
+    }
+    serde_json::from_str(raw.get()).map_err(ApiError::bad_request)
 }
 
 fn asking(question: Question, idempotency: Option<Idempotency>) -> Answered<Asking> {
@@ -230,12 +306,14 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Ans
     })
 }
 
-/// The answer as it stands, or, with `Prefer: wait=N`, when it is done within N seconds.
-async fn wait_for_end(live: &Arc<LiveAnswer>, headers: &HeaderMap) -> Arc<Snapshot> {
+/// The answer as it stands, or, with `Prefer: wait=N`, when it is done within N seconds. A service that ends
+/// is not kept waiting.
+async fn wait_for_end(live: &Arc<LiveAnswer>, headers: &HeaderMap, ending: &Ending) -> Arc<Snapshot> {
     if let Some(wait) = preferred_wait(headers) {
         let mut progress = live.progress();
+        let ended = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended));
         // Done, or as far as it has come by then.
-        let _ = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended)).await;
+        let _ = ending.0.run_until_cancelled(ended).await;
     }
     live.snapshot()
 }
@@ -266,5 +344,19 @@ impl From<BodyError> for ApiError {
             BodyError::TooSlow => Self::new(Code::TooSlow, error),
             BodyError::Malformed(_) | BodyError::Broken(_) => Self::bad_request(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_no_question() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).expect("JSON");
+        let read = object::<Question>(&raw("{\"input\":\"a\"}"));
+        assert_eq!(read.expect("a question").input.as_deref(), Some("a"));
+        let list = raw("[\"a\",null,null,null,null,null,null,null,null]");
+        assert!(object::<Question>(&list).is_err());
     }
 }

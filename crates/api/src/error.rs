@@ -256,6 +256,7 @@ impl From<AskError> for ApiError {
             AskError::Blank
             | AskError::Unreadable
             | AskError::TooManyAttachments
+            | AskError::RepeatedSetting(_)
             | AskError::NoSuchAttachment(_) => Code::BadRequest,
             AskError::UnknownModel { .. } => Code::UnknownModel,
             AskError::UnknownSetting { .. } => Code::UnknownSetting,

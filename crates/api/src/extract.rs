@@ -2,6 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
@@ -20,6 +21,15 @@ where
         let names = Path::<T>::from_request_parts(parts, state).await;
         names.map(|Path(names)| Self(names)).map_err(|_| ApiError::not_found())
     }
+}
+
+/// Whether the client says with `If-None-Match` that it has what this entity tag names.
+pub(crate) fn knows(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    known
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
 /// The parameters of a query. What cannot be read is 400.

@@ -13,13 +13,23 @@ use workspace::{AskedPath, Workspaces};
 use crate::Limits;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::Parameters;
-use crate::wire::{CreatedFolder, ListedEntry, Listing, Uploaded};
+use crate::openapi::parameters::{Known, OfPath, Ranged};
+use crate::openapi::{refusals, successes};
+use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
 
 /// Where files and folders are addressed; the rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
 const FOLDERS: &str = "/api/v1/directories";
 
-/// `POST /files`.
+/// Uploads a file
+///
+/// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
+/// Parts come in any order, and others than those described are passed over.
+#[utoipa::path(
+    post, path = "/api/v1/files", operation_id = "uploadFile", tag = "Files",
+    request_body(content = UploadForm, content_type = "multipart/form-data"),
+    responses((status = 201, description = "The file is stored", body = Uploaded), refusals::Upload),
+)]
 pub(crate) async fn upload(
     State(workspaces): State<Workspaces>,
     State(limits): State<Limits>,
@@ -33,7 +43,18 @@ pub(crate) async fn upload(
     Ok((StatusCode::CREATED, Json(uploaded)))
 }
 
-/// `GET /files/{path}`, and HEAD.
+/// Downloads a file
+///
+/// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
+/// the content.
+#[utoipa::path(
+    get,
+    path = "/api/v1/files/{path}",
+    operation_id = "downloadFile",
+    tag = "Files",
+    params(OfPath, Ranged, Known),
+    responses(successes::Downloaded, refusals::Download)
+)]
 pub(crate) async fn download(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
@@ -49,12 +70,22 @@ pub(crate) async fn download(
 }
 
 /// The query of a deletion.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 pub(crate) struct Deletion {
+    /// Whether a folder goes with all that is in it.
+    #[param(value_type = bool, required = false, default = false, example = true)]
     recursive: Option<String>,
 }
 
-/// `DELETE /files/{path}`.
+/// Deletes a file or a folder
+///
+/// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
+#[utoipa::path(
+    delete, path = "/api/v1/files/{path}", operation_id = "deleteFile", tag = "Files",
+    params(OfPath, Deletion),
+    responses((status = 204, description = "It is gone"), refusals::DeleteFile),
+)]
 pub(crate) async fn delete(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
@@ -72,7 +103,25 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `GET /directories/{path}`.
+/// Lists the home folder
+#[utoipa::path(
+    get, path = "/api/v1/directories", operation_id = "listHomeDirectory", tag = "Files",
+    responses((status = 200, description = "The home folder, one level", body = Listing), refusals::ListHome),
+)]
+pub(crate) async fn list_home(
+    workspaces: State<Workspaces>,
+    caller: Extension<Caller>,
+    uri: OriginalUri,
+) -> Answered<Json<Listing>> {
+    list(workspaces, caller, uri).await
+}
+
+/// Lists a folder
+#[utoipa::path(
+    get, path = "/api/v1/directories/{path}", operation_id = "listDirectory", tag = "Files",
+    params(OfPath),
+    responses((status = 200, description = "The folder, one level", body = Listing), refusals::ListFolder),
+)]
 pub(crate) async fn list(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
@@ -83,7 +132,14 @@ pub(crate) async fn list(
     Ok(Json(Listing { path: listing.path.to_string(), total_entries: entries.len(), entries }))
 }
 
-/// `POST /directories/{path}`.
+/// Creates a folder
+///
+/// The folder that it is to be in must exist.
+#[utoipa::path(
+    post, path = "/api/v1/directories/{path}", operation_id = "createDirectory", tag = "Files",
+    params(OfPath),
+    responses((status = 201, description = "The folder is created", body = CreatedFolder), refusals::CreateFolder),
+)]
 pub(crate) async fn create_folder(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,

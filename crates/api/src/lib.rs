@@ -1,7 +1,8 @@
 //! The public interface, `/api/v1`: JSON in, use case, JSON out.
 //!
 //! Handlers extract, call one use case and convert; what a status means is decided in [`error`], how things
-//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at.
+//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at. What the
+//! handlers' annotations tell is put together and published by [`openapi`].
 
 mod catalogs;
 mod chats;
@@ -9,6 +10,7 @@ mod error;
 mod extract;
 mod files;
 mod key;
+mod openapi;
 mod streams;
 mod vm;
 pub mod wire;
@@ -75,15 +77,15 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .route("/files", post(files::upload).get(files::download).delete(files::delete))
         .route("/files/", post(files::upload).get(files::download).delete(files::delete))
         .route("/files/{*path}", get(files::download).delete(files::delete))
-        .route("/directories", get(files::list).post(files::create_folder))
-        .route("/directories/", get(files::list).post(files::create_folder))
+        .route("/directories", get(files::list_home).post(files::create_folder))
+        .route("/directories/", get(files::list_home).post(files::create_folder))
         .route("/directories/{*path}", get(files::list).post(files::create_folder))
         .route("/chats", post(chats::ask).get(chats::list))
-        .route("/chats/{chat}", get(chats::detail).delete(chats::delete).patch(chats::patch))
-        .route("/chats/{chat}/stop", post(chats::stop))
-        .route("/chats/{chat}/events", get(streams::conversation))
-        .route("/chats/{chat}/messages/{message}", get(chats::collect))
-        .route("/chats/{chat}/messages/{message}/events", get(streams::answer))
+        .route("/chats/{chatId}", get(chats::detail).delete(chats::delete).patch(chats::patch))
+        .route("/chats/{chatId}/stop", post(chats::stop))
+        .route("/chats/{chatId}/events", get(streams::conversation))
+        .route("/chats/{chatId}/messages/{messageId}", get(chats::collect))
+        .route("/chats/{chatId}/messages/{messageId}/events", get(streams::answer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::no_such_method)
         // Bodies have bounds of their own; uploads are streamed.
@@ -94,5 +96,8 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .nest("/api/v1", interface)
         .merge(elsewhere)
         .layer(from_fn_with_state(state, key::let_in))
+        // The schema needs no key.
+        .route("/openapi.yaml", get(openapi::publish))
+        .route("/api/v1/openapi.yaml", get(openapi::publish))
         .fallback(error::no_such_path)
 }

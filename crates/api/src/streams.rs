@@ -17,12 +17,22 @@ use crate::Ending;
 use crate::chats::{conversation_id, message_id};
 use crate::error::Answered;
 use crate::extract::Named;
+use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
+use crate::openapi::{refusals, successes};
 use crate::wire::{self, event_id, read_event_id};
 
 /// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// `GET /chats/{chatId}/messages/{messageId}/events`.
+/// Streams one answer
+#[utoipa::path(
+    get,
+    path = "/api/v1/chats/{chatId}/messages/{messageId}/events",
+    operation_id = "streamAnswer",
+    tag = "Conversations",
+    params(OfChat, OfMessage, Resumed),
+    responses(successes::AnswerEvents, refusals::OfChat)
+)]
 pub(crate) async fn answer(
     State(answers): State<Answers>,
     State(access): State<Access>,
@@ -39,7 +49,15 @@ pub(crate) async fn answer(
     Ok(event_stream(frames(follower, access, caller, ending)))
 }
 
-/// `GET /chats/{chatId}/events`.
+/// Streams a conversation through its questions
+#[utoipa::path(
+    get,
+    path = "/api/v1/chats/{chatId}/events",
+    operation_id = "streamChat",
+    tag = "Conversations",
+    params(OfChat, Resumed),
+    responses(successes::ChatEvents, refusals::OfChat)
+)]
 pub(crate) async fn conversation(
     State(answers): State<Answers>,
     State(access): State<Access>,

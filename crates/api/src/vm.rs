@@ -9,9 +9,14 @@ use control::vm::MachineError;
 use domain::machine::MachineStatus;
 
 use crate::error::{Answered, ApiError};
+use crate::openapi::refusals;
 use crate::wire::VmStatus;
 
-/// `GET /vm`.
+/// Tells what the machine is doing
+#[utoipa::path(
+    get, path = "/api/v1/vm", operation_id = "getVm", tag = "Machine",
+    responses((status = 200, description = "The machine's state", body = VmStatus), refusals::VmStatus),
+)]
 pub(crate) async fn status(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
@@ -23,7 +28,17 @@ pub(crate) async fn status(
     }
 }
 
-/// `POST /vm/start`.
+/// Starts the machine
+///
+/// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
+/// one that is stopping starts once it has stopped. A question starts the machine by itself.
+#[utoipa::path(
+    post, path = "/api/v1/vm/start", operation_id = "startVm", tag = "Machine",
+    responses(
+        (status = 202, description = "The machine will start", body = VmStatus, example = json!({"status": "STARTING"})),
+        refusals::VmCommand,
+    ),
+)]
 pub(crate) async fn start(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
@@ -32,7 +47,17 @@ pub(crate) async fn start(
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Starting))))
 }
 
-/// `POST /vm/stop`.
+/// Stops the machine
+///
+/// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
+/// started, or a new question starts it. Files stay.
+#[utoipa::path(
+    post, path = "/api/v1/vm/stop", operation_id = "stopVm", tag = "Machine",
+    responses(
+        (status = 202, description = "The machine will stop", body = VmStatus, example = json!({"status": "STOPPING"})),
+        refusals::VmCommand,
+    ),
+)]
 pub(crate) async fn stop(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,

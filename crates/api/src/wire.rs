@@ -1,5 +1,5 @@
 //! How things look on the wire (section 2 of the interface). Answers are written from shared segments,
-//! everything else by serde.
+//! everything else by serde. What is said here of a type and its fields is published in the schema.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use control::conversations::Summary;
@@ -11,11 +11,15 @@ use domain::id::MessageId;
 use domain::machine::MachineStatus;
 use edge::json_escape_into;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 use workspace::{Entry, EntryKind};
 
-/// The state of a machine (2.1).
-#[derive(Debug, Serialize)]
+use crate::openapi::words::{AnswerStatus, EntryType, MachineState, ModelHealth, ModelProvider, UserRole};
+
+/// What the account's machine is doing.
+#[derive(Debug, Serialize, ToSchema)]
 pub struct VmStatus {
+    #[schema(value_type = MachineState)]
     status: &'static str,
 }
 
@@ -25,33 +29,63 @@ impl VmStatus {
     }
 }
 
-/// A model of the catalog (2.2).
-#[derive(Debug, Serialize)]
+/// A model that a question can be answered by.
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Model<'a> {
+    /// What a question names it by.
+    #[schema(examples("reader"))]
     id: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Built-in reader"))]
     label: &'a str,
+    /// What it is good for, in the caller's language.
+    #[schema(examples("No language model: finds the passages of the documents that answer the question"))]
     description: &'a str,
+    #[schema(value_type = ModelProvider)]
     provider: &'static str,
+    #[schema(value_type = ModelHealth)]
     status: &'static str,
+    /// Whether it answers questions that name no model.
+    #[schema(examples(true))]
     default: bool,
+    /// Whether it still works but is not to be chosen any more.
+    #[schema(examples(false))]
     deprecated: bool,
+    /// What a question may set.
     settings: Vec<Setting<'a>>,
+    /// Whether it is the reader that comes with the service, which is no language model. Absent from any other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false, examples(true))]
     builtin: bool,
 }
 
-#[derive(Debug, Serialize)]
+/// A setting of a model.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ModelSetting)]
 struct Setting<'a> {
+    /// What a question names it by.
+    #[schema(examples("reasoningEffort"))]
     key: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Reasoning effort"))]
     label: &'a str,
+    /// The values that it may have.
     options: Vec<SettingOption<'a>>,
+    /// The value that it has unless a question sets it.
+    #[schema(examples("MEDIUM"))]
     default_value: &'a str,
 }
 
-#[derive(Debug, Serialize)]
+/// A value that a setting may have.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ModelSettingOption)]
 struct SettingOption<'a> {
+    /// What a question names it by.
+    #[schema(examples("HIGH"))]
     value: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("High"))]
     label: &'a str,
 }
 
@@ -88,51 +122,91 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// A jurisdiction (2.3).
-#[derive(Debug, Serialize)]
+/// A jurisdiction, whose law a question can be about.
+#[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Jurisdiction<'a> {
+    /// What a question names it by.
+    #[schema(examples("CZ"))]
     pub(crate) id: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Czechia"))]
     pub(crate) label: &'a str,
 }
 
-/// An uploaded file (2.5).
-#[derive(Debug, Serialize)]
+/// The form of an upload, which is read as it comes in.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "read by the derive alone")]
+pub(crate) struct UploadForm {
+    /// The file, with a name and some content.
+    #[schema(format = Binary)]
+    file: String,
+    /// A folder of the workspace that exists; `/uploads` unless given.
+    #[schema(value_type = String, required = false, examples("/contracts"))]
+    destination: Option<String>,
+    /// Puts the file into a folder of its own, so that it replaces nothing; it stays until it is deleted. Not
+    /// together with `destination`.
+    #[schema(value_type = bool, required = false, default = false, examples(true))]
+    temporary: Option<bool>,
+}
+
+/// A file that was uploaded.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UploadedFile)]
 pub(crate) struct Uploaded {
+    /// Its name, without any folders that the client put into it.
+    #[schema(examples("lease.pdf"))]
     pub(crate) name: String,
+    /// Where it is in the workspace; for `filePaths` of a question as it stands.
+    #[schema(examples("/uploads/lease.pdf"))]
     pub(crate) path: String,
+    /// Its size in bytes.
+    #[schema(examples(52614))]
     pub(crate) size: u64,
 }
 
-/// A listed folder (2.6).
-#[derive(Debug, Serialize)]
+/// One level of a folder, without hidden entries.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DirectoryListing)]
 pub(crate) struct Listing {
+    /// The folder.
+    #[schema(examples("/uploads"))]
     pub(crate) path: String,
+    /// What is in it: folders first, each kind by name.
     pub(crate) entries: Vec<ListedEntry>,
+    /// How many they are.
+    #[schema(examples(1))]
     pub(crate) total_entries: usize,
 }
 
-/// An entry of a listing (2.6).
-#[derive(Debug, Serialize)]
+/// An entry of a folder.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DirectoryEntry)]
 pub(crate) struct ListedEntry {
+    /// Its name.
+    #[schema(examples("lease.pdf"))]
     name: String,
+    /// Where it is in the workspace, for whatever takes a path.
+    #[schema(examples("/uploads/lease.pdf"))]
     path: String,
+    #[schema(value_type = EntryType)]
     r#type: &'static str,
+    /// Its size in bytes; 0 unless it is a file.
+    #[schema(examples(52614))]
     size: u64,
+    /// When it was changed.
+    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     modified_time: String,
+    /// The type of its content by its name; `inode/directory` for folders.
+    #[schema(examples("application/pdf"))]
     mime_type: String,
 }
 
 impl ListedEntry {
     pub(crate) fn of(entry: Entry) -> Self {
         Self {
-            r#type: match entry.kind {
-                EntryKind::File => "FILE",
-                EntryKind::Folder => "DIRECTORY",
-                EntryKind::Link => "SYMLINK",
-                EntryKind::Other => "OTHER",
-            },
+            r#type: entry_word(entry.kind),
             size: entry.size,
             modified_time: entry.modified.to_string(),
             mime_type: entry.mime.to_owned(),
@@ -142,25 +216,49 @@ impl ListedEntry {
     }
 }
 
-/// A created folder (2.7).
-#[derive(Debug, Serialize)]
+/// A folder that was created.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CreatedDirectory)]
 pub(crate) struct CreatedFolder {
+    /// Its name.
+    #[schema(examples("contracts"))]
     pub(crate) name: String,
+    /// Where it is in the workspace; for `destination` of an upload as it stands.
+    #[schema(examples("/contracts"))]
     pub(crate) path: String,
 }
 
-/// A conversation (2.9).
-#[derive(Debug, Serialize)]
+/// A conversation in short.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Chat)]
 pub(crate) struct Conversation {
+    /// The conversation.
+    #[schema(format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     chat_id: String,
+    /// Its title, at first taken from the first question.
+    #[schema(examples("When is the rent due?"))]
     title: String,
+    /// `in_progress` while an answer is being written.
+    #[schema(value_type = AnswerStatus)]
     status: &'static str,
+    /// When its first question was accepted.
+    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: String,
+    /// When its last question was accepted or its last answer was done.
+    #[schema(format = DateTime, examples("2026-11-21T09:30:04.000Z"))]
     modified_at: String,
+    /// The model that answers in it.
+    #[schema(examples("reader"))]
     model: String,
+    /// Whether it is listed before those that are not.
+    #[schema(examples(false))]
     pinned: bool,
+    /// Whether the web may be searched for its answers.
+    #[schema(examples(false))]
     web_search_enabled: bool,
+    /// The identifiers of its jurisdictions.
+    #[schema(examples(json!(["CZ"])))]
     jurisdictions: Vec<String>,
 }
 
@@ -180,47 +278,93 @@ impl Conversation {
     }
 }
 
-/// A page of conversations (4.4).
-#[derive(Debug, Serialize)]
+/// A page of the caller's conversations.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ChatPage)]
 pub(crate) struct Page {
+    /// Pinned ones first, then the most recently changed.
     pub(crate) chats: Vec<Conversation>,
+    /// How many were skipped.
+    #[schema(examples(0))]
     pub(crate) offset: u64,
+    /// How many there may be on the page, as it was applied.
+    #[schema(examples(50))]
     pub(crate) limit: u32,
+    /// How many conversations the caller has.
+    #[schema(examples(1))]
     pub(crate) total_count: u64,
 }
 
-/// The body of a question (4.4).
-#[derive(Debug, Deserialize)]
+/// A question. A conversation that it goes on with keeps its model, settings, jurisdictions and web search: the
+/// question's own are then passed over.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Question {
+    /// The text, of at most 1 MiB, not of white space alone.
+    #[schema(required, value_type = String, min_length = 1, examples("When is the rent due?"))]
     pub(crate) input: Option<String>,
+    /// The conversation to go on with; a new one unless given.
+    #[schema(format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     pub(crate) chat_id: Option<String>,
+    /// The agent that answers, by id, full name or name; the account's default one unless given.
+    #[schema(examples("lawyer"))]
     pub(crate) agent_id: Option<String>,
+    /// Skills that the agent may use, each by id, full name or name.
+    #[schema(examples(json!(["contracts:review"])))]
     pub(crate) skill_ids: Option<Vec<String>>,
+    /// Files and folders of the workspace to attach.
+    #[schema(max_items = 100, examples(json!(["/uploads/lease.pdf"])))]
     pub(crate) file_paths: Option<Vec<String>>,
+    /// The model that answers, by id; the default one unless given.
+    #[schema(examples("reader"))]
     pub(crate) model: Option<String>,
+    /// Jurisdictions, by id: whose law the question is about.
+    #[schema(examples(json!(["CZ"])))]
     pub(crate) jurisdictions: Option<Vec<String>>,
+    /// Whether the web may be searched; not unless given.
+    #[schema(examples(false))]
     pub(crate) web_search_enabled: Option<bool>,
+    /// Settings of the model, as its entry in the catalog offers them.
     pub(crate) settings: Option<Vec<ChosenSetting>>,
 }
 
-/// A setting of a question.
-#[derive(Debug, Deserialize)]
+/// A setting of the model.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = QuestionSetting)]
 pub(crate) struct ChosenSetting {
+    /// Which setting.
+    #[schema(examples("reasoningEffort"))]
     pub(crate) key: String,
+    /// One of its options.
+    #[schema(examples("HIGH"))]
     pub(crate) value: String,
 }
 
-/// The body of a change of a conversation.
-#[derive(Debug, Deserialize)]
+/// What to change of a conversation. What is not given stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ChatChange)]
 pub(crate) struct Change {
+    /// The title, without control characters; white space around it is dropped.
+    #[schema(min_length = 1, max_length = 120, examples("Rent"))]
     pub(crate) title: Option<String>,
+    /// Whether it is listed before those that are not.
+    #[schema(examples(true))]
     pub(crate) pinned: Option<bool>,
 }
 
+/// An entry's type (2.6).
+pub(crate) const fn entry_word(kind: EntryKind) -> &'static str {
+    match kind {
+        EntryKind::File => "FILE",
+        EntryKind::Folder => "DIRECTORY",
+        EntryKind::Link => "SYMLINK",
+        EntryKind::Other => "OTHER",
+    }
+}
+
 /// The two states of answers and conversations (3.2).
-fn status_word(completed: bool) -> &'static str {
+pub(crate) const fn status_word(completed: bool) -> &'static str {
     if completed { "completed" } else { "in_progress" }
 }
 
@@ -274,15 +418,26 @@ pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
     out.segments()
 }
 
-/// A message of the history that is a question (2.9).
-#[derive(Debug, Serialize)]
+/// A question in the history of its conversation.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UserMessage<'a> {
+    /// The question.
+    #[schema(format = "uuid", examples("d5e6f708-192a-4b3c-84d5-e6f708192a3b"))]
     pub(crate) id: String,
+    #[schema(inline, value_type = UserRole)]
     pub(crate) role: &'static str,
+    /// Always `completed`.
+    #[schema(value_type = AnswerStatus)]
     pub(crate) status: &'static str,
+    /// When it was accepted.
+    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     pub(crate) created_at: String,
+    /// The text.
+    #[schema(examples("When is the rent due?"))]
     pub(crate) text: &'a str,
+    /// What was attached.
+    #[schema(examples(json!(["/uploads/lease.pdf"])))]
     pub(crate) file_paths: &'a [String],
 }
 
@@ -405,7 +560,7 @@ impl Writer {
     }
 }
 
-const fn state_word(state: RunState) -> &'static str {
+pub(crate) const fn state_word(state: RunState) -> &'static str {
     match state {
         RunState::Pending => "PENDING",
         RunState::Complete => "COMPLETE",

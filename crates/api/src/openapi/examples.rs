@@ -1,0 +1,78 @@
+//! Examples that several operations show. A test holds each against the schema beside it.
+
+use serde_json::{Value, json};
+
+/// A frame of an event stream, as it comes over the wire.
+pub(crate) const EVENTS: &str = "event: message\n\
+    data: {\"id\":\"8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34\",\"chatId\":\"3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21\",\
+    \"status\":\"in_progress\",\"createdAt\":\"2026-11-21T09:30:00.000Z\",\"model\":\"reader\",\
+    \"text\":\"\",\"parts\":[]}\n\
+    id: 8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.1\n\
+    retry: 1000\n\n";
+
+/// An answer that was just accepted.
+pub(crate) fn answer_begun() -> Value {
+    json!({
+        "id": "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34",
+        "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21",
+        "status": "in_progress",
+        "createdAt": "2026-11-21T09:30:00.000Z",
+        "model": "reader",
+        "text": "",
+        "parts": []
+    })
+}
+
+/// The same answer when it is done.
+pub(crate) fn answer_completed() -> Value {
+    json!({
+        "id": "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34",
+        "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21",
+        "status": "completed",
+        "createdAt": "2026-11-21T09:30:00.000Z",
+        "model": "reader",
+        "text": "The rent is due on the fifth of each month.",
+        "parts": [
+            {
+                "partId": "7d2f4a6c-8e10-4b3d-9f5a-6c7e8091a2b3",
+                "type": "TOOL",
+                "toolName": "search",
+                "toolCallId": "call_1",
+                "state": "COMPLETE",
+                "sources": [{"type": "FILE", "path": "/uploads/lease.pdf"}]
+            },
+            {
+                "partId": "5a1e7b90-2c3d-4e5f-8a6b-9c0d1e2f3a4b",
+                "type": "TEXT",
+                "content": "<p>The rent is due on the fifth of each month. \
+                    <a href=\"/api/v1/files/uploads/lease.pdf#page=3\" data-citation=\"c1\">[1]</a></p>",
+                "citations": [{
+                    "citationId": "c1",
+                    "source": {"type": "FILE", "path": "/uploads/lease.pdf", "page": 3}
+                }]
+            }
+        ]
+    })
+}
+
+/// A question with little.
+pub(crate) fn question() -> Value {
+    json!({"input": "When is the rent due?"})
+}
+
+/// A question about an uploaded file, with all that a new conversation can be given.
+pub(crate) fn question_in_full() -> Value {
+    json!({
+        "input": "When is the rent due?",
+        "filePaths": ["/uploads/lease.pdf"],
+        "model": "claude-sonnet-4-5",
+        "settings": [{"key": "reasoningEffort", "value": "HIGH"}],
+        "jurisdictions": ["CZ"],
+        "webSearchEnabled": false
+    })
+}
+
+/// A question that goes on with a conversation.
+pub(crate) fn question_continued() -> Value {
+    json!({"input": "And the deposit?", "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"})
+}

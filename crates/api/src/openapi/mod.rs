@@ -1,0 +1,98 @@
+//! The machine-readable schema of the interface (sections 4.4 and 9), made from what serves it.
+//!
+//! Operations are annotated at their handlers and fields at their wire types; what those lack is here: the
+//! refusals of each operation ([`refusals`]), responses with headers ([`successes`]), parameters that
+//! operations share ([`parameters`]), closed sets of words ([`words`]), and the shape of answers, which are
+//! written by hand ([`answer`]). Nothing else reads these types.
+//!
+//! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
+
+pub(crate) mod answer;
+pub(crate) mod examples;
+pub(crate) mod parameters;
+pub(crate) mod refusals;
+pub(crate) mod successes;
+#[cfg(test)]
+mod tests;
+pub(crate) mod words;
+
+use std::sync::LazyLock;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+
+use crate::extract::knows;
+use crate::{catalogs, chats, files, streams, vm};
+
+/// The name of the schema's one way to authenticate.
+const KEY: &str = "apiKey";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Causerie",
+        description = include_str!("introduction.md"),
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    servers((url = "/", description = "The service that publishes this document")),
+    security(("apiKey" = [])),
+    tags(
+        (name = "Machine", description = "The account's machine, in which the agent works"),
+        (name = "Catalogs", description = "What a question may choose from"),
+        (name = "Files", description = "The account's workspace"),
+        (name = "Conversations", description = "Questions and their answers"),
+    ),
+    paths(
+        vm::status, vm::start, vm::stop,
+        catalogs::models, catalogs::jurisdictions,
+        files::upload, files::download, files::delete,
+        files::list_home, files::list, files::create_folder,
+        chats::ask, chats::list, chats::detail, chats::delete, chats::patch, chats::stop, chats::collect,
+        streams::answer, streams::conversation,
+    ),
+)]
+struct Interface;
+
+/// The schema as it is sent, made when somebody first asks for it.
+static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+    let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
+    let digest = Sha256::digest(yaml.as_bytes());
+    let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    Document { tag: format!("\"{tag}\""), yaml: Bytes::from(yaml) }
+});
+
+struct Document {
+    tag: String,
+    yaml: Bytes,
+}
+
+/// `GET /openapi.yaml` and `GET /api/v1/openapi.yaml`, for which no key is needed.
+pub(crate) async fn publish(headers: HeaderMap) -> Response {
+    let document = &*DOCUMENT;
+    let caching = [
+        (header::ETAG, HeaderValue::from_static(&document.tag)),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ];
+    if knows(&headers, &document.tag) {
+        return (StatusCode::NOT_MODIFIED, caching).into_response();
+    }
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))];
+    (caching, kind, document.yaml.clone()).into_response()
+}
+
+/// The schema.
+fn interface() -> utoipa::openapi::OpenApi {
+    let mut interface = Interface::openapi();
+    let components = interface.components.get_or_insert_default();
+    let told = "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
+    let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", told));
+    components.add_security_scheme(KEY, SecurityScheme::ApiKey(key));
+    for (name, response) in refusals::everywhere() {
+        components.responses.insert(name.to_owned(), response.into());
+    }
+    interface
+}

@@ -1,0 +1,104 @@
+//! Parameters that operations share, and headers, which handlers read by hand.
+#![expect(dead_code, reason = "these types are read by the derive alone")]
+
+use utoipa::IntoParams;
+
+/// The conversation that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct OfChat {
+    /// The conversation: `chatId` of an answer or of a listed conversation.
+    #[param(rename = "chatId", format = "uuid", example = "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21")]
+    chat: String,
+}
+
+/// The answer that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct OfMessage {
+    /// The answer: `id` of what asking gave.
+    #[param(rename = "messageId", format = "uuid", example = "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34")]
+    message: String,
+}
+
+/// The file or folder that a path names.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(crate) struct OfPath {
+    /// A path in the workspace: `path` of an upload or of an entry. Its slashes stand in the URL as they are, or
+    /// encoded; `?` and `#` must be encoded, other characters may be. A slash at its beginning makes no difference.
+    #[param(example = "uploads/lease.pdf", min_length = 1, max_length = 4096)]
+    path: String,
+}
+
+/// The language of labels.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct InLanguage {
+    /// The language of labels: `cs`, `en` or `sk`, by their weights; Czech unless one of them is accepted.
+    #[param(rename = "Accept-Language", value_type = String, required = false, example = "en, cs;q=0.5")]
+    accept_language: Option<String>,
+}
+
+/// How long to wait for an answer.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Waiting {
+    /// `wait=N` holds the response until the answer is completed, for N seconds at most, and never more than 60.
+    #[param(rename = "Prefer", value_type = String, required = false, example = "wait=30")]
+    prefer: Option<String>,
+}
+
+/// What makes a repeated question safe.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Repeatable {
+    /// A name of your own for this question. The same key with the same body within 24 hours asks nothing again,
+    /// but gets the first answer as it stands now; with another body it is refused.
+    #[param(
+        rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255,
+        example = "2f6c1f0e-lease-question"
+    )]
+    idempotency_key: Option<String>,
+}
+
+/// What the client has already.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Known {
+    /// Entity tags of what the client has: 304 when one of them still holds.
+    #[param(rename = "If-None-Match", value_type = String, required = false, example = "\"1.42\"")]
+    if_none_match: Option<String>,
+}
+
+/// Which part of a file is wanted, and when.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Ranged {
+    /// One range of bytes, answered with 206. Several ranges are answered with the whole file.
+    #[param(rename = "Range", value_type = String, required = false, example = "bytes=0-1023")]
+    range: Option<String>,
+    /// An entity tag or a time: the range is sent only if the file is still that one, otherwise the whole file.
+    #[param(
+        rename = "If-Range", value_type = String, required = false, example = "Sat, 21 Nov 2026 09:30:00 GMT"
+    )]
+    if_range: Option<String>,
+    /// A time: 304 when the file was not changed since. Passed over beside `If-None-Match`.
+    #[param(
+        rename = "If-Modified-Since", value_type = String, required = false,
+        example = "Sat, 21 Nov 2026 09:30:00 GMT"
+    )]
+    if_modified_since: Option<String>,
+}
+
+/// Where a stream was broken off.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Resumed {
+    /// The `id` of the last event that came. The state that it names is not sent again.
+    #[param(
+        rename = "Last-Event-ID", value_type = String, required = false,
+        example = "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.42"
+    )]
+    last_event_id: Option<String>,
+}

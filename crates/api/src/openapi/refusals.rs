@@ -1,0 +1,177 @@
+//! The refusals of each operation (section 7). Statuses and codes are those of [`Code`].
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use serde_json::json;
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::{IntoResponses, ToSchema};
+
+use super::words::RefusalCode;
+use crate::error::Code;
+
+/// Every refusal but 401.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "read by the derive alone")]
+pub(crate) struct Error {
+    /// For programs. Codes may be added.
+    #[schema(value_type = RefusalCode)]
+    code: String,
+    /// For people, in English.
+    #[schema(examples("there is no such conversation or message"))]
+    message: String,
+}
+
+macro_rules! refusals {
+    ($($(#[doc = $told:literal])+ $name:ident: $($code:ident $(as $status:ident)?),* ;)+) => {$(
+        $(#[doc = $told])+
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> BTreeMap<String, RefOr<Response>> {
+                refused(&[$(refusals!(@one $code $($status)?)),*])
+            }
+        }
+    )+};
+    (@one $code:ident) => { (Code::$code, Code::$code.on_the_wire().1) };
+    (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
+}
+
+// Besides these, any operation can be 401 and 500.
+refusals! {
+    /// Of what can hardly fail.
+    Unlikely:;
+    /// Of looking at the machine: one that is asked for and is not there is "not found".
+    VmStatus: NoMachine as NOT_FOUND, Unavailable;
+    /// Of commanding the machine.
+    VmCommand: NoMachine, Unavailable;
+    /// Of uploading.
+    Upload: BadRequest, EmptyFile, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooSlow, AlreadyExists,
+        QuotaExceeded, TooLarge;
+    /// Of downloading.
+    Download: BadRequest, IsFolder, OutsideWorkspace, Forbidden, NotFound, RangeNotSatisfiable;
+    /// Of deleting a file or folder.
+    DeleteFile: BadRequest, OutsideWorkspace, Forbidden, NotFound, NotEmpty;
+    /// Of listing a folder.
+    ListFolder: BadRequest, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooManyEntries;
+    /// Of listing the home folder.
+    ListHome: Forbidden, TooManyEntries;
+    /// Of creating a folder.
+    CreateFolder: BadRequest, OutsideWorkspace, Forbidden, NotFound, AlreadyExists, QuotaExceeded;
+    /// Of asking.
+    Ask: BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
+        OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, NoMachine,
+        IdempotencyMismatch, TooLarge;
+    /// Of listing conversations.
+    ListChats: BadRequest;
+    /// Of what needs nothing but a conversation or an answer.
+    OfChat: NotFound;
+    /// Of changing a conversation.
+    PatchChat: BadRequest, NotFound, TooSlow, TooLarge;
+}
+
+/// The responses that every operation has, by the names that operations refer to them by.
+pub(crate) fn everywhere() -> [(&'static str, Response); 2] {
+    let challenge = header("`ApiKey`");
+    let unauthorized = ResponseBuilder::new()
+        .description("The key is missing, mistyped, revoked or expired. The body is empty")
+        .header("WWW-Authenticate", challenge);
+    [("Unauthorized", unauthorized.build()), ("Failed", refusal(&[Code::Internal]))]
+}
+
+fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for (code, status) in codes {
+        by_status.entry(status.as_u16()).or_default().push(*code);
+    }
+    let own = by_status.into_iter().map(|(status, codes)| (status.to_string(), refusal(&codes).into()));
+    let shared = [("401", "Unauthorized"), ("500", "Failed")]
+        .map(|(status, name)| (status.to_owned(), Ref::from_response_name(name).into()));
+    own.chain(shared).collect()
+}
+
+/// The response with one of these codes, which have one status.
+fn refusal(codes: &[Code]) -> Response {
+    let rows = codes.iter().map(|code| format!("- `{}`: {}", code.on_the_wire().0, meaning(*code).0));
+    let mut response = ResponseBuilder::new().description(rows.collect::<Vec<_>>().join("\n"));
+    let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Error::name())));
+    for code in codes {
+        let (word, _) = code.on_the_wire();
+        let body = json!({"code": word, "message": meaning(*code).1});
+        content = content.examples_from_iter([(word, ExampleBuilder::new().value(Some(body)))]);
+        match code {
+            Code::ConversationBusy => {
+                let told = "Of `CONVERSATION_BUSY`: after how many seconds to try again";
+                response = response.header("Retry-After", header(told));
+            }
+            Code::RangeNotSatisfiable => {
+                let told = "How many bytes the file has: `bytes */52614`";
+                response = response.header("Content-Range", header(told));
+            }
+            _ => {}
+        }
+    }
+    response.content("application/json", content.build()).build()
+}
+
+fn header(told: &str) -> utoipa::openapi::Header {
+    let text = ObjectBuilder::new().schema_type(Type::String);
+    HeaderBuilder::new().schema(Some(text)).description(Some(told)).build()
+}
+
+/// What a code means, and a message that it comes with.
+const fn meaning(code: Code) -> (&'static str, &'static str) {
+    match code {
+        Code::BadRequest => {
+            ("the request cannot be read", "input is missing: it is the text of the question")
+        }
+        Code::UnknownModel => ("there is no such model", "there is no model \"clerk\"; valid values: reader"),
+        Code::UnknownSetting => (
+            "the model has no such setting, or the setting no such value",
+            "\"MAX\" is no setting of this model; valid values: LOW, MEDIUM, HIGH",
+        ),
+        Code::UnknownJurisdiction => {
+            ("there is no such jurisdiction", "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU")
+        }
+        Code::UnknownAgent => ("there is no such agent", "there is no agent \"clerk\""),
+        Code::UnknownSkill => ("there is no such skill", "there is no skill \"juggling\""),
+        Code::EmptyFile => ("the uploaded file has no content", "the file is empty"),
+        Code::IsFolder => ("the path leads to a folder", "the path leads to a folder"),
+        Code::NotAFolder => {
+            ("the path leads to something else than a folder", "the path does not lead to a folder")
+        }
+        Code::OutsideWorkspace => {
+            ("the path leads out of the workspace", "the path points outside the workspace")
+        }
+        Code::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
+        Code::NotFound => {
+            ("it does not exist, or is not the caller's", "there is no such conversation or message")
+        }
+        Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),
+        Code::ConversationBusy => (
+            "the conversation's previous question is still being answered",
+            "the conversation is still being answered",
+        ),
+        Code::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
+        Code::NoMachine => ("the account has no machine", "the account has no machine"),
+        Code::IdempotencyMismatch => (
+            "the idempotency key came with another body before",
+            "the idempotency key was used with another body",
+        ),
+        Code::AlreadyExists => ("something is there already", "the path is taken already"),
+        Code::NotEmpty => ("the folder is not empty", "the folder is not empty"),
+        Code::TooManyEntries => {
+            ("the folder has more entries than can be listed", "the folder has more than 100000 entries")
+        }
+        Code::QuotaExceeded => ("the workspace is full", "the workspace is full"),
+        Code::TooLarge => ("the body is larger than allowed", "the body is larger than 4194304 bytes"),
+        Code::RangeNotSatisfiable => {
+            ("no byte of the file is in the range", "the file has 52614 bytes, none of them in the range")
+        }
+        Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
+        Code::Internal => ("the service failed", "the service failed; try again later"),
+        Code::Unavailable => ("the service is starting or stopping", "the service is stopping"),
+    }
+}

@@ -1,0 +1,5 @@
+
+#[test]
+fn show() {
+    std::fs::write("/tmp/openapi.yaml", super::interface().to_yaml().unwrap()).unwrap();
+}

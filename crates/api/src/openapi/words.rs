@@ -1,0 +1,100 @@
+//! Closed sets of words. Each is taken from where the word is decided, so that the schema cannot say another.
+
+use domain::answer::{ErrorCode, RunState};
+use domain::catalog::{ModelStatus, ProviderName};
+use domain::machine::MachineStatus;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+use workspace::EntryKind;
+
+use crate::error::Code;
+use crate::wire::{entry_word, state_word, status_word};
+
+macro_rules! words {
+    ($($(#[doc = $told:literal])+ $name:ident = $words:expr;)+) => {$(
+        $(#[doc = $told])+
+        pub(crate) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                one_of(concat!($($told),+).trim(), &$words)
+            }
+        }
+
+        impl ToSchema for $name {}
+    )+};
+}
+
+words! {
+    /// The state of a machine.
+    MachineState = [
+        MachineStatus::Running, MachineStatus::Stopped, MachineStatus::Starting, MachineStatus::Stopping,
+    ].map(MachineStatus::as_str);
+
+    /// Whose protocol a model is reached by. `OPENAI` is also every other server that speaks it.
+    ModelProvider = [ProviderName::Anthropic, ProviderName::OpenAi, ProviderName::Google].map(ProviderName::as_str);
+
+    /// How a model's calls have fared lately.
+    ModelHealth = [ModelStatus::Up, ModelStatus::Degraded, ModelStatus::Down, ModelStatus::Unknown]
+        .map(ModelStatus::as_str);
+
+    /// What an entry of a folder is.
+    EntryType = [EntryKind::File, EntryKind::Folder, EntryKind::Link, EntryKind::Other].map(entry_word);
+
+    /// Whether an answer is still being written.
+    AnswerStatus = [false, true].map(status_word);
+
+    /// How far something that the agent ran has come.
+    RunProgress = [RunState::Pending, RunState::Complete, RunState::Error].map(state_word);
+
+    /// Why an answer could not be finished.
+    AnswerErrorCode = [
+        ErrorCode::ModelUnavailable, ErrorCode::ModelRejected, ErrorCode::ContextTooLong,
+        ErrorCode::InsufficientCredits, ErrorCode::MachineFailed, ErrorCode::TooManySteps,
+    ].map(ErrorCode::as_str);
+
+    /// What went wrong, for programs.
+    RefusalCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
+
+    /// A message of the user.
+    UserRole = ["USER"];
+
+    /// A message of the agent.
+    AssistantRole = ["ASSISTANT"];
+
+    /// A piece of the answer.
+    TextType = ["TEXT"];
+
+    /// Reasoning.
+    ReasoningType = ["REASONING"];
+
+    /// A tool that was run.
+    ToolType = ["TOOL"];
+
+    /// A search of the web.
+    WebSearchType = ["WEB_SEARCH"];
+
+    /// The name of the tool that searches the web.
+    WebSearchName = ["web_search"];
+
+    /// A skill that was used.
+    SkillType = ["SKILL"];
+
+    /// Another agent.
+    AgentType = ["AGENT"];
+
+    /// A workspace file.
+    FileType = ["FILE"];
+
+    /// A place in a workspace file.
+    FileSourceType = ["FILE"];
+
+    /// A page of the web.
+    UrlSourceType = ["URL"];
+}
+
+fn one_of(told: &str, words: &[&'static str]) -> RefOr<Schema> {
+    let string = ObjectBuilder::new().schema_type(Type::String).description(Some(told));
+    string.enum_values(Some(words.iter().copied())).examples(words.first().copied()).into()
+}
