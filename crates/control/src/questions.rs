@@ -1,5 +1,6 @@
 //! Asking: a question is checked, accepted in one transaction, and dispatched (section 4.4 of the interface).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::Answer;
@@ -69,6 +70,9 @@ pub enum AskError {
         /// What there is.
         valid: Vec<String>,
     },
+    /// A setting is given more than once.
+    #[error("the setting {0:?} is given more than once")]
+    RepeatedSetting(String),
     /// There is no such jurisdiction.
     #[error("there is no jurisdiction {asked:?}; valid values: {}", valid.join(", "))]
     UnknownJurisdiction {
@@ -243,7 +247,7 @@ impl Questions {
             title: title_of(&asking.input),
             model: model.id.clone(),
             settings: asking.settings.clone(),
-            jurisdictions: asking.jurisdictions.clone(),
+            jurisdictions: each_once(&asking.jurisdictions),
             web_search: asking.web_search,
         };
         Ok((Target::New(new), model))
@@ -286,7 +290,7 @@ impl Questions {
 }
 
 fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {
-    for (key, value) in settings {
+    for (at, (key, value)) in settings.iter().enumerate() {
         let Some(setting) = model.settings.iter().find(|setting| setting.key == *key) else {
             let valid = model.settings.iter().map(|setting| setting.key.clone()).collect();
             return Err(AskError::UnknownSetting { asked: key.clone(), valid });
@@ -295,8 +299,18 @@ fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(
             let valid = setting.options.iter().map(|option| option.value.clone()).collect();
             return Err(AskError::UnknownSetting { asked: value.clone(), valid });
         }
+        // Keys are few: those before it are all different.
+        if settings[..at].iter().any(|(earlier, _)| earlier == key) {
+            return Err(AskError::RepeatedSetting(key.clone()));
+        }
     }
     Ok(())
+}
+
+/// The texts in their order without repetitions.
+fn each_once(texts: &[String]) -> Vec<String> {
+    let mut seen = HashSet::new();
+    texts.iter().filter(|text| seen.insert(text.as_str())).cloned().collect()
 }
 
 /// A conversation's title: the first line of its first question, cut at a word.

@@ -120,6 +120,17 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
     service.shutdown().await;
 }
 
+#[tokio::test]
+async fn jurisdictions_count_once() {
+    let Stage { service, caller, data: _data, .. } = stage().await;
+    let czech = service.jurisdictions[0].id.clone();
+    let asking = Asking { jurisdictions: vec![czech.clone(); 100_000], ..question() };
+    service.questions.ask(&caller, asking).await.expect("it is accepted");
+    let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+    assert_eq!(page.conversations[0].jurisdictions, [czech]);
+    service.shutdown().await;
+}
+
 /// The reason why an earlier start was given up is not the new question's.
 #[tokio::test]
 async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
