@@ -1,7 +1,8 @@
 //! Measures durable questions per second at 64 callers, against a bare loop that does the same inserts with no
 //! callers, no queue and no savepoints; then reads, and pages of a hundred thousand conversations.
 //!
-//! `cargo run -p store --example asks [seconds]`. Compare figures of one run only.
+//! `cargo run -p store --example asks [seconds [postgres://… [connections that write]]]`. Compare figures of one run
+//! only. On PostgreSQL there is no bare loop, and nothing is listed.
 
 #![expect(clippy::print_stdout, reason = "it is run by hand to see its figures")]
 
@@ -18,7 +19,7 @@ use domain::time::Timestamp;
 use rusqlite::{Connection, params};
 use store::accounts::NewAccount;
 use store::questions::{NewConversation, NewQuestion, Target, Through};
-use store::{SqlExt, Store, StoreError, accounts, conversations, questions};
+use store::{Options, SqlExt, Store, StoreError, accounts, conversations, questions};
 
 const CALLERS: usize = 64;
 const ACCOUNTS: u128 = 64;
@@ -31,20 +32,35 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 async fn main() -> Outcome<()> {
     let seconds = std::env::args().nth(1).map_or(Ok(5), |seconds| seconds.parse())?;
     let time = Duration::from_secs(seconds);
+    if let Some(url) = std::env::args().nth(2) {
+        return on_server(&url, time).await;
+    }
     let folder = tempfile::tempdir()?;
     // Bare, store, bare: the disk's mood shows in the difference of the two.
     let before = bare(&folder.path().join("bare.db"), time)?;
     let store = Store::open(&folder.path().join("store.db"))?;
     make_accounts(&store).await?;
-    let asked = asks(&store, time).await?;
+    let asked = asks(&store, time, ACCOUNTS).await?;
     let after = bare(&folder.path().join("again.db"), time)?;
     println!("bare loop, groups of {CALLERS}: {before:.0}/s before, {after:.0}/s after");
     println!(
         "store, {CALLERS} callers: {asked:.0}/s, {:.2} of the bare loop",
         asked * 2.0 / (before + after)
     );
+    println!("store, {CALLERS} callers of one account: {:.0}/s", asks(&store, time, 1).await?);
     println!("store, {CALLERS} readers of one answer: {:.0}/s", reads(&store, time).await?);
     listing(&store).await?;
+    store.close().await;
+    Ok(())
+}
+
+async fn on_server(url: &str, time: Duration) -> Outcome<()> {
+    let writers = std::env::args().nth(3).map(|number| number.parse()).transpose()?;
+    let store = Store::connect_with(url, Options { writers, ..Options::default() })?;
+    make_accounts(&store).await?;
+    println!("store, {CALLERS} callers: {:.0}/s", asks(&store, time, ACCOUNTS).await?);
+    println!("store, {CALLERS} callers of one account: {:.0}/s", asks(&store, time, 1).await?);
+    println!("store, {CALLERS} readers of one answer: {:.0}/s", reads(&store, time).await?);
     store.close().await;
     Ok(())
 }
@@ -76,10 +92,10 @@ fn scattered(number: u64) -> u128 {
     u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
-fn question(number: u64) -> NewQuestion {
+fn question(number: u64, accounts: u128) -> NewQuestion {
     let bits = scattered(number + 1);
     NewQuestion {
-        account: account(u128::from(number)),
+        account: account(u128::from(number) % accounts),
         user: None,
         through: Through::Key(KeyId::from_random(7)),
         trace: None,
@@ -104,15 +120,16 @@ fn question(number: u64) -> NewQuestion {
     }
 }
 
-async fn asks(store: &Store, time: Duration) -> Outcome<f64> {
-    let numbers = Arc::new(AtomicU64::new(0));
+async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let first = NEXT.load(Ordering::Relaxed);
     let began = Instant::now();
     let mut callers = Vec::new();
     for _ in 0..CALLERS {
-        let (store, numbers) = (store.clone(), Arc::clone(&numbers));
+        let store = store.clone();
         callers.push(tokio::spawn(async move {
             while began.elapsed() < time {
-                let new = question(numbers.fetch_add(1, Ordering::Relaxed));
+                let new = question(NEXT.fetch_add(1, Ordering::Relaxed), accounts);
                 store.write(move |tx| questions::ask(tx, &new)).await?;
             }
             Ok::<_, questions::AskError>(())
@@ -121,7 +138,7 @@ async fn asks(store: &Store, time: Duration) -> Outcome<f64> {
     for caller in callers {
         caller.await??;
     }
-    Ok(numbers.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
+    Ok((NEXT.load(Ordering::Relaxed) - first) as f64 / began.elapsed().as_secs_f64())
 }
 
 async fn reads(store: &Store, time: Duration) -> Outcome<f64> {
@@ -130,7 +147,7 @@ async fn reads(store: &Store, time: Duration) -> Outcome<f64> {
     let mut callers = Vec::new();
     for number in 0..CALLERS as u64 {
         let (store, count) = (store.clone(), Arc::clone(&count));
-        let asked = question(number);
+        let asked = question(number, ACCOUNTS);
         let Target::New(NewConversation { id, .. }) = asked.target else { continue };
         callers.push(tokio::spawn(async move {
             while began.elapsed() < time {

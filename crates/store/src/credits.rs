@@ -173,7 +173,7 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>
 /// Writes the posting after which the purse stands so.
 pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> Result<()> {
     let tokens = |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)));
-    tx.execute(
+    tx.send(
         "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
             answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",

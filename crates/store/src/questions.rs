@@ -294,7 +294,7 @@ fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), AskError
 }
 
 fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Result<Summary> {
-    tx.execute(
+    tx.send(
         "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
             created_at, modified_at, exchanges)
          VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $8, 1)",
@@ -339,7 +339,7 @@ fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u
         Through::Session(session) => Some(session),
         Through::Key(_) | Through::Service => None,
     };
-    tx.execute(
+    tx.send(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
             user_id, key_id, session_id, trace_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
@@ -358,7 +358,7 @@ fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u
             new.trace,
         ],
     )?;
-    tx.execute(
+    tx.send(
         "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
          VALUES ($1, $2, $3, $4, 0)",
         params![new.answer, conversation.id, new.account, new.now],

@@ -68,6 +68,12 @@ pub trait Sql {
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<()>;
+    /// Runs a statement of which it only matters that it succeeds. An engine may run it together with the next one;
+    /// then that one fails if this one does, or the transaction as a whole.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine.
+    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()>;
     /// Locks the rows that `SELECT … FOR UPDATE` names until the transaction ends, so that what is read of them
     /// afterwards holds until then. Nothing where writes come one after the other.
     ///

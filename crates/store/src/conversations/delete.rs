@@ -41,7 +41,7 @@ pub fn delete(
             },
         )?
         .ok_or(ConversationError::NotFound)?;
-    tx.execute("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
+    tx.send("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
     if let Some((answer, outstanding)) = open
         && outstanding.0 > 0
     {
@@ -66,7 +66,7 @@ pub fn delete(
         if ended == 0 {
             return Err(StoreError::TransactionLost.into());
         }
-        tx.execute("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
+        tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
     }
     Ok(Deleted { open_answer: open.map(|(answer, _)| answer) })
 }

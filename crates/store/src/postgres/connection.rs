@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use futures_util::future::{join, join3};
+use futures_util::future::{join, join_all, join3};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
 use super::fault::{Fault, reason};
-use super::value::bind;
+use super::value::{Bound, Sent, bind};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value};
 
@@ -105,46 +105,80 @@ impl Link {
         Ok(self.client.batch_execute(sql).await?)
     }
 
-    /// Runs one statement, together with what begins its transaction if that is not begun, hands over the rows and
-    /// says how many it changed or returned.
+    /// Runs one statement, after what was sent before it and, if the transaction is not begun, what begins it, hands
+    /// over the rows and says how many it changed or returned. All of it is on its way before the first answer is
+    /// waited for.
     pub(super) async fn run(
         &mut self,
         begin: Option<Begin<'_>>,
+        sent: &[Sent],
         sql: &'static str,
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<u64, Fault> {
         let statement = self.prepare(sql).await?;
         let bound = bind(statement.params(), params)?;
+        let earlier = self.prepare_sent(sent).await?;
         let leave = match begin {
             Some(Begin::Write { .. }) => Some(self.prepare(LEAVE_NUMBER).await?),
             Some(Begin::Read) | None => None,
         };
-        let answered = self.client.query_raw(&statement, bound);
-        // All of it is on its way before the first answer is waited for.
-        let rows = match (begin, leave) {
-            (None, _) => answered.await,
-            (Some(Begin::Write { row, number }), Some(leave)) => {
-                let params: [&(dyn ToSql + Sync); 2] = [&row, &number];
-                let begun = self.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED");
-                let left = self.client.execute(&leave, &params);
-                let (begun, left, rows) = join3(begun, left, answered).await;
-                begun?;
-                left?;
-                rows
-            }
-            (Some(_), _) => {
-                let begun = self.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-                let (begun, rows) = join(begun, answered).await;
-                begun?;
-                rows
-            }
-        }?;
-        let mut rows = pin!(rows);
+        let begun = self.begin(begin, leave.as_ref());
+        // These are polled in their order for the first time, which is when they are sent.
+        let (begun, earlier, rows) =
+            join3(begun, self.send_all(earlier), self.client.query_raw(&statement, bound)).await;
+        begun?;
+        earlier?;
+        let mut rows = pin!(rows?);
         while let Some(next) = rows.try_next().await? {
             row(&next)?;
         }
         Ok(rows.rows_affected().unwrap_or(0))
+    }
+
+    /// Commits, after what was sent before it.
+    pub(super) async fn commit(&mut self, sent: &[Sent]) -> Result<(), Fault> {
+        let earlier = self.prepare_sent(sent).await?;
+        let (earlier, committed) = join(self.send_all(earlier), self.client.batch_execute("COMMIT")).await;
+        // Had one of them failed, the server would have made a rollback of it.
+        earlier?;
+        Ok(committed?)
+    }
+
+    async fn begin(&self, begin: Option<Begin<'_>>, leave: Option<&Statement>) -> Result<(), Fault> {
+        match (begin, leave) {
+            (None, _) => {}
+            (Some(Begin::Write { row, number }), Some(leave)) => {
+                let params: [&(dyn ToSql + Sync); 2] = [&row, &number];
+                let begun = self.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED");
+                let (begun, left) = join(begun, self.client.execute(leave, &params)).await;
+                begun?;
+                left?;
+            }
+            (Some(_), _) => self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?,
+        }
+        Ok(())
+    }
+
+    async fn prepare_sent<'s>(
+        &mut self,
+        sent: &'s [Sent],
+    ) -> Result<Vec<(Statement, Vec<Bound<'s>>)>, Fault> {
+        let mut prepared = Vec::with_capacity(sent.len());
+        for one in sent {
+            let statement = self.prepare(one.sql).await?;
+            let bound = one.bind(statement.params())?;
+            prepared.push((statement, bound));
+        }
+        Ok(prepared)
+    }
+
+    async fn send_all(&self, prepared: Vec<(Statement, Vec<Bound<'_>>)>) -> Result<(), Fault> {
+        let running = prepared.iter().map(|(statement, bound)| self.client.execute_raw(statement, bound));
+        for outcome in join_all(running).await {
+            outcome?;
+        }
+        Ok(())
     }
 
     async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Fault> {

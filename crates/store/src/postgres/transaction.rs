@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::connection::{Begin, Link};
 use super::fault::Fault;
+use super::value::Sent;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Sql, Value};
 
@@ -19,7 +20,21 @@ pub(super) struct Transaction<'l> {
     link: &'l mut Link,
     /// How to begin, until it is begun.
     begin: Option<Begin<'l>>,
+    /// What runs together with the next statement, or with the commit.
+    sent: Vec<Sent>,
     trouble: Option<Trouble>,
+}
+
+/// How many statements are sent together at most.
+const SENT_MAX: usize = 16;
+
+/// What a transaction has come to.
+pub(super) struct Ended {
+    /// Whether it is open on the server.
+    pub(super) begun: bool,
+    /// What has still to be run.
+    pub(super) sent: Vec<Sent>,
+    pub(super) trouble: Option<Trouble>,
 }
 
 /// What went wrong in a transaction.
@@ -35,12 +50,12 @@ pub(super) enum Trouble {
 
 impl<'l> Transaction<'l> {
     pub(super) fn new(runtime: &'l Runtime, link: &'l mut Link, begin: Begin<'l>) -> Self {
-        Self { runtime, link, begin: Some(begin), trouble: None }
+        Self { runtime, link, begin: Some(begin), sent: Vec::new(), trouble: None }
     }
 
-    /// Whether a transaction is open on the server, and what went wrong in it.
-    pub(super) fn end(self) -> (bool, Option<Trouble>) {
-        (self.begin.is_none(), self.trouble)
+    /// What the transaction has come to.
+    pub(super) fn end(self) -> Ended {
+        Ended { begun: self.begin.is_none(), sent: self.sent, trouble: self.trouble }
     }
 
     /// Runs one statement, unless one has failed before.
@@ -54,9 +69,10 @@ impl<'l> Transaction<'l> {
             return Err(StoreError::Poisoned);
         }
         let begin = self.begin.take();
+        let sent = std::mem::take(&mut self.sent);
         let link = &mut *self.link;
         let outcome = self.runtime.block_on(async move {
-            let running = timeout(ANSWER_WAIT_MAX, link.run(begin, sql, params, row));
+            let running = timeout(ANSWER_WAIT_MAX, link.run(begin, &sent, sql, params, row));
             running.await.unwrap_or_else(|_| Err(Fault::silent()))
         });
         let fault = match outcome {
@@ -94,7 +110,22 @@ impl Sql for Transaction<'_> {
         self.guarded(sql, params, row).map(drop)
     }
 
+    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+        if self.begin.is_some() {
+            return self.execute(sql, params).map(drop);
+        }
+        self.lock(sql, params)
+    }
+
+    /// What it locks is only looked at by the statements after it.
     fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
-        self.execute(sql, params).map(drop)
+        if self.trouble.is_some() {
+            return Err(StoreError::Poisoned);
+        }
+        if self.sent.len() >= SENT_MAX {
+            return self.execute(sql, params).map(drop);
+        }
+        self.sent.push(Sent::new(sql, params));
+        Ok(())
     }
 }

@@ -8,14 +8,60 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value, id_text};
 
+/// A statement that is run together with the next.
+pub(super) struct Sent {
+    pub(super) sql: &'static str,
+    params: Vec<Kept>,
+}
+
+enum Kept {
+    Null,
+    Int(i64),
+    Text(String),
+    Blob(Vec<u8>),
+    Id(u128),
+}
+
+impl Sent {
+    pub(super) fn new(sql: &'static str, params: &[Value<'_>]) -> Self {
+        let keep = |value: &Value<'_>| match *value {
+            Value::Null => Kept::Null,
+            Value::Int(number) => Kept::Int(number),
+            Value::Text(text) => Kept::Text(text.to_owned()),
+            Value::Blob(bytes) => Kept::Blob(bytes.to_vec()),
+            Value::Id(bits) => Kept::Id(bits),
+        };
+        Self { sql, params: params.iter().map(keep).collect() }
+    }
+
+    /// Its parameters, looked at as those of any statement.
+    pub(super) fn bind(&self, types: &[Type]) -> Result<Vec<Bound<'_>>> {
+        if types.len() != self.params.len() {
+            return Err(COUNT);
+        }
+        fn lend(kept: &Kept) -> Value<'_> {
+            match *kept {
+                Kept::Null => Value::Null,
+                Kept::Int(number) => Value::Int(number),
+                Kept::Text(ref text) => Value::Text(text),
+                Kept::Blob(ref bytes) => Value::Blob(bytes),
+                Kept::Id(bits) => Value::Id(bits),
+            }
+        }
+        types.iter().zip(&self.params).map(|(wanted, kept)| bind_one(wanted, lend(kept))).collect()
+    }
+}
+
+const COUNT: StoreError = StoreError::Rule("a statement is given each of its parameters");
+
 /// A parameter that fits its type.
 #[derive(Debug)]
 pub(super) struct Bound<'a>(Value<'a>);
 
 /// The parameters of a statement, each looked at against what the statement wants.
-pub(super) fn bind<'a>(types: &[Type], params: &'a [Value<'a>]) -> Result<Vec<Bound<'a>>> {
+pub(super) fn bind<'a>(types: &[Type], params: &[Value<'a>]) -> Result<Vec<Bound<'a>>> {
     if types.len() != params.len() {
-        return Err(StoreError::Rule("a statement is given each of its parameters"));
+        return Err(COUNT);
     }
     types.iter().zip(params).map(|(wanted, value)| bind_one(wanted, *value)).collect()
 }

@@ -11,7 +11,8 @@ use tracing::{debug, warn};
 use super::connection::{Begin, Link};
 use super::fault::Fault;
 use super::reach::Reach;
-use super::transaction::{ANSWER_WAIT_MAX, Transaction, Trouble};
+use super::transaction::{ANSWER_WAIT_MAX, Ended, Transaction, Trouble};
+use super::value::Sent;
 use crate::error::StoreError;
 use crate::job::{Job, Verdict};
 use crate::queue::Queue;
@@ -98,7 +99,7 @@ impl Worker {
         let begin = Begin::Write { row: &self.row, number: self.number };
         let mut tx = Transaction::new(&self.runtime, link, begin);
         let verdict = job.run(&mut tx);
-        let (begun, trouble) = tx.end();
+        let Ended { begun, sent, trouble } = tx.end();
         match (trouble, verdict) {
             (Some(Trouble::Lost(reason)), _) => Run::Lost(reason),
             (Some(Trouble::Conflict(reason)), _) => {
@@ -110,7 +111,7 @@ impl Worker {
                 self.roll_back();
                 Run::Done
             }
-            (None, Verdict::Keep) if begun => self.commit(job),
+            (None, Verdict::Keep) if begun => self.commit(job, &sent),
             (None | Some(Trouble::Told), _) => {
                 if begun {
                     self.roll_back();
@@ -128,7 +129,7 @@ impl Worker {
         let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
         let mut tx = Transaction::new(&self.runtime, link, Begin::Read);
         let verdict = job.run(&mut tx);
-        match tx.end().1 {
+        match tx.end().trouble {
             Some(Trouble::Lost(reason)) => Run::Lost(reason),
             Some(Trouble::Conflict(reason)) => {
                 self.roll_back();
@@ -142,12 +143,21 @@ impl Worker {
         }
     }
 
-    fn commit(&mut self, job: &mut dyn Job) -> Run {
-        match self.batch("COMMIT") {
+    fn commit(&mut self, job: &mut dyn Job, sent: &[Sent]) -> Run {
+        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+        let committed = self.runtime.block_on(async {
+            let running = timeout(ANSWER_WAIT_MAX, link.commit(sent));
+            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+        });
+        match committed {
             Ok(()) => Run::Done,
-            Err(Fault::Conflict(reason)) => Run::Conflict(reason),
+            Err(Fault::Conflict(reason)) => {
+                self.roll_back();
+                Run::Conflict(reason)
+            }
             Err(Fault::Told(error)) => {
-                // The server has undone it; nothing is open any more.
+                // The server has undone it, unless the commit was not even sent.
+                self.roll_back();
                 job.fail(error);
                 Run::Done
             }
@@ -192,7 +202,7 @@ impl Worker {
                 left = row.int(0)?;
                 Ok(())
             };
-            let asked = timeout(ANSWER_WAIT_MAX, link.run(None, SETTLE, &row, &mut read));
+            let asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read));
             asked.await.unwrap_or_else(|_| Err(Fault::silent()))
         })?;
         Ok(left)

@@ -64,6 +64,10 @@ impl Sql for Transaction<'_> {
         })
     }
 
+    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+        self.execute(sql, params).map(drop)
+    }
+
     /// There is one writer, and nobody writes beside it.
     fn lock(&mut self, _: &'static str, _: &[Value<'_>]) -> Result<()> {
         self.guarded(|_| Ok(()))

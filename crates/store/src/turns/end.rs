@@ -51,7 +51,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
         let posting = open.posting(fence, *release, PostingKind::Release, open.outstanding, *now);
         post(tx, &posting)?.ok_or(StoreError::Rule("the purse covers what is held"))?;
     }
-    tx.execute("UPDATE conversations SET modified_at = $2 WHERE id = $1", params![open.conversation, *now])?;
+    tx.send("UPDATE conversations SET modified_at = $2 WHERE id = $1", params![open.conversation, *now])?;
     let ended = tx.execute(
         "UPDATE answers SET completed_at = $4, ending = $5, error_code = $6, error_message = $7, text = $8,
             body = $9, outstanding = 0
@@ -71,7 +71,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     if ended == 0 {
         return Err(TurnError::Fenced);
     }
-    tx.execute("DELETE FROM dispatch WHERE answer_id = $1", params![fence.answer])?;
+    tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![fence.answer])?;
     Ok(())
 }
 

@@ -107,7 +107,7 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<()
     }
     let body = form::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, done, body.len())?;
-    tx.execute(
+    tx.send(
         "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) VALUES ($1, $2, $3, $4, $5, $6)",
         params![fence.answer, entry, done.number, int(fence.epoch)?, done.now, &body],
     )?;

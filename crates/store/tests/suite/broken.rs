@@ -222,7 +222,7 @@ async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
 /// How many tasks ask while their server is killed.
 const ASKERS: usize = 16;
 /// How many questions are accepted between two kills.
-const BETWEEN_KILLS: usize = 60;
+const BETWEEN_KILLS: usize = 20;
 
 #[test]
 fn postgres_a_server_that_is_killed_loses_and_doubles_nothing() {
