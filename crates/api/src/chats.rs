@@ -1,6 +1,5 @@
 //! Conversations and answers (section 4.4).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -14,6 +13,7 @@ use control::conversations::{Message, Patch};
 use control::live::{LiveAnswer, Snapshot};
 use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
+use domain::answer::Stamp;
 use domain::id::{ConversationId, MessageId};
 use domain::limits::TITLE_MAX_CHARS;
 use edge::limits::JSON_BODY_MAX_BYTES;
@@ -70,7 +70,8 @@ pub(crate) async fn ask(
             (answers.find(caller.account, conversation, answer).await?, true)
         }
     };
-    let snapshot = wait_for_end(&live, &headers, &ending).await;
+    wait_for_end(&live, &headers, &ending).await;
+    let snapshot = live.snapshot();
     let status = if snapshot.ending.is_some() { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     let mut response = (status, answer_body(&snapshot)).into_response();
     if replayed {
@@ -100,15 +101,14 @@ pub(crate) async fn collect(
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let live = answers.find(caller.account, conversation, message).await?;
-    let snapshot = wait_for_end(&live, &headers, &ending).await;
-    let tag = format!("\"{}.{}\"", snapshot.stamp.epoch, snapshot.stamp.revision);
-    let known = knows(&headers, &tag);
-    let tag = [(header::ETAG, HeaderValue::from_str(&tag).map_err(ApiError::internal)?)];
-    if known {
-        Ok((StatusCode::NOT_MODIFIED, tag).into_response())
-    } else {
-        Ok((tag, answer_body(&snapshot)).into_response())
+    wait_for_end(&live, &headers, &ending).await;
+    // What the caller has is not rendered again.
+    let present = tag_of(live.progress().borrow().stamp);
+    if knows(&headers, &present) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, present)]).into_response());
     }
+    let snapshot = live.snapshot();
+    Ok(([(header::ETAG, tag_of(snapshot.stamp))], answer_body(&snapshot)).into_response())
 }
 
 /// The query of a list.
@@ -306,16 +306,19 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Ans
     })
 }
 
-/// The answer as it stands, or, with `Prefer: wait=N`, when it is done within N seconds. A service that ends
-/// is not kept waiting.
-async fn wait_for_end(live: &Arc<LiveAnswer>, headers: &HeaderMap, ending: &Ending) -> Arc<Snapshot> {
+/// With `Prefer: wait=N` waits N seconds for the answer to be done. A service that ends is not kept waiting.
+async fn wait_for_end(live: &LiveAnswer, headers: &HeaderMap, ending: &Ending) {
     if let Some(wait) = preferred_wait(headers) {
         let mut progress = live.progress();
         let ended = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended));
         // Done, or as far as it has come by then.
         let _ = ending.0.run_until_cancelled(ended).await;
     }
-    live.snapshot()
+}
+
+/// The entity tag of a state.
+fn tag_of(stamp: Stamp) -> String {
+    format!("\"{}.{}\"", stamp.epoch, stamp.revision)
 }
 
 fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {

@@ -258,7 +258,7 @@ pub(crate) struct Conversation {
     #[schema(examples(false))]
     web_search_enabled: bool,
     /// The identifiers of its jurisdictions.
-    #[schema(examples(json!(["CZ"])))]
+    #[schema(examples("CZ"))]
     jurisdictions: Vec<String>,
 }
 
@@ -311,16 +311,16 @@ pub(crate) struct Question {
     #[schema(examples("lawyer"))]
     pub(crate) agent_id: Option<String>,
     /// Skills that the agent may use, each by id, full name or name.
-    #[schema(examples(json!(["contracts:review"])))]
+    #[schema(examples("contracts:review"))]
     pub(crate) skill_ids: Option<Vec<String>>,
     /// Files and folders of the workspace to attach.
-    #[schema(max_items = 100, examples(json!(["/uploads/lease.pdf"])))]
+    #[schema(max_items = 100, examples("/uploads/lease.pdf"))]
     pub(crate) file_paths: Option<Vec<String>>,
     /// The model that answers, by id; the default one unless given.
     #[schema(examples("reader"))]
     pub(crate) model: Option<String>,
     /// Jurisdictions, by id: whose law the question is about.
-    #[schema(examples(json!(["CZ"])))]
+    #[schema(examples("CZ"))]
     pub(crate) jurisdictions: Option<Vec<String>>,
     /// Whether the web may be searched; not unless given.
     #[schema(examples(false))]
@@ -437,7 +437,7 @@ pub(crate) struct UserMessage<'a> {
     #[schema(examples("When is the rent due?"))]
     pub(crate) text: &'a str,
     /// What was attached.
-    #[schema(examples(json!(["/uploads/lease.pdf"])))]
+    #[schema(examples("/uploads/lease.pdf"))]
     pub(crate) file_paths: &'a [String],
 }
 

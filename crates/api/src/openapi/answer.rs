@@ -193,7 +193,7 @@ pub(crate) struct FilePart {
 #[schema(rename_all = "camelCase")]
 pub(crate) struct Citation {
     /// The citation, which its link in `content` carries as well.
-    #[schema(examples("1"))]
+    #[schema(examples("c1"))]
     citation_id: String,
     source: Source,
 }
@@ -222,7 +222,7 @@ pub(crate) struct FileSource {
     #[schema(required = false, minimum = 1, examples(3))]
     page: u32,
     /// The first line and the last, from 1, of a file that has lines.
-    #[schema(required = false, min_items = 2, max_items = 2, examples(json!([12, 14])))]
+    #[schema(required = false, min_items = 2, max_items = 2, examples(12))]
     lines: Vec<u32>,
 }
 

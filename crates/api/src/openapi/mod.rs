@@ -25,7 +25,10 @@ use sha2::{Digest, Sha256};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
+use self::answer::Answer;
+use self::refusals::Error;
 use crate::extract::knows;
+use crate::wire::{Jurisdiction, Model};
 use crate::{catalogs, chats, files, streams, vm};
 
 /// The name of the schema's one way to authenticate.
@@ -46,6 +49,8 @@ const KEY: &str = "apiKey";
         (name = "Files", description = "The account's workspace"),
         (name = "Conversations", description = "Questions and their answers"),
     ),
+    // What responses of several kinds refer to.
+    components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>)),
     paths(
         vm::status, vm::start, vm::stop,
         catalogs::models, catalogs::jurisdictions,

@@ -20,7 +20,7 @@ pub(crate) struct Error {
     #[schema(value_type = RefusalCode)]
     code: String,
     /// For people, in English.
-    #[schema(examples("there is no such conversation or message"))]
+    #[schema(examples("it does not exist"))]
     message: String,
 }
 
@@ -94,8 +94,12 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
 
 /// The response with one of these codes, which have one status.
 fn refusal(codes: &[Code]) -> Response {
-    let rows = codes.iter().map(|code| format!("- `{}`: {}", code.on_the_wire().0, meaning(*code).0));
-    let mut response = ResponseBuilder::new().description(rows.collect::<Vec<_>>().join("\n"));
+    let told = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, meaning(*code).0);
+    let described = match codes {
+        [only] => told(only),
+        several => several.iter().map(|code| format!("- {}", told(code))).collect::<Vec<_>>().join("\n"),
+    };
+    let mut response = ResponseBuilder::new().description(described);
     let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Error::name())));
     for code in codes {
         let (word, _) = code.on_the_wire();
@@ -124,9 +128,7 @@ fn header(told: &str) -> utoipa::openapi::Header {
 /// What a code means, and a message that it comes with.
 const fn meaning(code: Code) -> (&'static str, &'static str) {
     match code {
-        Code::BadRequest => {
-            ("the request cannot be read", "input is missing: it is the text of the question")
-        }
+        Code::BadRequest => ("the request cannot be read", "the request is not of the form that is wanted"),
         Code::UnknownModel => ("there is no such model", "there is no model \"clerk\"; valid values: reader"),
         Code::UnknownSetting => (
             "the model has no such setting, or the setting no such value",
@@ -146,9 +148,7 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
             ("the path leads out of the workspace", "the path points outside the workspace")
         }
         Code::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
-        Code::NotFound => {
-            ("it does not exist, or is not the caller's", "there is no such conversation or message")
-        }
+        Code::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
         Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),
         Code::ConversationBusy => (
             "the conversation's previous question is still being answered",

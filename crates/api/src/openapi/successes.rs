@@ -1,9 +1,9 @@
 //! Responses that are more than a status and a body: with headers of their own, or several of them.
 #![expect(dead_code, reason = "these types are read by the derive alone")]
 
+use utoipa::IntoResponses;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
-use utoipa::{IntoResponses, PartialSchema, ToSchema};
 
 use super::answer::Answer;
 use super::examples;
@@ -82,7 +82,7 @@ pub(crate) enum Downloaded {
             ("Accept-Ranges" = String, description = "`bytes`"),
         )
     )]
-    Whole(FileContent),
+    Whole(#[to_schema] FileContent),
     /// The range of the file that was asked for
     #[response(
         status = 206,
@@ -95,7 +95,7 @@ pub(crate) enum Downloaded {
             ("Last-Modified" = String, description = "When it was changed, to the second"),
         )
     )]
-    Part(FileContent),
+    Part(#[to_schema] FileContent),
     /// The client has the file as it stands
     #[response(
         status = 304,
@@ -120,7 +120,7 @@ pub(crate) enum AnswerEvents {
         headers(("Cache-Control" = String, description = "`no-store`")),
         example = json!(examples::EVENTS)
     )]
-    Events(EventStream),
+    Events(#[to_schema] EventStream),
     /// The reader has the `completed` of this answer: there is nothing more to come
     #[response(status = 204)]
     Over,
@@ -140,29 +140,29 @@ pub(crate) enum ChatEvents {
         headers(("Cache-Control" = String, description = "`no-store`")),
         example = json!(examples::EVENTS)
     )]
-    Events(EventStream),
+    Events(#[to_schema] EventStream),
 }
 
 /// The content of a file.
 pub(crate) struct FileContent;
 
-impl PartialSchema for FileContent {
+impl utoipa::PartialSchema for FileContent {
     fn schema() -> RefOr<Schema> {
         let binary = SchemaFormat::KnownFormat(KnownFormat::Binary);
         ObjectBuilder::new().schema_type(Type::String).format(Some(binary)).into()
     }
 }
 
-impl ToSchema for FileContent {}
+impl utoipa::ToSchema for FileContent {}
 
 /// Frames of `event`, `data` and `id`.
 pub(crate) struct EventStream;
 
-impl PartialSchema for EventStream {
+impl utoipa::PartialSchema for EventStream {
     fn schema() -> RefOr<Schema> {
         let told = "Frames of `event`, `data` and `id`";
         ObjectBuilder::new().schema_type(Type::String).description(Some(told)).into()
     }
 }
 
-impl ToSchema for EventStream {}
+impl utoipa::ToSchema for EventStream {}

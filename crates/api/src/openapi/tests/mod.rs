@@ -1,0 +1,248 @@
+//! The document tells what the interface does: held against the routes, the codes, and what is really written.
+
+mod shape;
+mod written;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use domain::limits::{ATTACHMENTS_MAX, PATH_MAX_BYTES, TITLE_MAX_CHARS};
+use futures_util::FutureExt;
+use serde_json::{Value, json};
+
+use self::shape::{check, resolved};
+use super::{interface, publish};
+use crate::error::Code;
+
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+fn document() -> Value {
+    serde_json::to_value(interface()).unwrap()
+}
+
+/// Each operation with its method and path.
+fn operations(document: &Value) -> Vec<(String, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    let each = paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().unwrap().iter();
+        methods.map(move |(method, operation)| (format!("{method} {path}"), operation))
+    });
+    each.collect()
+}
+
+/// Each response of an operation with its status.
+fn responses<'a>(document: &'a Value, operation: &'a Value) -> Vec<(u16, &'a Value)> {
+    let each = operation["responses"].as_object().unwrap().iter();
+    each.map(|(status, response)| (status.parse().unwrap(), resolved(document, response).unwrap())).collect()
+}
+
+#[test]
+fn the_document_is_as_it_was_last_looked_at() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
+    let made = interface().to_yaml().unwrap();
+    if std::env::var_os("CAUSERIE_RENEW_SCHEMA").is_some() {
+        std::fs::write(&golden, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(&golden).unwrap();
+    let differs = made.lines().zip(kept.lines()).position(|(made, kept)| made != kept);
+    assert!(
+        made == kept,
+        "the schema has changed, first in line {differs:?}: renew it with CAUSERIE_RENEW_SCHEMA=1, and look at it"
+    );
+}
+
+/// The operations that the router has, each as the paths that it may stand for: the router knows a folder's path
+/// with nothing after it, too.
+fn routed() -> Vec<[String; 2]> {
+    let source: String = include_str!("../../lib.rs").split_whitespace().collect();
+    let mut routed = Vec::new();
+    for route in source.split(".route(\"").skip(1) {
+        let (path, handlers) = route.split_once('"').unwrap();
+        if path.ends_with("openapi.yaml") || path.starts_with("/api/") {
+            continue;
+        }
+        let path = format!("/api/v1{}", path.trim_end_matches('/').replace("{*path}", "{path}"));
+        let handlers = handlers.split(".fallback(").next().unwrap();
+        for method in METHODS.into_iter().filter(|method| handlers.contains(&format!("{method}("))) {
+            routed.push([format!("{method} {path}"), format!("{method} {path}/{{path}}")]);
+        }
+    }
+    routed
+}
+
+#[test]
+fn routes_and_operations_are_the_same() {
+    let document = document();
+    let told: BTreeSet<String> = operations(&document).into_iter().map(|(name, _)| name).collect();
+    let routed = routed();
+    assert!(routed.len() >= told.len(), "{routed:?}");
+    for names in &routed {
+        assert!(names.iter().any(|name| told.contains(name)), "{} is not told of", names[0]);
+    }
+    for name in &told {
+        assert!(routed.iter().any(|names| names.contains(name)), "{name} has no route");
+    }
+}
+
+#[test]
+fn every_code_is_told_with_its_status_and_no_other() {
+    let document = document();
+    let mut told = BTreeSet::new();
+    for (name, operation) in operations(&document) {
+        for (status, response) in responses(&document, operation) {
+            if status < 400 {
+                continue;
+            }
+            let examples = response.pointer("/content/application~1json/examples");
+            assert_eq!(examples.is_none(), status == 401, "{name} {status}");
+            for (code, example) in examples.and_then(Value::as_object).into_iter().flatten() {
+                assert_eq!(example["value"]["code"], **code, "{name} {status}");
+                told.insert((code.clone(), status));
+            }
+        }
+    }
+    let mut known: BTreeSet<(String, u16)> = Code::ALL
+        .iter()
+        .map(|code| code.on_the_wire())
+        .map(|(word, status)| (word.to_owned(), status.as_u16()))
+        // No operation has it: it is what a path is answered with that lacks the operation.
+        .filter(|(word, _)| word != "METHOD_NOT_ALLOWED")
+        .collect();
+    // A machine that is asked for, not commanded.
+    known.insert(("NO_MACHINE".to_owned(), 404));
+    assert_eq!(told, known);
+    let words = &document["components"]["schemas"]["RefusalCode"]["enum"];
+    assert_eq!(words.as_array().unwrap().len(), Code::ALL.len());
+    assert!(document["info"]["description"].as_str().unwrap().contains("405\n`METHOD_NOT_ALLOWED`"));
+}
+
+#[test]
+fn every_operation_wants_a_key_and_says_what_it_does() {
+    let document = document();
+    assert_eq!(document["security"], json!([{"apiKey": []}]));
+    let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
+    let mut ids = BTreeSet::new();
+    for (name, operation) in operations(&document) {
+        assert!(operation.get("security").is_none(), "{name}");
+        assert!(operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()), "{name}");
+        assert!(tags.contains(&&operation["tags"][0]), "{name}");
+        assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{name}");
+        let statuses: Vec<u16> = responses(&document, operation).iter().map(|(status, _)| *status).collect();
+        assert!(statuses.contains(&401) && statuses.contains(&500), "{name}");
+        assert!(statuses.iter().any(|status| *status < 300), "{name}");
+        for (status, response) in responses(&document, operation) {
+            assert!(!response["description"].as_str().unwrap().is_empty(), "{name} {status}");
+        }
+        for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+            assert!(parameter["description"].is_string() && !parameter["example"].is_null(), "{parameter}");
+        }
+    }
+}
+
+/// Every schema in the document, with those inside it.
+fn schemas(value: &Value) -> Vec<&Value> {
+    let mut found = Vec::new();
+    let mut left: Vec<&Value> = value["components"]["schemas"].as_object().unwrap().values().collect();
+    while let Some(schema) = left.pop() {
+        found.push(schema);
+        left.extend(
+            schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.values()),
+        );
+        left.extend(schema.get("items"));
+        left.extend(schema.get("oneOf").and_then(Value::as_array).into_iter().flatten());
+    }
+    found
+}
+
+#[test]
+fn every_field_is_described_and_has_an_example() {
+    let document = document();
+    for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(schema["description"].is_string(), "{name}");
+        for (field, shape) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let referred = resolved(&document, shape).unwrap();
+            assert!(
+                shape["description"].is_string() || referred["description"].is_string(),
+                "{name}.{field}"
+            );
+            let of_items = shape.get("items").map(|items| resolved(&document, items).unwrap());
+            let shown = [Some(shape), Some(referred), of_items].into_iter().flatten().any(|shape| {
+                shape.get("examples").is_some()
+                    || shape.get("properties").is_some()
+                    || shape.get("oneOf").is_some()
+                    || shape["format"] == "binary"
+            });
+            assert!(shown, "{name}.{field} has no example");
+        }
+    }
+}
+
+#[test]
+fn every_example_fits_its_schema() {
+    let document = document();
+    let mut seen = 0;
+    let mut fits = |schema: &Value, example: &Value| {
+        check(&document, schema, example).unwrap_or_else(|error| panic!("{example}: {error}"));
+        seen += 1;
+    };
+    for schema in schemas(&document) {
+        resolved(&document, schema).unwrap();
+        for example in schema.get("examples").and_then(Value::as_array).into_iter().flatten() {
+            fits(schema, example);
+        }
+        if let Some(default) = schema.get("default") {
+            fits(schema, default);
+        }
+    }
+    for (_, operation) in operations(&document) {
+        for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
+            fits(&parameter["schema"], &parameter["example"]);
+        }
+        let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
+        let bodies = answered.chain(operation.get("requestBody"));
+        let contents = bodies.filter_map(|body| body.get("content")?.as_object()).flatten();
+        for (_, content) in contents {
+            let several = content.get("examples").and_then(Value::as_object).into_iter().flatten();
+            for example in several.map(|(_, example)| &example["value"]).chain(content.get("example")) {
+                fits(&content["schema"], example);
+            }
+        }
+    }
+    assert!(seen > 150, "{seen} examples");
+}
+
+#[test]
+fn an_event_is_shown_as_it_is_framed() {
+    let document = document();
+    let data = super::examples::EVENTS.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let answer: Value = serde_json::from_str(data).unwrap();
+    check(&document, &json!({"$ref": "#/components/schemas/Answer"}), &answer).unwrap();
+    assert_eq!(answer, super::examples::answer_begun());
+    let id = super::examples::EVENTS.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
+    assert!(crate::wire::read_event_id(id).is_some());
+}
+
+#[test]
+fn bounds_are_those_that_are_applied() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(schemas["Question"]["properties"]["filePaths"]["maxItems"], ATTACHMENTS_MAX);
+    assert_eq!(schemas["ChatChange"]["properties"]["title"]["maxLength"], TITLE_MAX_CHARS);
+    let path = &document["paths"]["/api/v1/files/{path}"]["get"]["parameters"][0];
+    assert_eq!(path["schema"]["maxLength"], PATH_MAX_BYTES);
+}
+
+#[test]
+fn a_document_that_the_client_has_is_not_sent_again() {
+    let asked = |tag: Option<&HeaderValue>| {
+        let known = tag.map(|tag| (header::IF_NONE_MATCH, tag.clone()));
+        publish(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
+    };
+    let first = asked(None);
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(first.headers()[header::CONTENT_TYPE], "application/yaml");
+    let tag = &first.headers()[header::ETAG];
+    assert_eq!(asked(Some(tag)).status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(asked(Some(&HeaderValue::from_static("\"other\""))).status(), StatusCode::OK);
+}

@@ -1,0 +1,150 @@
+//! What is really written has the shape that the document tells, and no field more.
+
+use std::sync::Arc;
+
+use control::live::{Citation, Meta, Rope, Shape, ShotPart, Snapshot};
+use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
+use domain::catalog::{Language, Localized, ModelEntry, ModelStatus, ProviderName, Setting};
+use domain::citation::Place;
+use domain::credits::Price;
+use domain::id::{AccountId, ConversationId, MessageId, PartId};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::document;
+use super::shape::check;
+use crate::wire;
+
+fn fits(name: &str, value: &Value) {
+    let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+    check(&document(), &schema, value).unwrap_or_else(|error| panic!("{name}: {error}: {value}"));
+}
+
+fn snapshot(ending: Option<Ending>, parts: Vec<Shape>) -> Snapshot {
+    let numbered = parts.into_iter().zip(1u128..);
+    Snapshot {
+        meta: Arc::new(Meta {
+            answer: MessageId::from_random(1),
+            account: AccountId::from_random(2),
+            conversation: ConversationId::from_random(3),
+            created_at: Timestamp::from_micros(1_700_000_000_000_000),
+            model: "reader".to_owned(),
+        }),
+        stamp: Stamp { epoch: 1, revision: 2 },
+        ending,
+        text: Rope::of("Due \"on\" the fifth."),
+        parts: numbered.map(|(shape, id)| ShotPart { id: PartId::from_random(id), shape }).collect(),
+    }
+}
+
+/// A part of each shape and a source of each kind. A shape that is new is missed here by the compiler.
+fn every_shape() -> Vec<Shape> {
+    let next = |shape: Option<&Shape>| match shape {
+        None => Some(Shape::Text { html: Rope::of("<p>x</p>"), citations: Vec::new() }),
+        Some(Shape::Text { citations, .. }) if citations.is_empty() => Some(Shape::Text {
+            html: Rope::of("<p>x</p>"),
+            citations: places()
+                .into_iter()
+                .zip(1..)
+                .map(|(place, number)| Citation { number, place })
+                .collect(),
+        }),
+        Some(Shape::Text { .. }) => Some(Shape::Reasoning { html: Rope::of("<p>x</p>") }),
+        Some(Shape::Reasoning { .. }) => Some(tool(RunState::Pending, Vec::new())),
+        Some(Shape::Tool { state: RunState::Pending, .. }) => Some(tool(RunState::Complete, places())),
+        Some(Shape::Tool { state: RunState::Complete, .. }) => Some(tool(RunState::Error, Vec::new())),
+        Some(Shape::Tool { state: RunState::Error, .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
+        Some(Shape::File { .. }) => None,
+    };
+    let mut shapes = Vec::new();
+    while let Some(shape) = next(shapes.last()) {
+        shapes.push(shape);
+    }
+    shapes
+}
+
+fn tool(state: RunState, sources: Vec<Place>) -> Shape {
+    Shape::Tool { tool: "search".to_owned(), call: "call_1".to_owned(), state, sources }
+}
+
+fn places() -> Vec<Place> {
+    let file = |page, lines| Place::File { path: "/a/b.txt".to_owned(), page, lines };
+    let web = Place::Web { url: "https://example.org/".to_owned(), title: "A page".to_owned() };
+    vec![file(None, None), file(Some(3), None), file(None, Some((12, 14))), web]
+}
+
+fn read(segments: Vec<bytes::Bytes>) -> Value {
+    serde_json::from_slice(&segments.concat()).unwrap()
+}
+
+#[test]
+fn answers_and_messages_are_written_as_told() {
+    let failed =
+        Ending::Failed(AnswerError { code: ErrorCode::MachineFailed, message: "it failed".to_owned() });
+    for ending in [None, Some(Ending::Done), Some(Ending::Stopped), Some(failed)] {
+        for parts in [Vec::new(), every_shape()] {
+            let snapshot = snapshot(ending.clone(), parts);
+            fits("Answer", &read(wire::answer(&snapshot)));
+            let message = read(wire::assistant_message(&snapshot));
+            fits("AssistantMessage", &message);
+            fits("Message", &message);
+        }
+    }
+}
+
+#[test]
+fn every_code_of_a_failed_answer_is_told() {
+    // A code that is new is missed here by the compiler.
+    let next = |code: Option<ErrorCode>| match code {
+        None => Some(ErrorCode::ModelUnavailable),
+        Some(ErrorCode::ModelUnavailable) => Some(ErrorCode::ModelRejected),
+        Some(ErrorCode::ModelRejected) => Some(ErrorCode::ContextTooLong),
+        Some(ErrorCode::ContextTooLong) => Some(ErrorCode::InsufficientCredits),
+        Some(ErrorCode::InsufficientCredits) => Some(ErrorCode::MachineFailed),
+        Some(ErrorCode::MachineFailed) => Some(ErrorCode::TooManySteps),
+        Some(ErrorCode::TooManySteps) => None,
+    };
+    let mut code = None;
+    while let Some(one) = next(code) {
+        fits("AnswerErrorCode", &json!(one.as_str()));
+        code = Some(one);
+    }
+}
+
+#[test]
+fn a_question_in_the_history_is_written_as_told() {
+    let files = ["/uploads/lease.pdf".to_owned()];
+    let message = wire::UserMessage {
+        id: MessageId::from_random(1).to_string(),
+        role: "USER",
+        status: "completed",
+        created_at: Timestamp::from_micros(0).to_string(),
+        text: "When?",
+        file_paths: &files,
+    };
+    let written = serde_json::to_value(&message).unwrap();
+    fits("UserMessage", &written);
+    fits("Message", &written);
+}
+
+#[test]
+fn models_are_written_as_told() {
+    for (builtin, settings) in [(true, Vec::new()), (false, vec![Setting::reasoning_effort()])] {
+        let entry = ModelEntry {
+            id: "m".to_owned(),
+            label: Localized::new("a", "b", "c"),
+            description: Localized::new("a", "b", "c"),
+            provider: ProviderName::Google,
+            default: true,
+            deprecated: false,
+            settings,
+            builtin,
+            price: Price { base_millis: 0, input_millis: 0, output_millis: 0 },
+            context_tokens: 1,
+            output_max_tokens: 1,
+            vendor_name: "m".to_owned(),
+        };
+        let model = wire::Model::of(&entry, ModelStatus::Unknown, Language::En);
+        fits("Model", &serde_json::to_value(&model).unwrap());
+    }
+}
