@@ -1,7 +1,7 @@
 //! Who calls: keys resolved to accounts (section 5 of the interface).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::{AccountId, KeyId, UserId};
@@ -50,7 +50,14 @@ pub enum AccessError {
 pub struct Access {
     store: Store,
     environment: Environment,
-    remembered: Arc<Mutex<HashMap<KeyFingerprint, Remembered>>>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+#[derive(Default)]
+struct Memory {
+    keys: HashMap<KeyFingerprint, Remembered>,
+    /// How often everything was forgotten: what was read before that is not remembered after it.
+    forgotten: u64,
 }
 
 struct Remembered {
@@ -63,7 +70,7 @@ impl Access {
     /// Resolves by this store.
     #[must_use]
     pub fn new(store: Store, environment: Environment) -> Self {
-        Self { store, environment, remembered: Arc::default() }
+        Self { store, environment, memory: Arc::default() }
     }
 
     /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
@@ -82,7 +89,13 @@ impl Access {
 
     /// Forgets what is believed: after a key was revoked or a licence changed.
     pub fn forget(&self) {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut memory = self.memory();
+        memory.keys.clear();
+        memory.forgotten += 1;
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn admit(&self, fingerprint: KeyFingerprint) -> Result<Caller, AccessError> {
@@ -104,24 +117,27 @@ impl Access {
     }
 
     fn believed(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<Resolved> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = remembered.get(&fingerprint).filter(|known| now.since(known.at) < BELIEVED)?;
+        let memory = self.memory();
+        let known = memory.keys.get(&fingerprint).filter(|known| now.since(known.at) < BELIEVED)?;
         Some(known.resolved.clone())
     }
 
     async fn ask_store(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Result<Resolved, AccessError> {
+        let forgotten = self.memory().forgotten;
         let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {
-            let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
-            if remembered.len() >= REMEMBERED_MAX {
-                remembered.clear();
+            let mut memory = self.memory();
+            if memory.keys.len() >= REMEMBERED_MAX {
+                memory.keys.clear();
             }
-            let before = remembered.get(&fingerprint).map(|known| known.touched);
-            let known = Remembered { resolved: resolved.clone(), at: now, touched: minute };
-            remembered.insert(fingerprint, known);
+            let before = memory.keys.get(&fingerprint).map(|known| known.touched);
+            if memory.forgotten == forgotten {
+                let known = Remembered { resolved: resolved.clone(), at: now, touched: minute };
+                memory.keys.insert(fingerprint, known);
+            }
             before != Some(minute) && resolved.valid(now)
         };
         if touch {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::id::NodeId;
 use domain::machine::Rules;
+use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, VendorError, VendorsConfig};
 use store::{Store, StoreError, conversations, questions};
@@ -25,8 +26,9 @@ const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often vendors are asked for their models, and so whether they answer; sooner after one did not.
 const REFRESH_EVERY: Duration = Duration::from_secs(300);
 const REFRESH_AGAIN: Duration = Duration::from_secs(10);
-/// How often what is deleted or out of date is swept, and how much at once.
+/// How often what is deleted or out of date is swept, how soon again when there is more, and how much at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
+const SWEEP_AGAIN: Duration = Duration::from_millis(200);
 const SWEEP_ROWS: u32 = 500;
 
 /// What a service is started with.
@@ -220,19 +222,28 @@ async fn keep_fresh(catalog: Arc<Catalog>, mut told: bool, shutdown: Cancellatio
 
 async fn sweep(store: Store, environment: Environment, shutdown: CancellationToken) {
     let every = async {
+        let mut pause = SWEEP_EVERY;
         loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            let now = environment.now();
-            let swept = store
-                .write(move |tx| {
-                    conversations::sweep_deleted(tx, SWEEP_ROWS)?;
-                    questions::sweep_idempotency(tx, now, SWEEP_ROWS)
-                })
-                .await;
-            if let Err(error) = swept {
-                tracing::warn!(%error, "what is out of date could not be swept");
-            }
+            tokio::time::sleep(pause).await;
+            pause = match sweep_some(&store, environment.now()).await {
+                Ok(swept) if swept >= u64::from(SWEEP_ROWS) => SWEEP_AGAIN,
+                Ok(_) => SWEEP_EVERY,
+                Err(error) => {
+                    tracing::warn!(%error, "what is out of date could not be swept");
+                    SWEEP_EVERY
+                }
+            };
         }
     };
     shutdown.run_until_cancelled(every).await;
+}
+
+/// Sweeps a bounded number of rows and tells how many of the kind of which there were most.
+async fn sweep_some(store: &Store, now: Timestamp) -> Result<u64, StoreError> {
+    store
+        .write(move |tx| {
+            let deleted = conversations::sweep_deleted(tx, SWEEP_ROWS)?;
+            Ok(deleted.max(questions::sweep_idempotency(tx, now, SWEEP_ROWS)?))
+        })
+        .await
 }

@@ -188,6 +188,7 @@ struct Known {
 struct Watched {
     watchers: usize,
     latest: Option<Arc<LiveAnswer>>,
+    deleted: bool,
 }
 
 impl Live {
@@ -225,7 +226,10 @@ impl Live {
         let mut known = self.lock();
         let mut gone: Vec<_> =
             known.answers.values().filter(|live| live.meta.conversation == conversation).cloned().collect();
-        gone.extend(known.watched.get(&conversation).and_then(|watched| watched.latest.clone()));
+        if let Some(watched) = known.watched.get_mut(&conversation) {
+            watched.deleted = true;
+            gone.extend(watched.latest.clone());
+        }
         for live in gone {
             known.answers.remove(&live.meta.answer);
             live.delete();
@@ -237,7 +241,11 @@ impl Live {
     pub fn watch(self: &Arc<Self>, conversation: ConversationId) -> Watch {
         let mut known = self.lock();
         let open = known.answers.values().find(|live| live.meta.conversation == conversation).cloned();
-        let watched = known.watched.entry(conversation).or_insert(Watched { watchers: 0, latest: None });
+        let watched = known.watched.entry(conversation).or_insert(Watched {
+            watchers: 0,
+            latest: None,
+            deleted: false,
+        });
         watched.watchers += 1;
         watched.latest = watched.latest.take().or(open);
         Watch { live: self.clone(), conversation }
@@ -260,6 +268,9 @@ impl Watch {
     pub fn latest(&self, stored: Arc<LiveAnswer>) -> Arc<LiveAnswer> {
         let mut known = self.live.lock();
         let Some(watched) = known.watched.get_mut(&self.conversation) else { return stored };
+        if watched.deleted {
+            stored.delete(); // since the store was asked
+        }
         watched.latest.get_or_insert(stored).clone()
     }
 }

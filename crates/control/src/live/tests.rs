@@ -5,6 +5,7 @@ use std::sync::Arc;
 use domain::answer::{Answer, Change, Ending, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
+use futures_util::FutureExt;
 use proptest::prelude::*;
 
 use super::{Live, LiveAnswer, Meta, Shape, Snapshot};
@@ -102,6 +103,20 @@ async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
     }
     registry.delete(meta(1).conversation);
     assert!(follower.next().await.is_none(), "the conversation is gone");
+}
+
+#[tokio::test]
+async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_is_not_watched() {
+    let registry = Arc::new(Live::default());
+    let watch = registry.watch(meta(1).conversation);
+    let mut stored = Answer::new(meta(1).answer, &[]);
+    stored.fold(stamp(1), Change::Ended(Ending::Done));
+    registry.delete(meta(1).conversation);
+    let latest = watch.latest(Arc::new(LiveAnswer::new(meta(1), stored)));
+    let mut follower = Follower::new(latest, Some(watch));
+    assert!(follower.next().await.expect("the present state").ending.is_some());
+    let rest = follower.next().now_or_never().expect("it is known at once that nothing follows");
+    assert!(rest.is_none());
 }
 
 #[tokio::test]
