@@ -127,13 +127,15 @@ pub struct Follower {
     progress: watch::Receiver<Progress>,
     watch: Option<Watch>,
     first: bool,
+    /// The state of the current answer that was told last: its stamp and whether it is the end.
+    told: Option<(Stamp, bool)>,
     ended: bool,
 }
 
 impl Follower {
     pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>) -> Self {
         let progress = current.progress();
-        Self { current, progress, watch, first: true, ended: false }
+        Self { current, progress, watch, first: true, told: None, ended: false }
     }
 
     /// The answer that is being read.
@@ -150,6 +152,7 @@ impl Follower {
         let newer = had.epoch == present.epoch && had.revision > present.revision;
         if had == present || (newer && !ended) {
             self.first = false;
+            self.told = Some((had, ended));
             self.ended = ended;
         }
         had == present && ended
@@ -161,15 +164,22 @@ impl Follower {
         if self.ended {
             self.move_on().await?;
         }
-        if !self.first {
-            // The sender lives as long as `current`, which is held here.
-            self.progress.changed().await.ok()?;
+        loop {
+            if !self.first {
+                // The sender lives as long as `current`, which is held here.
+                self.progress.changed().await.ok()?;
+            }
+            self.progress.borrow_and_update();
+            let snapshot = self.current.snapshot();
+            self.first = false;
+            self.ended = snapshot.ending.is_some();
+            // A change between the two lines above is in the snapshot, and is told of again.
+            let state = Some((snapshot.stamp, self.ended));
+            if self.told != state {
+                self.told = state;
+                return Some(snapshot);
+            }
         }
-        self.progress.borrow_and_update();
-        let snapshot = self.current.snapshot();
-        self.first = false;
-        self.ended = snapshot.ending.is_some();
-        Some(snapshot)
     }
 
     /// Waits for the answer after the current one, where there may be one.
@@ -180,6 +190,7 @@ impl Follower {
                 self.progress = next.progress();
                 self.current = next;
                 self.first = true;
+                self.told = None;
                 self.ended = false;
                 return Some(());
             }

@@ -142,6 +142,18 @@ async fn a_reader_that_has_the_present_state_gets_the_next_change() {
 }
 
 #[tokio::test]
+async fn a_state_is_told_once_whatever_wakes_its_reader() {
+    let live = Arc::new(live(1));
+    fold(&live, text(1, "a"));
+    let mut follower = Follower::new(live.clone(), None);
+    assert_eq!(follower.next().await.expect("the present state").stamp, stamp(1));
+    live.follow(Arc::new(LiveAnswer::new(meta(2), Answer::new(meta(2).answer, &[]))));
+    assert!(follower.next().now_or_never().is_none(), "nothing new to tell");
+    fold(&live, text(2, "b"));
+    assert_eq!(follower.next().await.expect("the change").stamp, stamp(2));
+}
+
+#[tokio::test]
 async fn a_reader_that_has_an_older_state_gets_the_end_that_came_meanwhile() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
