@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-/// A frame of an event stream, as it comes over the wire.
+/// A frame of an event stream, as it comes over the wire, but for the empty line that ends it.
 pub(crate) const EVENTS: &str = "event: message\n\
     data: {\"id\":\"8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34\",\"chatId\":\"3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21\",\
     \"status\":\"in_progress\",\"createdAt\":\"2026-11-21T09:30:00.000Z\",\"model\":\"reader\",\
     \"text\":\"\",\"parts\":[]}\n\
     id: 8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.1\n\
-    retry: 1000\n\n";
+    retry: 1000";
 
 /// An answer that was just accepted.
 pub(crate) fn answer_begun() -> Value {

@@ -1,5 +1,5 @@
 //! Responses that are more than a status and a body: with headers of their own, or several of them.
-#![expect(dead_code, reason = "these types are read by the derive alone")]
+#![expect(dead_code, clippy::large_enum_variant, reason = "these types are read by the derive alone")]
 
 use utoipa::IntoResponses;
 use utoipa::openapi::RefOr;
@@ -160,7 +160,7 @@ pub(crate) struct EventStream;
 
 impl utoipa::PartialSchema for EventStream {
     fn schema() -> RefOr<Schema> {
-        let told = "Frames of `event`, `data` and `id`";
+        let told = "Frames of `event`, `data` and `id`, each ended by an empty line";
         ObjectBuilder::new().schema_type(Type::String).description(Some(told)).into()
     }
 }
