@@ -136,6 +136,8 @@ pub(super) struct Fold {
     usage: Option<Usage>,
     refused: bool,
     bytes: usize,
+    /// Whether it made more calls than a step may: those are left out, and whatever would come after them.
+    full: bool,
     /// The identifiers of calls that the exchange has already.
     taken: HashSet<String>,
 }
@@ -237,7 +239,7 @@ impl Fold {
                 });
             }
         }
-        if self.bytes > STEP_MAX_BYTES {
+        if self.full || self.bytes > STEP_MAX_BYTES {
             self.stop = Some(StopReason::OutputFull);
             return self.end(ready);
         }
@@ -260,7 +262,9 @@ impl Fold {
             }
         }
         for piece in delta.tool_calls.into_iter().flatten() {
-            self.call_piece(piece)?;
+            if !self.full {
+                self.call_piece(piece)?;
+            }
         }
         Ok(())
     }
@@ -286,7 +290,8 @@ impl Fold {
                 at
             }
             _ if self.calls.len() >= CALLS_MAX => {
-                return Err(wire::unavailable("it makes too many calls at once"));
+                self.full = true;
+                return Ok(());
             }
             _ => {
                 self.calls.push(PendingCall { index: piece.index, ..PendingCall::default() });
@@ -515,8 +520,11 @@ mod tests {
         let events = fold(&vec![chunk; 100]).unwrap();
         assert!(events.len() < 7);
         assert_eq!(stop(&events), StopReason::OutputFull);
-        let call = |index: usize| delta(json!({"tool_calls": [{"index": index, "function": {"name": "t"}}]}));
-        assert!(fold(&(0..=CALLS_MAX).map(call).collect::<Vec<_>>()).is_err());
+        let call = |index: usize| {
+            delta(json!({"tool_calls": [{"index": index, "function": {"name": "t", "arguments": "{}"}}]}))
+        };
+        let events = fold(&(0..1000).map(call).collect::<Vec<_>>()).unwrap();
+        assert_eq!((calls(&events).len(), stop(&events)), (CALLS_MAX, StopReason::OutputFull));
     }
 
     #[test]

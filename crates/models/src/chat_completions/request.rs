@@ -6,6 +6,7 @@ use domain::catalog::REASONING_EFFORT;
 use domain::step::{Block, CallResult, Item, Step, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::wire;
 
@@ -193,8 +194,8 @@ fn push_step<'a>(
         return;
     }
     let tool_calls = calls.iter().map(|call| {
-        // Servers parse what the model wrote, and fail at what is no JSON; the result tells the model.
-        let valid = serde_json::from_str::<&RawValue>(&call.arguments).is_ok();
+        // Servers parse what the model wrote, and fail at what is no object or too deep; the result tells the model.
+        let valid = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
         let arguments = if valid { call.arguments.as_str() } else { "{}" };
         ToolCall { id: &call.id, r#type: "function", function: Called { name: &call.tool, arguments } }
     });
@@ -264,7 +265,8 @@ mod tests {
     #[test]
     fn every_call_is_followed_by_its_result_and_no_result_stands_alone() {
         let question = Item::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] };
-        let steps = step(&[("a", r#"{"path":"x"}"#), ("b", "{\"pa"), ("c", "{}")]);
+        let deep = format!(r#"{{"path":{}1{}}}"#, "[".repeat(1000), "]".repeat(1000));
+        let steps = step(&[("a", r#"{"path":"x"}"#), ("b", "{\"pa"), ("c", &deep)]);
         let body = sent(
             &request(vec![result("gone"), question, steps, result("b"), result("a")]),
             Dialect::of(false),
