@@ -138,7 +138,7 @@ pub(crate) struct Jurisdiction<'a> {
 #[expect(dead_code, reason = "read by the derive alone")]
 pub(crate) struct UploadForm {
     /// The file, with a name and some content.
-    #[schema(format = Binary)]
+    #[schema(format = Binary, min_length = 1)]
     file: String,
     /// A folder of the workspace that exists; `/uploads` unless given.
     #[schema(value_type = String, required = false, examples("/contracts"))]

@@ -2,13 +2,14 @@
 //!
 //! Operations are annotated at their handlers and fields at their wire types; what those lack is here: the
 //! refusals of each operation ([`refusals`]), responses with headers ([`successes`]), parameters that
-//! operations share ([`parameters`]), closed sets of words ([`words`]), and the shape of answers, which are
-//! written by hand ([`answer`]). Nothing else reads these types.
+//! operations share ([`parameters`]), closed sets of words ([`words`]), the shape of answers, which are
+//! written by hand ([`answer`]), and what follows on what ([`links`]). Nothing else reads these types.
 //!
 //! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
 
 pub(crate) mod answer;
 pub(crate) mod examples;
+mod links;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
 pub(crate) mod successes;
@@ -99,5 +100,6 @@ fn interface() -> utoipa::openapi::OpenApi {
     for (name, response) in refusals::everywhere() {
         components.responses.insert(name.to_owned(), response.into());
     }
+    links::add(&mut interface);
     interface
 }

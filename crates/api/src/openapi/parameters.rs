@@ -27,7 +27,7 @@ pub(crate) struct OfMessage {
 pub(crate) struct OfPath {
     /// A path in the workspace: `path` of an upload or of an entry. Its slashes stand in the URL as they are, or
     /// encoded; `?` and `#` must be encoded, other characters may be. A slash at its beginning makes no difference.
-    #[param(example = "uploads/lease.pdf", min_length = 1, max_length = 4096)]
+    #[param(example = "uploads/lease.pdf", min_length = 1, max_length = 4095)]
     path: String,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use domain::limits::{ATTACHMENTS_MAX, PATH_MAX_BYTES, TITLE_MAX_CHARS};
+use domain::limits::{ATTACHMENTS_MAX, TITLE_MAX_CHARS};
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
@@ -224,13 +224,40 @@ fn an_event_is_shown_as_it_is_framed() {
 }
 
 #[test]
+fn links_lead_to_operations_and_take_what_is_answered() {
+    let document = document();
+    let operations = operations(&document);
+    let mut seen = 0;
+    for (name, operation) in &operations {
+        for (_, response) in responses(&document, operation) {
+            let links = response.get("links").and_then(Value::as_object).into_iter().flatten();
+            for (_, link) in links {
+                let target = operations.iter().find(|(_, one)| one["operationId"] == link["operationId"]);
+                let (_, target) = target.unwrap_or_else(|| panic!("{name}: {link} leads nowhere"));
+                let wanted = target["parameters"].as_array().unwrap();
+                let wanted = wanted.iter().filter(|one| one["in"] == "path").map(|one| &one["name"]);
+                let given = link["parameters"].as_object().unwrap();
+                assert!(wanted.eq(given.keys()), "{name}: {link}");
+                let body = resolved(&document, &response["content"]["application/json"]["schema"]).unwrap();
+                for from in given.values() {
+                    let field = from.as_str().unwrap().strip_prefix("$response.body#/").unwrap();
+                    assert!(body["properties"].get(field).is_some(), "{name}: {link}");
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 2 * 9 + 2 + 2);
+}
+
+#[test]
 fn bounds_are_those_that_are_applied() {
     let document = document();
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["Question"]["properties"]["filePaths"]["maxItems"], ATTACHMENTS_MAX);
     assert_eq!(schemas["ChatChange"]["properties"]["title"]["maxLength"], TITLE_MAX_CHARS);
     let path = &document["paths"]["/api/v1/files/{path}"]["get"]["parameters"][0];
-    assert_eq!(path["schema"]["maxLength"], PATH_MAX_BYTES);
+    assert_eq!(path["schema"]["maxLength"], workspace::PATH_MAX_BYTES);
 }
 
 #[test]
