@@ -24,10 +24,13 @@ const READERS_MAX: usize = 16;
 
 /// How many connections write to PostgreSQL unless the operator says otherwise: the server gathers their
 /// commits, and beyond that more of them gain little.
+#[cfg(feature = "postgres")]
 const PG_WRITERS: usize = 16;
 /// How many connections read from PostgreSQL.
+#[cfg(feature = "postgres")]
 const PG_READERS: usize = 8;
 /// The most connections of each kind.
+#[cfg(feature = "postgres")]
 const PG_CONNECTIONS_MAX: usize = 256;
 
 /// What an operator can choose.

@@ -224,3 +224,30 @@ fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_kept_is_refused() {
+        for url in
+            ["postgres://h/d?sslmode=require", "postgres://h/d?sslmode=verify-full", "postgres://h:x/d"]
+        {
+            assert!(parse(url).is_err(), "{url}");
+        }
+        for url in ["postgres://u@/d?host=/run/postgresql", "postgresql://u:p@h:1/d?sslmode=prefer"] {
+            assert!(parse(url).is_ok(), "{url}");
+        }
+        let refused = parse("postgres://u:secret@h:x/d").expect_err("that is no port").to_string();
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+
+    #[test]
+    fn only_the_store_ends_transactions() {
+        for sql in ["COMMIT", " rollback;", "BEGIN READ ONLY", "End"] {
+            assert!(ends_transaction(sql), "{sql}");
+        }
+        assert!(!ends_transaction("SELECT 'COMMIT'"));
+    }
+}

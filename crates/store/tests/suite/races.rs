@@ -159,19 +159,21 @@ async fn a_share_is_kept_by_many_claims_at_once(engine: Engine) {
 
 async fn an_account_gets_one_machine(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let new = NewAccount { machine: false, ..fixture.new_account(0) };
-    let account = new.account;
-    fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("a new account");
-    let mut tasks = Vec::new();
-    for _ in 0..16 {
-        let store = fixture.store.clone();
-        tasks.push(tokio::spawn(
-            async move { store.write(move |tx| machines::create(tx, account, START)).await },
-        ));
+    for round in 1..=8 {
+        let new = NewAccount { machine: false, ..fixture.new_account(0) };
+        let account = new.account;
+        fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("a new account");
+        let mut tasks = Vec::new();
+        for _ in 0..16 {
+            let store = fixture.store.clone();
+            tasks.push(tokio::spawn(async move {
+                store.write(move |tx| machines::create(tx, account, START)).await
+            }));
+        }
+        for task in tasks {
+            task.await.expect("it does not panic").expect("there is one now");
+        }
+        assert_eq!(fixture.count("SELECT count(*) FROM machines").await, round);
+        assert_eq!(fixture.count("SELECT next FROM counters WHERE name = 'machine'").await, round);
     }
-    for task in tasks {
-        task.await.expect("it does not panic").expect("there is one now");
-    }
-    assert_eq!(fixture.count("SELECT count(*) FROM machines").await, 1);
-    assert_eq!(fixture.count("SELECT next FROM counters WHERE name = 'machine'").await, 1);
 }

@@ -13,6 +13,7 @@ use crate::fixture::{Engine, Fixture, START, run};
 
 on_every_engine!(
     a_failed_statement_spoils_the_transaction,
+    what_does_not_fit_is_refused,
     work_that_panics_is_undone_alone,
     a_commit_that_fails_hits_the_one_at_fault,
     work_that_ends_its_transaction_hits_nobody_else,
@@ -105,6 +106,22 @@ async fn a_failed_statement_spoils_the_transaction(engine: Engine) {
         .await;
     assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work said that it was well");
     assert_eq!(fixture.purse(account).await.balance, Credits(1));
+}
+
+async fn what_does_not_fit_is_refused(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    for text in ["a\0b", "a"] {
+        let counter = "INSERT INTO counters (name, next) VALUES ($1, -1)";
+        let refused = fixture.store.write(move |tx| tx.execute(counter, &[text.into()])).await;
+        match refused {
+            Err(StoreError::Rule(_)) if text.len() > 1 => {}
+            Err(StoreError::Constraint(name)) => {
+                assert!(name.contains("counters_next_check") || name.contains("next"), "{name}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM counters").await, 1);
 }
 
 async fn work_that_panics_is_undone_alone(engine: Engine) {
