@@ -12,7 +12,7 @@ use models::Catalog;
 use store::conversations::{self, ConversationError};
 use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
 pub use store::questions::{AskError as Refused, Idempotency};
-use store::{Store, StoreError};
+use store::{Sql, Store, StoreError, machines};
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::Environment;
@@ -197,7 +197,7 @@ impl Questions {
 
     async fn take(self, new: NewQuestion) -> Result<Taken, AskError> {
         let (account, attachments) = (new.account, new.attachments.clone());
-        match self.store.write(move |tx| questions::ask(tx, &new)).await? {
+        match self.store.write(move |tx| accept(tx, &new)).await? {
             Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
             Asked::Accepted(accepted) => {
                 Ok(Taken::Accepted(self.begin(account, accepted, &attachments).await))
@@ -287,6 +287,20 @@ impl Questions {
         }
         Ok(attachments)
     }
+}
+
+/// Accepts the question and notes in the same transaction that its machine is wanted: were the service to end
+/// before it has started it, the next one would wait for a machine that nobody starts.
+fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, questions::AskError> {
+    let asked = questions::ask(tx, new)?;
+    let stopped = |machine: machines::Machine| machine.desired == machines::Desired::Stopped;
+    if matches!(asked, Asked::Accepted(_)) && machines::get(tx, new.account)?.is_some_and(stopped) {
+        match machines::set_desired(tx, new.account, machines::Desired::Running) {
+            Ok(()) | Err(machines::MachineError::NotFound) => {}
+            Err(machines::MachineError::Store(error)) => return Err(error.into()),
+        }
+    }
+    Ok(asked)
 }
 
 fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {

@@ -120,6 +120,20 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
     service.shutdown().await;
 }
 
+/// What is accepted is answered also by a service that comes after this one: it must know of the machine.
+#[tokio::test]
+async fn a_question_is_not_accepted_without_its_machine_being_wanted() {
+    let Stage { data, service, caller, .. } = stage().await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let refusing =
+        "CREATE TRIGGER refusing BEFORE UPDATE OF desired ON machines BEGIN SELECT RAISE(FAIL, 'no'); END";
+    store.write(move |tx| tx.execute(refusing, &[])).await.expect("a trigger");
+    assert!(service.questions.ask(&caller, question()).await.is_err());
+    let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+    assert_eq!(page.total, 0);
+    service.shutdown().await;
+}
+
 #[tokio::test]
 async fn jurisdictions_count_once() {
     let Stage { service, caller, data: _data, .. } = stage().await;
