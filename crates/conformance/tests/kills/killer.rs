@@ -19,8 +19,8 @@ const MACHINE_KILLS_MAX: u32 = 3;
 const PAUSE: std::ops::Range<u64> = 30..650;
 /// How many kills of a hundred follow at once on the one before.
 const AT_ONCE: u64 = 15;
-/// A jail's first process and the agent in it stand first among its processes.
-const JAIL_PROCESSES: usize = 2;
+/// A jail's first process, its init and its agent stand first among its processes.
+const JAIL_PROCESSES: usize = 3;
 
 /// What was killed.
 #[derive(Debug, Default)]

@@ -1,0 +1,218 @@
+//! What is too much: processes, memory, output, files that unfold.
+
+use std::time::{Duration, Instant};
+
+use conformance::{Expect, Request, poll};
+use serde_json::json;
+
+use crate::stage::Stage;
+
+/// How long a call with a bomb may take beyond what it was given.
+const GRACE: Duration = Duration::from_secs(20);
+/// What a tool may tell a model, with room for its own words.
+const TOLD_MAX_BYTES: usize = 256 * 1024;
+
+#[test]
+fn a_fork_bomb_ends_with_its_call_and_others_are_served_meanwhile() {
+    let stage = Stage::set();
+    stage.shell(&["true"]);
+    let before = stage.jail();
+    let bomb = "bomb() { bomb | bomb & }; bomb; sleep 30";
+    let script = json!({"steps": [
+        {"actions": [{"call": {"tool": "shell", "arguments": {"command": bomb, "timeout_seconds": 4}}}]},
+        {"actions": [{"say": "Done."}]}
+    ]});
+    let began = Instant::now();
+    let answer = stage.api.accepted(&json!({ "model": "standin", "input": format!("STANDIN {script}") }));
+    let other = stage.service.api(&stage.other);
+    while stage.api.now(&answer)["status"] == "in_progress" {
+        assert_eq!(Request::new("GET", "/healthz").send(stage.service.address()).status, 200);
+        let theirs = other.completed(&other.accepted(&json!({ "input": "Hello", "model": "standin" })));
+        assert!(theirs["error"].is_null(), "{theirs}");
+        assert!(began.elapsed() < Duration::from_secs(4) + GRACE, "the bomb does not end");
+    }
+    let answer = stage.api.now(&answer);
+    assert!(answer["error"].is_null() && answer["text"] == "Done.", "{answer}");
+    assert_eq!(stage.processes(), before, "nothing but the agent is left");
+    let again = stage.shell(&["echo alive"]);
+    assert!(again[0].contains("alive"), "{again:?}");
+    stage.assert_unharmed();
+}
+
+#[test]
+fn what_a_command_leaves_behind_is_gone() {
+    let stage = Stage::set();
+    let told = stage.shell(&[
+        "(sleep 300; touch /workspace/late) > /dev/null 2>&1 & setsid nohup sleep 301 > /dev/null 2>&1 & echo started",
+        "perl -e 'fork and exit; setpgrp; fork and exit; close $_ for (*STDIN, *STDOUT, *STDERR); sleep 302' & echo started",
+        "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
+    ]);
+    assert!(told[0].contains("started") && told[1].contains("started"), "{told:?}");
+    for left in ["sleep 300", "sleep 301", "sleep 302"] {
+        assert!(!told[2].contains(left), "{}", told[2]);
+    }
+    poll::until("nothing is left", || (stage.processes() == stage.jail()).then_some(()));
+    stage.api.download("/late").expect_refusal(404);
+    stage.assert_unharmed();
+}
+
+#[test]
+fn memory_output_and_disk_have_their_bounds() {
+    let stage = Stage::set();
+    stage.shell(&["true"]);
+    let before = stage.jail();
+    let long = json!({ "command": "yes the same line again", "timeout_seconds": 2 });
+    let told = stage.calls(&[
+        ("shell", json!({ "command": "perl -e 'while (1) { push @a, \"x\" x 50_000_000 }'", "timeout_seconds": 20 })),
+        ("shell", json!({ "command": "head -c 30000000 /dev/zero | tr '\\0' 'x'; echo; echo the-end" })),
+        ("shell", long),
+        ("shell", json!({ "command": "head -c 200000 /dev/urandom; printf '\\033]0;owned\\007\\033[2J'" })),
+        ("shell", json!({ "command": "truncate -s 100G /workspace/huge; dd if=/dev/zero of=/tmp/full bs=1M count=8000 2>&1; rm -f /tmp/full; echo the-end" })),
+        ("shell", json!({ "command": "truncate -s 1500M /workspace/sparse.txt && echo the-end", })),
+        ("read", json!({ "path": "/sparse.txt" })),
+        ("find", json!({ "content": "nothing of the kind" })),
+        ("search", json!({ "query": "nothing of the kind" })),
+    ]);
+    for text in &told {
+        assert!(text.len() <= TOLD_MAX_BYTES, "{} bytes were told", text.len());
+        assert!(!text.contains(['\u{1b}', '\u{7}', '\0']), "control characters go");
+    }
+    assert!(
+        told[1].contains("the-end") && told[4].contains("the-end"),
+        "the end is kept: {:?}",
+        (tail(&told[1]), tail(&told[4]))
+    );
+    let huge = std::fs::metadata(stage.workspace().join("huge")).map_or(0, |metadata| metadata.len());
+    assert!(huge < 100 << 30, "a file has a bound");
+    assert_eq!(stage.jail(), before, "the same agent lives on");
+    stage.assert_unharmed();
+}
+
+fn tail(text: &str) -> String {
+    text.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect()
+}
+
+#[test]
+fn archives_that_unfold_without_end_are_left_folded() {
+    let stage = Stage::set();
+    let word = "<w:document xmlns:w=\"w\"><w:body><w:p><w:r><w:t>";
+    let sheet = "<worksheet><sheetData><row><c t=\"inlineStr\"><is><t>";
+    stage.api.upload("bomb.docx", &archive("word/document.xml", word)).expect_status(201);
+    stage.api.upload("bomb.xlsx", &archive("xl/worksheets/sheet1.xml", sheet)).expect_status(201);
+    stage.api.upload("bomb.odt", &archive("content.xml", "<office:text><text:p>")).expect_status(201);
+    let laughs: String =
+        (1..30).map(|n| format!("<!ENTITY l{n} \"{}\">", format!("&l{};", n - 1).repeat(10))).collect();
+    let laughs = format!("<!DOCTYPE x [<!ENTITY l0 \"ha\">{laughs}]><html><body>&l29;</body></html>");
+    stage.api.upload("laughs.html", laughs.as_bytes()).expect_status(201);
+    stage.api.upload("deep.html", "<div>".repeat(400_000).as_bytes()).expect_status(201);
+    let began = Instant::now();
+    let mut calls: Vec<_> = ["bomb.docx", "bomb.xlsx", "bomb.odt", "laughs.html", "deep.html"]
+        .iter()
+        .map(|name| ("read", json!({ "path": format!("/uploads/{name}") })))
+        .collect();
+    calls.push(("search", json!({ "query": "aaaa" })));
+    calls.push(("find", json!({ "content": "no such words" })));
+    let told = stage.calls(&calls);
+    assert!(told.iter().all(|text| text.len() <= TOLD_MAX_BYTES));
+    assert!(began.elapsed() < Duration::from_secs(150), "documents have their time: {:?}", began.elapsed());
+    let again = stage.shell(&["echo alive"]);
+    assert!(again[0].contains("alive"), "{again:?}");
+    stage.assert_unharmed();
+}
+
+/// An archive of one file that begins as said and goes on with the same letter for 1.2 gigabytes, in 8 megabytes.
+fn archive(name: &str, begin: &str) -> Vec<u8> {
+    /// Copies of 258 bytes each.
+    const COPIES: u32 = 4_800_000;
+    let mut bits = Bits::default();
+    bits.push(0b011, 3); // the last block, with the codes that are always known
+    for byte in begin.bytes().chain([b'a']) {
+        // Letters below 144 have eight bits, from 0x30 on, the highest first.
+        bits.push(u32::from((0x30 + byte).reverse_bits()), 8);
+    }
+    for _ in 0..COPIES {
+        // Length 258 is code 285, 0xC5 in eight bits; distance 1 is five bits of zero.
+        bits.push(u32::from(0xC5_u8.reverse_bits()), 13);
+    }
+    bits.push(0, 7);
+    let packed = bits.whole();
+    let unfolded = u32::try_from(begin.len() + 1).expect("short") + COPIES * 258;
+    let length = u32::try_from(packed.len()).expect("some megabytes");
+    let mut described = Vec::new();
+    described.extend([20, 0, 0, 0, 8, 0, 0, 0, 0, 0]); // version, flags, deflate, time
+    described.extend([0; 4]); // nobody gets to its check sum
+    described.extend(length.to_le_bytes());
+    described.extend(unfolded.to_le_bytes());
+    described.extend(u16::try_from(name.len()).expect("short").to_le_bytes());
+    described.extend([0, 0]);
+    let mut zip = b"PK\x03\x04".to_vec();
+    zip.extend(&described);
+    zip.extend(name.as_bytes());
+    zip.extend(packed);
+    let folder_at = u32::try_from(zip.len()).expect("some megabytes");
+    zip.extend(b"PK\x01\x02\x14\x00");
+    zip.extend(&described);
+    zip.extend([0; 14]);
+    zip.extend(name.as_bytes());
+    let folder_length = u32::try_from(zip.len()).expect("some megabytes") - folder_at;
+    zip.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
+    zip.extend(folder_length.to_le_bytes());
+    zip.extend(folder_at.to_le_bytes());
+    zip.extend([0, 0]);
+    zip
+}
+
+/// Bits, the lowest first, as deflate packs them.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    open: u64,
+    count: u32,
+}
+
+impl Bits {
+    fn push(&mut self, bits: u32, count: u32) {
+        self.open |= u64::from(bits) << self.count;
+        self.count += count;
+        while self.count >= 8 {
+            self.bytes.push((self.open & 0xFF) as u8);
+            self.open >>= 8;
+            self.count -= 8;
+        }
+    }
+
+    fn whole(mut self) -> Vec<u8> {
+        if self.count > 0 {
+            self.bytes.push((self.open & 0xFF) as u8);
+        }
+        self.bytes
+    }
+}
+
+#[test]
+fn folders_too_deep_and_too_full_are_walked_within_bounds() {
+    let stage = Stage::set();
+    let told = stage.calls(&[
+        (
+            "shell",
+            json!({ "command": "cd /workspace && perl -e 'for (1..3000) { mkdir \"d\" x 20; chdir \"d\" x 20 } open F, \">\", \"end.txt\"; print F \"the word is crane\"' && echo the-end" }),
+        ),
+        (
+            "shell",
+            json!({ "command": "mkdir /workspace/full && cd /workspace/full && perl -e 'for (1..5000) { open F, \">\", \"file-$_.txt\"; print F \"crane $_\" }' && echo the-end" }),
+        ),
+        ("list", json!({ "path": "/full" })),
+        ("find", json!({})),
+        ("find", json!({ "content": "crane" })),
+        ("search", json!({ "query": "crane" })),
+    ]);
+    assert!(told[0].contains("the-end") && told[1].contains("the-end"), "{told:?}");
+    assert!(told.iter().all(|text| text.len() <= TOLD_MAX_BYTES));
+    stage.api.list("/full").expect_status(200);
+    let deep = format!("/{}", ["dddddddddddddddddddd"; 150].join("/"));
+    stage.api.list(&deep).expect_status(200);
+    for folder in ["/dddddddddddddddddddd?recursive=true", "/full?recursive=true"] {
+        stage.api.delete_file(folder).expect_status(204);
+    }
+    stage.assert_unharmed();
+}

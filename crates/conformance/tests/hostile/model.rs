@@ -1,0 +1,93 @@
+//! A model that keeps to no form.
+
+use conformance::Expect;
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+fn states(answer: &Value) -> Vec<&str> {
+    let parts = answer["parts"].as_array().expect("parts").iter().filter(|part| part["type"] == "TOOL");
+    parts.map(|part| part["state"].as_str().expect("a state")).collect()
+}
+
+#[test]
+fn calls_that_are_none_are_answered_and_the_model_goes_on() {
+    let stage = Stage::set();
+    let url = format!("http://127.0.0.1:{}/", stage.trap.port());
+    let call = |tool: &str, arguments: Value| json!({"call": {"tool": tool, "arguments": arguments}});
+    let (answer, told) = stage.script(&json!([
+        {"actions": [
+            call("list", json!("{\"path\": ")),
+            call("list", json!("no JSON at all")),
+            call("list", json!("[1, 2]")),
+            call("list", json!("null")),
+            call("list", json!("{\"path\": \"/\"} {\"path\": \"/etc\"}")),
+            call("shell", json!({"command": 7})),
+            call("shell", json!({"command": "touch /workspace/extra", "user": "root"})),
+            call("shell", json!("{\"command\": \"touch /workspace/first\", \"command\": \"touch /workspace/second\"}")),
+            call("read", json!({"path": {"deep": [[[[]]]]}})),
+            call("read", json!(format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000)))),
+        ]},
+        {"actions": [
+            call("web_fetch", json!({"url": url})),
+            call("web_search", json!({"query": "secret"})),
+            call("Shell", json!({"command": "touch /workspace/extra"})),
+            call("../shell", json!({"command": "touch /workspace/extra"})),
+            call("mcp__x__y", json!({})),
+            call(&"t".repeat(10_000), json!({})),
+            call("<img src=x onerror=alert(1)>", json!({})),
+        ]},
+        {"actions": [{"say": "Done."}]},
+    ]));
+    assert_eq!(answer["text"], "Done.");
+    assert_eq!(told.len(), 17, "each call has its result");
+    assert_eq!(states(&answer)[10..], ["ERROR"; 7], "what was not offered is not run: {answer}");
+    stage.api.download("/extra").expect_refusal(404);
+    stage.assert_tells_no_secret(&told);
+    let told = stage.calls(&[("shell", json!({"command": "x".repeat(600_000)}))]);
+    assert!(told[0].len() < 1000, "{}", told[0]);
+    stage.assert_unharmed();
+}
+
+#[test]
+fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
+    let stage = Stage::set();
+    let run = |line: &str, id: &str| {
+        let command = format!("echo {line} >> /workspace/runs.txt");
+        json!({"call": {"tool": "shell", "arguments": {"command": command}, "id": id}})
+    };
+    let many: Vec<Value> =
+        (0..1000).map(|_| json!({"call": {"tool": "list", "arguments": {"path": "/"}}})).collect();
+    let (answer, told) = stage.script(&json!([
+        {"actions": [run("a", "same"), run("b", "same"), run("c", ""), run("d", "")]},
+        {"actions": [run("e", "same"), run("f", &"i".repeat(5000)), run("g", "id\n\"with\u{0}all")]},
+        {"actions": many},
+        {"actions": [{"say": "Done."}]},
+    ]));
+    assert_eq!(answer["text"], "Done.");
+    assert!((8..=7 + 100).contains(&told.len()), "{} calls of a thousand were run", told.len());
+    let mut ids: Vec<String> = answer["parts"]
+        .as_array()
+        .expect("parts")
+        .iter()
+        .filter_map(|part| part["toolCallId"].as_str().map(str::to_owned))
+        .collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), told.len()), (count, count), "each call has an id of its own and one result");
+    let runs = stage.api.download("/runs.txt").expect_status(200).text();
+    assert_eq!(runs, "a\nb\nc\nd\ne\nf\ng\n", "each ran once, in order");
+    stage.assert_unharmed();
+}
+
+#[test]
+fn a_model_that_calls_without_end_is_ended() {
+    let stage = Stage::set();
+    let script = json!({"steps": [{"actions": [{"call": {"tool": "list", "arguments": {"path": "/"}}}]}]});
+    let question = json!({ "input": format!("STANDIN {script}"), "model": "standin" });
+    let answer = stage.api.completed(&stage.api.accepted(&question));
+    assert!(answer["error"]["code"].is_string(), "{}", answer["error"]);
+    assert!(states(&answer).iter().all(|state| *state == "COMPLETE"));
+    stage.assert_unharmed();
+}

@@ -1,0 +1,251 @@
+//! A service with an account that is attacked through its documents and its model, and another beside it.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use conformance::{Account, Api, Expect, Options, Request, Service, Standin};
+use serde_json::{Value, json};
+
+use crate::trap::Trap;
+
+/// What the other account's file holds.
+pub(crate) const SECRET: &str = "the-heron-flies-at-midnight";
+/// What lies in the data folder beside the accounts.
+const CANARY: &str = "a-canary-that-nobody-reads";
+
+pub(crate) struct Stage {
+    pub(crate) vendor: Standin,
+    pub(crate) service: Service,
+    pub(crate) account: Account,
+    pub(crate) api: Api,
+    pub(crate) other: Account,
+    pub(crate) trap: Trap,
+    before: BTreeMap<PathBuf, File>,
+    questions: Cell<u32>,
+}
+
+/// What a file or folder is, as far as a change would show.
+#[derive(Debug, PartialEq, Eq)]
+struct File {
+    mode: u32,
+    owner: u32,
+    length: u64,
+    content: u64,
+}
+
+impl Stage {
+    pub(crate) fn set() -> Self {
+        let vendor = Standin::start();
+        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+        let (account, other) = (service.account(), service.account());
+        let api = service.api(&account);
+        service.api(&other).upload("secret.txt", SECRET.as_bytes()).expect_status(201);
+        fs::write(service.data().join("canary.txt"), CANARY).expect("a canary");
+        let trap = Trap::set(service.data().parent().expect("the home of the data"));
+        let before = BTreeMap::new();
+        let mut stage = Self { vendor, service, account, api, other, trap, before, questions: Cell::new(0) };
+        stage.before = stage.outside();
+        stage
+    }
+
+    /// Asks the model that obeys everything it reads. Gives the answer, and what its tools told it.
+    pub(crate) fn obey(&self, input: &str) -> (Value, Vec<String>) {
+        let marker = self.marker();
+        let question = json!({ "input": format!("{marker}\n{input}"), "model": "obey" });
+        let answer = self.api.completed(&self.api.accepted(&question));
+        assert!(answer["error"].is_null(), "{answer}");
+        (answer, self.told(&marker))
+    }
+
+    /// Lets the model do these steps, whatever comes of them.
+    pub(crate) fn script(&self, steps: &Value) -> (Value, Vec<String>) {
+        let marker = self.marker();
+        let script = json!({ "steps": steps });
+        let question = json!({ "input": format!("{marker} STANDIN {script}"), "model": "standin" });
+        let answer = self.api.completed(&self.api.accepted(&question));
+        assert!(answer["error"].is_null(), "{answer}");
+        (answer, self.told(&marker))
+    }
+
+    /// Lets the model call these tools, one step after another, and gives what each told it.
+    pub(crate) fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
+        let step = |(tool, arguments): &(&str, Value)| json!({"actions": [{"call": {"tool": tool, "arguments": arguments}}]});
+        let mut steps: Vec<Value> = calls.iter().map(step).collect();
+        steps.push(json!({"actions": [{"say": "Done."}]}));
+        let (answer, told) = self.script(&Value::from(steps));
+        assert_eq!(answer["text"], "Done.");
+        assert_eq!(told.len(), calls.len(), "each call has its result: {told:?}");
+        told
+    }
+
+    /// Runs command lines and gives what each put out.
+    pub(crate) fn shell(&self, commands: &[&str]) -> Vec<String> {
+        let calls: Vec<_> = commands
+            .iter()
+            .map(|command| ("shell", json!({ "command": command, "timeout_seconds": 20 })))
+            .collect();
+        self.calls(&calls)
+    }
+
+    /// The first process of the account's machine, its init and its agent.
+    pub(crate) fn jail(&self) -> Vec<i64> {
+        self.processes().into_iter().take(3).collect()
+    }
+
+    /// Every process of the account's machine.
+    pub(crate) fn processes(&self) -> Vec<i64> {
+        let listed = self.service.admin(&["machine", "list"]);
+        let machines = listed["machines"].as_array().expect("machines");
+        let own = machines.iter().find(|machine| machine["account"] == self.account.id.as_str());
+        let pids = own.and_then(|machine| machine["pids"].as_array()).expect("the account's machine");
+        pids.iter().filter_map(Value::as_i64).collect()
+    }
+
+    /// The account's workspace as it lies on the host.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.service.data().join("workspaces").join(&self.account.id)
+    }
+
+    /// No secret of the house is in what was said to the model.
+    pub(crate) fn assert_tells_no_secret(&self, told: &[String]) {
+        for text in told {
+            for secret in ["sk-stand-in", SECRET, CANARY, &self.account.key, &self.other.key] {
+                assert!(!text.contains(secret), "{secret} in {text}");
+            }
+        }
+    }
+
+    /// Nothing left the house, nothing of it was touched, and the other account is served.
+    pub(crate) fn assert_unharmed(&self) {
+        self.trap.assert_quiet();
+        let after = self.outside();
+        for (path, file) in &after {
+            assert_eq!(self.before.get(path), Some(file), "{} came or changed", path.display());
+        }
+        for path in self.before.keys() {
+            assert!(after.contains_key(path), "{} is gone", path.display());
+        }
+        let health = Request::new("GET", "/healthz").send(self.service.address());
+        assert_eq!(health.status, 200);
+        let other = self.service.api(&self.other);
+        assert_eq!(other.download("/uploads/secret.txt").expect_status(200).text(), SECRET);
+        assert_eq!(other.list_home().expect_status(200).json()["totalEntries"], 1, "only its uploads");
+        let answer = other.completed(&other.accepted(&json!({ "input": "Hello", "model": "standin" })));
+        assert!(answer["error"].is_null(), "{answer}");
+    }
+
+    fn marker(&self) -> String {
+        self.questions.set(self.questions.get() + 1);
+        format!("Question {}:", self.questions.get())
+    }
+
+    /// What tools told the model in the answer to the question with this marker.
+    fn told(&self, marker: &str) -> Vec<String> {
+        let requests = self.vendor.requests();
+        for request in &requests {
+            assert_eq!(request["outcome"], "done", "the vendor takes every request: {request}");
+        }
+        let messages = |request: &Value| request["body"]["messages"].as_array().cloned().unwrap_or_default();
+        let asked = |message: &Value| {
+            message["role"] == "user"
+                && message["content"].as_str().is_some_and(|content| content.contains(marker))
+        };
+        // What is long is left out of later requests, so that each result counts as it came first.
+        let mut seen = HashSet::new();
+        let mut results = Vec::new();
+        for messages in requests.iter().map(messages).filter(|messages| messages.iter().any(asked)) {
+            for message in messages.into_iter().filter(|message| message["role"] == "tool") {
+                if seen.insert(message["tool_call_id"].to_string()) {
+                    results.push(message["content"].as_str().expect("a result").to_owned());
+                }
+            }
+        }
+        results
+    }
+
+    /// All that lies in the data folder but the database, the machines and what is the account's own.
+    fn outside(&self) -> BTreeMap<PathBuf, File> {
+        let data = self.service.data();
+        let own = [self.workspace(), data.join("machines")];
+        let mut files = BTreeMap::new();
+        let mut folders = vec![data];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path())
+            {
+                let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                if own.contains(&entry) || name.starts_with("causerie.db") {
+                    continue;
+                }
+                let metadata = fs::symlink_metadata(&entry).expect("metadata");
+                if metadata.is_dir() {
+                    folders.push(entry.clone());
+                }
+                let content = if metadata.is_file() { hash(&entry) } else { 0 };
+                let length = if metadata.is_file() { metadata.len() } else { 0 };
+                files.insert(entry, File { mode: metadata.mode(), owner: metadata.uid(), length, content });
+            }
+        }
+        files
+    }
+}
+
+fn hash(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    fs::read(path).expect("a file").hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The HTML of an answer loads nothing, runs nothing, and its links tell nothing of where they were followed.
+pub(crate) fn assert_harmless_html(answer: &Value) {
+    for part in answer["parts"].as_array().expect("parts") {
+        let html = part["content"].as_str().unwrap_or_default();
+        for tag in html.split('<').skip(1).map(|tag| tag.split('>').next().unwrap_or_default()) {
+            let tag = tag.to_lowercase();
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+            let plain = [
+                "p",
+                "a",
+                "em",
+                "strong",
+                "del",
+                "code",
+                "pre",
+                "br",
+                "hr",
+                "ul",
+                "ol",
+                "li",
+                "blockquote",
+                "h1",
+                "h2",
+                "h3",
+                "h4",
+                "h5",
+                "h6",
+                "table",
+                "thead",
+                "tbody",
+                "tr",
+                "th",
+                "td",
+                "sup",
+                "sub",
+                "span",
+            ];
+            assert!(plain.contains(&name), "<{tag}> in {html}");
+            for attribute in [" src", " style", " on", " srcset", " background", "javascript:", "\"data:"] {
+                assert!(!tag.contains(attribute), "<{tag}> in {html}");
+            }
+            if name == "a" && tag.contains("://") {
+                assert!(
+                    tag.contains("rel=") && tag.contains("noopener") && tag.contains("noreferrer"),
+                    "<{tag}>"
+                );
+            }
+        }
+    }
+}
