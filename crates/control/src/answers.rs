@@ -93,10 +93,12 @@ impl Answers {
                 Ok(live)
             }
             Ok(_) => Ok(live),
-            Err(error) => {
+            Err(ConversationError::NotFound) => {
                 self.live.delete(stored.conversation);
-                Err(error)
+                Err(ConversationError::NotFound)
             }
+            // Nothing is known of the answer: it may go on.
+            Err(error) => Err(error),
         }
     }
 
