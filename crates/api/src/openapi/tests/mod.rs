@@ -41,14 +41,14 @@ fn responses<'a>(document: &'a Value, operation: &'a Value) -> Vec<(u16, &'a Val
 fn the_document_is_as_it_was_last_looked_at() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
     let made = interface().to_yaml().unwrap();
-    if std::env::var_os("CAUSERIE_RENEW_SCHEMA").is_some() {
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&golden, &made).unwrap();
     }
     let kept = std::fs::read_to_string(&golden).unwrap();
     let differs = made.lines().zip(kept.lines()).position(|(made, kept)| made != kept);
     assert!(
         made == kept,
-        "the schema has changed, first in line {differs:?}: renew it with CAUSERIE_RENEW_SCHEMA=1, and look at it"
+        "the schema has changed, first in line {differs:?}: renew it with UPDATE_EXPECT=1, and look at it"
     );
 }
 
