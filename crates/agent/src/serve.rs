@@ -18,7 +18,7 @@ use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use protocol::hello::Hello;
-use protocol::turn::{Lines, read_host_line};
+use protocol::turn::{HOST_FRAME_MAX_BYTES, Lines, read_host_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -70,7 +70,7 @@ async fn hello(State(agent): State<Agent>) -> Json<Hello> {
 
 /// Opens a link to a turn: the first line tells which.
 async fn turn(State(agent): State<Agent>, body: Body) -> Response {
-    let mut frames = Frames { body, lines: Lines::default() };
+    let mut frames = Frames { body, lines: Lines::of_at_most(HOST_FRAME_MAX_BYTES) };
     let Some(HostFrame::Open(open)) = frames.next().await else {
         return (StatusCode::BAD_REQUEST, "a turn begins with open").into_response();
     };

@@ -1,7 +1,7 @@
 //! `POST /turn`: one answer's turn, both sides streaming JSON lines until either ends.
 //!
-//! The host's first line is `open`. Each line is one frame of at most [`FRAME_MAX_BYTES`]; the host takes
-//! whatever the agent sends for hostile and gives the link up at the first line that is no frame.
+//! The host's first line is `open`. Each line is one frame of bounded length; the host takes whatever
+//! the agent sends for hostile and gives the link up at the first line that is no frame.
 
 use domain::citation::{Passage, Place};
 use domain::id::MessageId;
@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::{PASSAGE_MAX_BYTES, PASSAGES_MAX, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX};
 
-/// The longest line, its line feed included.
-pub const FRAME_MAX_BYTES: usize = 8 * 1024 * 1024;
+/// The longest line of an agent, its line feed included: a tool's output within its bounds, escaped.
+pub const AGENT_FRAME_MAX_BYTES: usize = 2 * 1024 * 1024;
+/// The longest line of the host: a step's calls, escaped.
+pub const HOST_FRAME_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A line that is no frame, or says what no frame may say.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +175,11 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
     bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
     bounded(output.passages.len() <= PASSAGES_MAX, "passages")?;
     bounded(output.written.len() <= WRITTEN_MAX, "written paths")?;
-    let path_fits = |path: &str| path.starts_with('/') && path.len() <= domain::limits::PATH_MAX_BYTES;
+    let path_fits = |path: &str| {
+        let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');
+        path.len() <= domain::limits::PATH_MAX_BYTES
+            && path.strip_prefix('/').is_some_and(|names| names.split('/').all(plain))
+    };
     bounded(output.written.iter().all(|path| path_fits(path)), "written path")?;
     let mut passages = Vec::with_capacity(output.passages.len());
     for passage in output.passages {
@@ -238,34 +244,52 @@ fn call_in(call: CallWire) -> CallNote {
     CallNote { call: Call { id, tool, arguments }, repeatable }
 }
 
-/// Cuts a stream of bytes into lines, at most [`FRAME_MAX_BYTES`] long.
-#[derive(Debug, Default)]
+/// Cuts a stream of bytes into lines of bounded length.
+#[derive(Debug)]
 pub struct Lines {
     buffer: Vec<u8>,
+    /// Where the first line that was not taken begins.
+    start: usize,
+    /// How far a line feed was looked for.
     searched: usize,
+    bytes_max: usize,
 }
 
 impl Lines {
+    /// Lines of at most so many bytes: [`AGENT_FRAME_MAX_BYTES`] or [`HOST_FRAME_MAX_BYTES`].
+    #[must_use]
+    pub const fn of_at_most(bytes_max: usize) -> Self {
+        Self { buffer: Vec::new(), start: 0, searched: 0, bytes_max }
+    }
+
     /// Adds what has arrived.
     pub fn push(&mut self, bytes: &[u8]) {
+        // What was taken goes only when it is the greater part, so that each byte is moved a bounded number of times.
+        if self.start > self.buffer.len() / 2 {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next whole line without its line feed, if one has arrived.
     ///
     /// # Errors
-    /// [`NotAFrame::OutOfBounds`] when the line is longer than a frame may be.
+    /// [`NotAFrame::OutOfBounds`] when the line is longer than it may be.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, NotAFrame> {
-        let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
-            self.searched = self.buffer.len();
-            let fits = self.buffer.len() < FRAME_MAX_BYTES;
-            return if fits { Ok(None) } else { Err(NotAFrame::OutOfBounds("length")) };
-        };
-        let end = self.searched + at;
-        let rest = self.buffer.split_off(end + 1);
-        let mut line = std::mem::replace(&mut self.buffer, rest);
-        line.pop();
-        self.searched = 0;
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let end = found.map_or(self.buffer.len(), |at| self.searched + at);
+        if end - self.start >= self.bytes_max {
+            return Err(NotAFrame::OutOfBounds("length"));
+        }
+        if found.is_none() {
+            self.searched = end;
+            return Ok(None);
+        }
+        let line = self.buffer[self.start..end].to_vec();
+        self.start = end + 1;
+        self.searched = self.start;
         Ok(Some(line))
     }
 }
@@ -295,7 +319,7 @@ mod tests {
             HostFrame::Acknowledged { call: "c".into(), entry },
             HostFrame::Close,
         ];
-        let mut lines = Lines::default();
+        let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);
         for frame in &frames {
             for byte in host_line(frame) {
                 lines.push(&[byte]);
@@ -315,13 +339,14 @@ mod tests {
             written: vec![path.to_owned()],
             ..ToolOutput::default()
         };
-        for bad in [output("x".repeat(TEXT_MAX_BYTES + 1), "/a"), output(String::new(), "a")] {
+        let paths = ["a", "/a/../b", "/./a", "//a", "/", "/a\0"].map(|path| output(String::new(), path));
+        for bad in paths.into_iter().chain([output("x".repeat(TEXT_MAX_BYTES + 1), "/a")]) {
             let line = line(&AgentWire::Returned { call: "c".into(), output: bad });
             assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))));
         }
         assert!(matches!(read_agent_line(b"{\"want\":1}"), Err(NotAFrame::Malformed(_))));
-        let mut lines = Lines::default();
-        lines.push(&vec![b' '; FRAME_MAX_BYTES]);
+        let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);
+        lines.push(&vec![b' '; AGENT_FRAME_MAX_BYTES]);
         assert!(lines.next_line().is_err());
     }
 }

@@ -7,7 +7,7 @@ use domain::turn::AgentFrame;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, StreamBody};
 use machine::{AgentLink, MachineError, Machines};
-use protocol::turn::{Lines, read_agent_line};
+use protocol::turn::{AGENT_FRAME_MAX_BYTES, Lines, read_agent_line};
 use tokio::sync::mpsc;
 
 use super::turn::Inbox;
@@ -103,7 +103,7 @@ async fn exchange(
         return Err(NotAnAgent);
     }
     let mut body = response.into_body();
-    let mut lines = Lines::default();
+    let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return Ok(()) };
         let Ok(bytes) = frame.into_data() else { continue };

@@ -141,7 +141,7 @@ impl Dispatch {
 
     /// The answer's conversation was deleted.
     pub fn abandon(&self, answer: MessageId) {
-        self.shared.tell(answer, Event::Fenced);
+        self.shared.tell(answer, Event::Abandoned);
     }
 
     /// Sees `work` through also when the caller goes away meanwhile. The end of the service waits for it.

@@ -15,6 +15,7 @@ use models::{Model, StepStream};
 use protocol::turn::host_line;
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::link::{self, LinkEvent};
@@ -27,6 +28,11 @@ const STORE_ATTEMPTS_MAX: u32 = 5;
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// Links in a row that came to nothing before the machine counts as failed.
 const FRUITLESS_LINKS_MAX: u32 = 12;
+
+/// How long an agent may take over its move; longer than any tool may run.
+const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
+/// How long an agent may take to be told that the turn is over.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What comes to a turn.
 pub(super) enum Inbox {
@@ -96,9 +102,19 @@ async fn work(
         let event = tokio::select! {
             Some(came) = inbox.recv() => shell.receive(came),
             event = said(&mut shell.voice) => Some(event),
+            () = tokio::time::sleep_until(shell.link.heard + SILENCE_MAX), if shell.awaits_agent() => {
+                Some(Event::MachineFailed("the agent has been silent for too long".to_owned()))
+            }
         };
         if let Some(event) = event {
-            effects.extend(shell.turn.on(event));
+            let of_agent = matches!(event, Event::Agent(_));
+            let wanted = shell.turn.on(event);
+            if of_agent && !wanted.is_empty() {
+                // Only what gets the turn on counts as a sign of life.
+                shell.link.fruitless = 0;
+                shell.link.heard = Instant::now();
+            }
+            effects.extend(wanted);
         }
     }
 }
@@ -145,10 +161,12 @@ struct Shell {
     _guard: TurnGuard,
 }
 
-#[derive(Default)]
 struct Link {
     number: u32,
+    /// Links in a row that did not get the turn on.
     fruitless: u32,
+    /// When the agent last got the turn on.
+    heard: Instant,
     task: Option<AbortOnDropHandle<()>>,
     lines: Option<mpsc::Sender<bytes::Bytes>>,
 }
@@ -192,7 +210,7 @@ impl Shell {
             turn,
             voice: None,
             events,
-            link: Link::default(),
+            link: Link { number: 0, fruitless: 0, heard: Instant::now(), task: None, lines: None },
             pause: None,
             completed: false,
             _guard: guard,
@@ -236,6 +254,7 @@ impl Shell {
                 return Ok(Some(event));
             }
             Effect::Leave => {
+                self.part();
                 // Taken over, it is still being written: readers wait for whoever has it now.
                 if self.completed || self.is_gone().await {
                     self.shared.live.finish(self.fence.answer);
@@ -260,12 +279,10 @@ impl Shell {
             Inbox::Link { event, .. } => match event {
                 LinkEvent::Up { link, lines } => {
                     self.link.lines = Some(lines);
+                    self.link.heard = Instant::now();
                     Some(Event::Linked(link.instance()))
                 }
-                LinkEvent::Frame(frame) => {
-                    self.link.fruitless = 0;
-                    Some(Event::Agent(frame))
-                }
+                LinkEvent::Frame(frame) => Some(Event::Agent(frame)),
                 LinkEvent::Violation => Some(Event::Violation),
                 LinkEvent::Down => {
                     self.drop_link();
@@ -277,6 +294,22 @@ impl Shell {
                 }
                 LinkEvent::Hopeless(reason) => Some(Event::MachineFailed(reason)),
             },
+        }
+    }
+
+    /// Whether it is the agent's move: a link stands and no model speaks.
+    fn awaits_agent(&self) -> bool {
+        self.link.lines.is_some() && self.voice.is_none()
+    }
+
+    /// Leaves the link to itself until the agent was told the last word.
+    fn part(&mut self) {
+        self.link.lines = None;
+        if let Some(task) = self.link.task.take() {
+            self.shared.tasks.spawn(async move {
+                // Aborted when it takes longer.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, task).await;
+            });
         }
     }
 

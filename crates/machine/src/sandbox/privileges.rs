@@ -5,7 +5,8 @@ use landlock::{
     RulesetError, Scope, path_beneath_rules,
 };
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setpriority_process, setrlimit,
+    DumpableBehavior, Resource, Rlimit, getpriority_process, getrlimit, set_dumpable_behavior,
+    setpriority_process, setrlimit,
 };
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities, set_capabilities_secure_bits,
@@ -49,7 +50,11 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
     }
     if !grouped {
         // Nothing shares the processors out between machines and the service; at least the service goes first.
-        setpriority_process(None, BEHIND_THE_SERVICE).doing("lowering the priority")?;
+        // A service that runs at a lower priority still has nothing to lower, and may not raise it.
+        let own = getpriority_process(None).doing("asking for the priority")?;
+        if own < BEHIND_THE_SERVICE {
+            setpriority_process(None, BEHIND_THE_SERVICE).doing("lowering the priority")?;
+        }
     }
     Ok(())
 }

@@ -159,6 +159,14 @@ impl Turn {
                 self.phase = Phase::Over;
                 effects.extend([Effect::Hush, Effect::Leave]);
             }
+            Event::Abandoned => {
+                effects.push(Effect::Hush);
+                if self.opened {
+                    effects.push(Effect::Send(HostFrame::Close));
+                }
+                self.phase = Phase::Over;
+                effects.push(Effect::Leave);
+            }
         }
         self.settle(&mut effects);
         effects
@@ -254,7 +262,9 @@ impl Turn {
                 if number != self.next() || !idle || !self.committing.is_empty() {
                     return;
                 }
-                if !self.pending().is_empty() || !self.transcript.may_show(&keep) {
+                // After a step without calls there is nothing to go on with: no further one is bought.
+                let goes_on = matches!(self.log.last(), None | Some(LogEntry::Result { .. }));
+                if !goes_on || !self.pending().is_empty() || !self.transcript.may_show(&keep) {
                     return self.violated(effects);
                 }
                 if number >= STEPS_MAX {

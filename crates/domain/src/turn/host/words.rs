@@ -98,8 +98,10 @@ pub enum Event {
     Completed,
     /// The user wants it stopped.
     StopRequested,
-    /// Another holds the lease, or the answer is gone: nothing that this turn writes counts any more.
+    /// Another holds the lease: nothing that this turn writes counts any more.
     Fenced,
+    /// The answer was deleted with its conversation: whatever works on it is to stop.
+    Abandoned,
 }
 
 /// What a turn wants done.
