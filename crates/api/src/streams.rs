@@ -83,6 +83,7 @@ struct Reading {
     caller: Caller,
     ending: Ending,
     look: Interval,
+    rest: Rest,
 }
 
 /// The states of what is followed, each the newest when it is asked for. They end with what is followed,
@@ -90,7 +91,7 @@ struct Reading {
 fn frames(follower: Follower, access: Access, caller: Caller, ending: Ending) -> impl Stream<Item = Frame> {
     let mut look = interval(KEY_LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading { follower, access, caller, ending, look };
+    let reading = Reading { follower, access, caller, ending, look, rest: Rest::default() };
     futures_util::stream::unfold(reading, async |mut reading| {
         let frame = reading.next().await?;
         Some((frame, reading))
@@ -99,10 +100,12 @@ fn frames(follower: Follower, access: Access, caller: Caller, ending: Ending) ->
 
 impl Reading {
     async fn next(&mut self) -> Option<Frame> {
+        self.rest.take().await;
         loop {
             tokio::select! {
                 snapshot = self.follower.next() => {
                     let snapshot = snapshot?;
+                    self.rest.after(snapshot.stamp.revision);
                     return Some(Frame {
                         event: if snapshot.ending.is_some() { "completed" } else { "message" },
                         id: event_id(snapshot.meta.answer, snapshot.stamp),
@@ -117,5 +120,69 @@ impl Reading {
                 () = self.ending.0.cancelled() => return None,
             }
         }
+    }
+}
+
+/// The rest between two states of a reader: none while it keeps up, so that each change is sent at once; some
+/// milliseconds when changes come faster than the service can tell them, so that it tells fewer.
+#[derive(Debug, Default)]
+struct Rest {
+    now: Duration,
+    revision: u64,
+}
+
+impl Rest {
+    const FIRST: Duration = Duration::from_millis(4);
+    const LONGEST: Duration = Duration::from_millis(32);
+    /// A rest that takes this much longer than it should shows that the processors are busy.
+    const OVERRUN: Duration = Duration::from_millis(3);
+
+    async fn take(&mut self) {
+        if self.now.is_zero() {
+            return;
+        }
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(self.now).await;
+        self.now = Self::following(self.now, began.elapsed());
+    }
+
+    /// Takes note of the revision that was told: one that skipped others shows that the reader was behind.
+    fn after(&mut self, revision: u64) {
+        if self.now.is_zero() && self.revision > 0 && revision > self.revision + 1 {
+            self.now = Self::FIRST;
+        }
+        self.revision = revision;
+    }
+
+    /// The rest after one of `planned` that took `taken`: longer on a busy machine, else shorter, then none.
+    fn following(planned: Duration, taken: Duration) -> Duration {
+        if taken > planned + Self::OVERRUN {
+            return (planned * 2).min(Self::LONGEST);
+        }
+        let shorter = planned / 2;
+        if shorter < Self::FIRST / 2 { Duration::ZERO } else { shorter }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_rests_only_when_it_was_behind_and_ever_less_on_an_idle_machine() {
+        let mut rest = Rest::default();
+        for revision in [7, 8, 9] {
+            rest.after(revision);
+            assert_eq!(rest.now, Duration::ZERO);
+        }
+        rest.after(12);
+        assert_eq!(rest.now, Rest::FIRST);
+        let shorter = Rest::following(rest.now, rest.now);
+        assert_eq!(Rest::following(shorter, shorter), Duration::ZERO);
+        let mut longer = rest.now;
+        for _ in 0..10 {
+            longer = Rest::following(longer, longer + 2 * Rest::OVERRUN);
+        }
+        assert_eq!(longer, Rest::LONGEST);
     }
 }

@@ -16,6 +16,7 @@ use domain::machine::Rules;
 use machine::{Driver, DriverError, Sandbox, SandboxConfig};
 use models::VendorsConfig;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -57,24 +58,40 @@ pub(crate) struct Running {
 
 /// Runs until it is told to end.
 pub(crate) async fn run(options: ServeOptions) -> Result<(), ServeError> {
+    // Before anybody can see that the service is there, and end it.
+    let told = until_told();
     let running = start(options).await?;
     tracing::info!("listening on http://{}", running.address);
-    until_told().await;
+    told.await;
     running.end().await;
     Ok(())
 }
 
 /// Waits for an interrupt or a request to end.
-pub(crate) async fn until_told() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+pub(crate) fn until_told() -> impl Future<Output = ()> {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        // Without a handler the signal itself ends the process.
+        let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
+}
+
+/// Lets the process open as many files as it may: readers and machines need a descriptor each.
+fn open_files() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    // As it was, when the kernel does not agree.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
 }
 
 /// Starts the service.
 pub(crate) async fn start(options: ServeOptions) -> Result<Running, ServeError> {
+    open_files();
     let data = data::prepare(&options.data).map_err(|error| ServeError::Data(options.data.clone(), error))?;
     let lock = lock(&data)?;
     let driver = driver(&data, options.machine_driver).await?;

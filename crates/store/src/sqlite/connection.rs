@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::error::StoreError;
@@ -63,6 +64,8 @@ fn open(path: &Path, cache_kib: i64) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT).map_err(engine)?;
     connection.pragma_update(None, "cache_size", -cache_kib).map_err(engine)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    // Plans do not depend on what is bound: else each cached statement is prepared anew for its parameters.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(engine)?;
     Ok(connection)
 }
 
