@@ -293,12 +293,8 @@ impl Questions {
 /// before it has started it, the next one would wait for a machine that nobody starts.
 fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, questions::AskError> {
     let asked = questions::ask(tx, new)?;
-    let stopped = |machine: machines::Machine| machine.desired == machines::Desired::Stopped;
-    if matches!(asked, Asked::Accepted(_)) && machines::get(tx, new.account)?.is_some_and(stopped) {
-        match machines::set_desired(tx, new.account, machines::Desired::Running) {
-            Ok(()) | Err(machines::MachineError::NotFound) => {}
-            Err(machines::MachineError::Store(error)) => return Err(error.into()),
-        }
+    if matches!(asked, Asked::Accepted(_)) {
+        machines::want(tx, new.account)?;
     }
     Ok(asked)
 }

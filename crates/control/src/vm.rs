@@ -77,6 +77,13 @@ impl MachineRecords for Records {
         })
     }
 
+    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        Box::pin(async move {
+            let lapsed = self.store.write(move |tx| machines::lapse(tx, account)).await.map_err(failed)?;
+            Ok(!lapsed)
+        })
+    }
+
     fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
         Box::pin(async move {
             let mut accounts = Vec::new();

@@ -214,6 +214,9 @@ pub enum Effect {
     StopDriver,
     /// Keep what the machine is meant to be.
     Save(Desired),
+    /// Keep that the machine is meant to be stopped, though its owner did not stop it, unless a question waits for
+    /// it that was accepted meanwhile. Then, where the machine is not given up, `StartRequested` follows.
+    Lapse,
 }
 
 /// One account's machine: what it is meant to be, where it is, and the turns that want it.
@@ -330,6 +333,9 @@ impl Machine {
 
     fn stop(&mut self) -> Vec<Effect> {
         let mut effects = self.want(Desired::Stopped);
+        if effects.is_empty() && matches!(self.state, State::Failed { .. }) {
+            effects.push(Effect::Save(Desired::Stopped)); // as it was given up a question may have waited
+        }
         match &mut self.state {
             State::Starting { .. } | State::Greeting { .. } | State::Running { .. } => {
                 effects.extend(self.halt(Then::Stay));
@@ -348,7 +354,7 @@ impl Machine {
         match self.state {
             State::Backoff { attempt, .. } => self.launch(attempt),
             State::Running { .. } => {
-                let mut effects = self.want(Desired::Stopped);
+                let mut effects = self.lapse();
                 effects.extend(self.halt(Then::Stay));
                 effects
             }
@@ -404,7 +410,7 @@ impl Machine {
             }
             (&State::Running { since, attempt, .. }, Event::AgentLost { reason }) => {
                 if self.turns == 0 {
-                    let mut effects = self.want(Desired::Stopped);
+                    let mut effects = self.lapse();
                     effects.extend(self.halt(Then::Stay));
                     return effects;
                 }
@@ -466,6 +472,15 @@ impl Machine {
         vec![Effect::Save(desired)]
     }
 
+    /// It is to be stopped, and not because its owner said so.
+    fn lapse(&mut self) -> Vec<Effect> {
+        if self.desired == Desired::Stopped {
+            return Vec::new();
+        }
+        self.desired = Desired::Stopped;
+        vec![Effect::Lapse]
+    }
+
     fn launch(&mut self, attempt: u32) -> Vec<Effect> {
         self.state = State::Starting { attempt };
         vec![Effect::StartDriver]
@@ -478,7 +493,7 @@ impl Machine {
 
     fn give_up(&mut self, reason: String) -> Vec<Effect> {
         self.state = State::Failed { reason };
-        self.want(Desired::Stopped)
+        self.lapse()
     }
 
     fn after_loss(&self, attempt: u32, reason: String, permanent: bool) -> Then {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use tokio::time::{sleep, timeout};
 
 const IDLE: Duration = Duration::from_secs(900);
 
+/// What machines are meant to be, and whether a question waits.
 #[derive(Default)]
-struct Records(Mutex<HashMap<AccountId, Desired>>);
+struct Records(Mutex<HashMap<AccountId, Desired>>, AtomicBool);
 
 impl Records {
     fn desired(&self, account: AccountId) -> Desired {
@@ -43,6 +45,14 @@ impl MachineRecords for Records {
     fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
         self.0.lock().unwrap().insert(account, desired);
         Box::pin(async { Ok(()) })
+    }
+
+    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        let waits = self.1.load(Ordering::Relaxed);
+        if !waits {
+            self.0.lock().unwrap().insert(account, Desired::Stopped);
+        }
+        Box::pin(async move { Ok(waits) })
     }
 
     fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
@@ -191,6 +201,24 @@ async fn one_that_dies_is_started_again_for_a_turn() {
     sleep(Duration::from_secs(1)).await;
     site.driver.kill(site.account);
     site.becomes(MachineStatus::Stopped).await;
+    assert_eq!(site.records.desired(site.account), Desired::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_ends_by_itself_is_started_for_a_question_that_came_meanwhile() {
+    let site = Site::new(Desired::Stopped);
+    let link = site.machines.ensure_running(site.account).await.unwrap();
+    site.records.1.store(true, Ordering::Relaxed);
+    site.driver.kill(site.account);
+    link.closed().await;
+    let other = timeout(Duration::from_secs(30), site.machines.when_running(site.account)).await;
+    assert_ne!(other.unwrap().unwrap().instance(), link.instance());
+    assert_eq!(site.records.desired(site.account), Desired::Running);
+    sleep(IDLE + Duration::from_secs(1)).await;
+    site.becomes(MachineStatus::Running).await;
+    site.records.1.store(false, Ordering::Relaxed);
+    sleep(IDLE + Duration::from_secs(1)).await;
+    assert_eq!(site.status().await, MachineStatus::Stopped);
     assert_eq!(site.records.desired(site.account), Desired::Stopped);
 }
 

@@ -97,6 +97,35 @@ pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Re
     )?)
 }
 
+/// Says that the account's machine should be running, if it has one. [`lapse`] waits for the end of the
+/// transaction.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn want(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    lock(tx, account)?;
+    tx.execute(
+        "UPDATE machines SET desired = 'running' WHERE account_id = $1 AND desired = 'stopped'",
+        params![account],
+    )?;
+    Ok(())
+}
+
+/// Says that the account's machine should not be running, unless an answer waits for it; tells whether it was
+/// said.
+///
+/// # Errors
+/// [`MachineError::NotFound`].
+pub fn lapse(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
+    lock(tx, account)?;
+    let waits =
+        tx.one("SELECT 1 FROM dispatch WHERE account_id = $1 LIMIT 1", params![account], |_| Ok(()))?;
+    if waits.is_none() {
+        set_desired(tx, account, Desired::Stopped)?;
+    }
+    Ok(waits.is_none())
+}
+
 /// Remembers which driver runs the account's machine, at most 64 bytes.
 ///
 /// # Errors
@@ -131,6 +160,10 @@ pub fn counts(tx: &mut dyn Sql) -> Result<Counts> {
         Ok(())
     })?;
     Ok(counts)
+}
+
+fn lock(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    tx.lock("SELECT account_id FROM machines WHERE account_id = $1 FOR NO KEY UPDATE", params![account])
 }
 
 fn found(changed: u64) -> Result<(), MachineError> {

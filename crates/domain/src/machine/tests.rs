@@ -32,6 +32,7 @@ impl World {
         for effect in self.machine.on(event, self.now) {
             match effect {
                 Effect::Save(desired) => self.saved = desired,
+                Effect::Lapse => self.saved = Desired::Stopped,
                 Effect::StopDriver => self.under_way = Some(effect),
                 Effect::Attach | Effect::StartDriver | Effect::Greet => {
                     assert_eq!(self.under_way, None, "{effect:?} while another operation is under way");
@@ -46,7 +47,7 @@ impl World {
     fn finish(&mut self, well: bool) {
         let failed = || Event::StartFailed { reason: "because".into(), permanent: false };
         let event = match (self.under_way.take(), well) {
-            (None | Some(Effect::Save(_)), _) => return,
+            (None | Some(Effect::Save(_) | Effect::Lapse), _) => return,
             (Some(Effect::Attach), _) if self.process => Event::Attached,
             (Some(Effect::Attach), _) => Event::NothingToAttach,
             (Some(Effect::StartDriver), true) => {
@@ -295,4 +296,29 @@ fn what_an_earlier_service_left_is_taken_over() {
     unwanted.settle();
     assert_eq!(unwanted.machine.status(), MachineStatus::Stopped);
     assert!(!unwanted.process);
+}
+
+#[test]
+fn a_machine_that_stops_by_itself_is_started_for_a_question_that_came_meanwhile() {
+    let mut world = World::running();
+    let effects = world.machine.on(Event::AgentLost { reason: "gone".into() }, world.now);
+    assert_eq!(effects, [Effect::Lapse, Effect::StopDriver]);
+    // The store knows of a question, and says so.
+    let effects = world.machine.on(Event::StartRequested, world.now);
+    assert_eq!(effects, [Effect::Save(Desired::Running)]);
+    assert_eq!(world.machine.on(Event::DriverStopped, world.now), [Effect::StartDriver]);
+}
+
+#[test]
+fn its_owner_stops_what_was_given_up_for_good() {
+    let mut world = World::running();
+    world.feed(Event::TurnBegan);
+    for _ in 0..Rules::default().start_attempts_max {
+        world.lose();
+        world.settle();
+    }
+    assert_eq!(world.machine.status(), MachineStatus::Stopped);
+    world.saved = Desired::Running; // a question waited as it was given up
+    world.feed(Event::StopRequested);
+    assert_eq!(world.saved, Desired::Stopped);
 }

@@ -51,6 +51,10 @@ pub trait MachineRecords: Send + Sync + 'static {
     /// Keeps what the account's machine is meant to be.
     fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>>;
 
+    /// Keeps that the account's machine is meant to be stopped, unless a question waits for it; tells whether
+    /// one does.
+    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>>;
+
     /// The accounts whose machines are meant to run.
     fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>>;
 }

@@ -214,14 +214,8 @@ impl Supervisor {
 
     async fn happens(&mut self, event: Event) {
         let before = self.machine.status();
-        for effect in self.machine.on(event, self.now()) {
-            if let Effect::Save(desired) = effect {
-                if let Err(error) = self.shared.records.save(self.home.account, desired).await {
-                    tracing::error!(account = %self.home.account, %error, "what a machine is meant to be was not kept");
-                }
-            } else {
-                self.operate(&effect);
-            }
+        if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
+            self.take(Event::StartRequested).await;
         }
         let after = self.machine.status();
         if before != after {
@@ -229,6 +223,27 @@ impl Supervisor {
             tracing::info!(account = %self.home.account, before, after, "a machine changed");
         }
         self.show();
+    }
+
+    /// Gives the machine an event and does what it wants. Tells whether a question waits for a machine that
+    /// would have stopped by itself.
+    async fn take(&mut self, event: Event) -> bool {
+        let (records, account) = (Arc::clone(&self.shared.records), self.home.account);
+        let mut wanted = false;
+        for effect in self.machine.on(event, self.now()) {
+            let kept = match effect {
+                Effect::Save(desired) => records.save(account, desired).await,
+                Effect::Lapse => records.lapse(account).await.map(|waits| wanted = waits),
+                Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => {
+                    self.operate(&effect);
+                    Ok(())
+                }
+            };
+            if let Err(error) = kept {
+                tracing::error!(%account, %error, "what a machine is meant to be was not kept");
+            }
+        }
+        wanted
     }
 
     /// Begins an operation. The one under way, if any, is abandoned: only stopping supersedes another.
@@ -245,7 +260,7 @@ impl Supervisor {
                 self.link = None;
                 Some(Box::pin(async move { Done::Stopped(shared.driver.stop(home.account).await) }))
             }
-            Effect::Save(_) => return,
+            Effect::Save(_) | Effect::Lapse => return,
         };
     }
 

@@ -126,6 +126,10 @@ impl MachineRecords for OneAccount {
         Box::pin(async { Ok(Some(MachineRecord { home: self.0.clone(), desired: Desired::Running })) })
     }
 
+    fn lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     fn save(&self, _: AccountId, _: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
         Box::pin(async { Ok(()) })
     }

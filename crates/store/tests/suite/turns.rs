@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, PostingKind, Purse};
-use domain::id::{MessageId, NodeId, PostingId};
+use domain::id::{AccountId, MessageId, NodeId, PostingId};
 use domain::step::Usage;
+use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
 use store::turns::{Claimed, Fence, Held, Terms, TurnError};
-use store::{StoreError, conversations, credits, turns};
+use store::{StoreError, conversations, credits, machines, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, node, result, step, terms};
 
@@ -23,6 +24,7 @@ on_every_engine!(
     a_call_has_one_result,
     a_reservation_replaces_the_one_before,
     an_answer_ends_once_and_holds_nothing,
+    a_machine_with_answers_that_wait_does_not_lapse,
     a_turn_is_loaded_with_all_that_was_said_before,
 );
 
@@ -49,6 +51,33 @@ async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: En
     assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
     let all = Terms { per_account_max: 100, limit: 256, ..terms() };
     assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
+}
+
+async fn a_machine_with_answers_that_wait_does_not_lapse(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let other = fixture.account(100).await;
+    let store = &fixture.store;
+    let desired = async || {
+        let machine = store.read(move |tx| machines::get(tx, account)).await.expect("a read");
+        machine.expect("it has one").desired
+    };
+    let lapse = async |account| store.write(move |tx| machines::lapse(tx, account)).await;
+    let stranger = AccountId::from_random(fixture.bits());
+    assert!(matches!(lapse(stranger).await, Err(MachineError::NotFound)));
+    store.write(move |tx| machines::want(tx, stranger)).await.expect("nothing to want");
+    store.write(move |tx| machines::want(tx, account)).await.expect("has one");
+    fixture.ask(fixture.question(other)).await.expect("there are credits");
+    assert_eq!(desired().await, Desired::Running);
+    assert!(lapse(account).await.expect("has one"), "others' answers do not count");
+    assert_eq!(desired().await, Desired::Stopped);
+    store.write(move |tx| machines::want(tx, account)).await.expect("has one");
+    let (accepted, fence) = fixture.turn(account).await;
+    assert!(!lapse(account).await.expect("has one"), "an answer waits for it");
+    assert_eq!(desired().await, Desired::Running);
+    fixture.complete(fence, done(accepted.answer)).await.expect("the lease holds");
+    assert!(lapse(account).await.expect("has one"));
+    assert_eq!(desired().await, Desired::Stopped);
 }
 
 async fn a_lease_that_is_over_can_be_taken_up(engine: Engine) {
