@@ -13,6 +13,8 @@
 //! link begins with `Open`, once nothing is being committed, so that it tells the truth.
 
 mod draft;
+#[cfg(test)]
+mod tests;
 mod transcript;
 mod words;
 
@@ -541,11 +543,12 @@ impl Turn {
             | Phase::Ending
             | Phase::Over => {}
         }
-        if self.opened {
-            effects.push(Effect::Send(HostFrame::Close));
-        }
         let mut last_words = Vec::new();
         self.publish(Change::Ended(ending.clone()), &mut last_words);
+        // Not before the end is durable: whoever takes up an answer that was not completed needs its agent.
+        if self.opened {
+            last_words.push(Effect::Send(HostFrame::Close));
+        }
         self.last_words = last_words;
         let answer = self.answer.clone();
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));

@@ -1,0 +1,52 @@
+//! What the end of a turn says to whom, and when.
+
+use super::*;
+use crate::credits::Price;
+use crate::id::MessageId;
+
+fn turn() -> Turn {
+    let present = Exchange { question: "Go on".to_owned(), attachments: Vec::new(), log: Vec::new() };
+    Turn::new(Setup {
+        answer: MessageId::from_random(1),
+        epoch: 1,
+        earlier: Vec::new(),
+        present,
+        bill: Bill::default(),
+        price: Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
+        overhead_tokens: 0,
+        context_tokens: 1000,
+        output_max_tokens: 100,
+        repeatable: |_| true,
+        stop: false,
+    })
+}
+
+fn closes(effects: &[Effect]) -> bool {
+    effects.contains(&Effect::Send(HostFrame::Close))
+}
+
+#[test]
+fn the_agent_is_not_let_go_before_the_end_is_durable() {
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, granted: true });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    turn.on(said(StepEvent::Text("Done.".to_owned())));
+    turn.on(said(StepEvent::Finished { stop: StopReason::Done, usage: None }));
+    turn.on(Event::StepCommitted { number: 0 });
+    let ending = turn.on(Event::Agent(AgentFrame::Done { number: 0 }));
+    assert!(ending.iter().any(|effect| matches!(effect, Effect::Complete(_))), "{ending:?}");
+    assert!(!closes(&ending), "were the service killed now, the next one would need the agent");
+    let ended = turn.on(Event::Completed);
+    assert!(closes(&ended) && ended.last() == Some(&Effect::Leave), "{ended:?}");
+}
+
+#[test]
+fn what_runs_for_a_deleted_answer_is_stopped_at_once() {
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    assert!(closes(&turn.on(Event::Abandoned)));
+}
