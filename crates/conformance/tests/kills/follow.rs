@@ -1,10 +1,11 @@
 //! A reader of an answer's stream who comes back with `Last-Event-ID` whenever it breaks.
 
 use std::io::{self, BufRead, BufReader};
+use std::time::Instant;
 
 use conformance::events::version;
 use conformance::http::Body;
-use conformance::poll;
+use conformance::poll::{self, PATIENCE};
 use serde_json::Value;
 
 use crate::asker::Caller;
@@ -30,6 +31,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
     let target = format!("/api/v1/chats/{chat}/messages/{message}/events");
     let mut followed = Followed::default();
     let mut last: Option<String> = None;
+    let until = Instant::now() + PATIENCE;
     poll::until("the answer's stream comes to its end", || {
         let mut request = caller.request("GET", &target).header("accept", "text/event-stream");
         if let Some(last) = &last {
@@ -43,7 +45,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
         followed.reconnects += 1;
         let mut lines = BufReader::new(stream.into_body());
         for _ in 0..random.within(STATES_TAKEN) {
-            let event = event(&mut lines).ok()?;
+            let event = event(&mut lines, until).ok()?;
             assert_eq!(event.data["id"], answer["id"], "a stream tells of its answer alone");
             if let Some(last) = &last {
                 assert!(
@@ -73,10 +75,11 @@ struct Event {
     data: Value,
 }
 
-/// The next whole event; an error when the stream breaks or ends before.
-fn event(lines: &mut BufReader<Body>) -> io::Result<Event> {
+/// The next whole event; an error when the stream breaks or ends before. Comments keep a stream open for ever.
+fn event(lines: &mut BufReader<Body>, until: Instant) -> io::Result<Event> {
     let (mut name, mut id, mut data) = (None, None, None);
     loop {
+        assert!(Instant::now() < until, "an accepted answer does not go on");
         let mut line = String::new();
         if lines.read_line(&mut line)? == 0 || !line.ends_with('\n') {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -55,11 +55,13 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
                 (owner, scope.spawn(move || ask_on(caller, &name, random, enough)))
             })
             .collect();
+        // Also when the killer fails: nobody ends while askers ask.
+        let enough = Enough(&enough);
         let kills = number("KILLS").unwrap_or(KILLS);
         while killer.kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
             killer.kill_one(&door);
         }
-        enough.store(true, Ordering::Relaxed);
+        drop(enough);
         let join = |asker: std::thread::ScopedJoinHandle<'_, Record>| match asker.join() {
             Ok(record) => record,
             Err(failure) => std::panic::resume_unwind(failure),
@@ -92,6 +94,15 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         sum(|record| record.refused_busy),
         books::interrupted(records.iter().flat_map(|(_, record)| &record.answers)),
     );
+}
+
+/// Tells the askers to end.
+struct Enough<'a>(&'a AtomicBool);
+
+impl Drop for Enough<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn number(name: &str) -> Option<u64> {
