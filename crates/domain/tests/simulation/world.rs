@@ -419,6 +419,10 @@ impl World {
     }
 
     fn transact(&mut self, at: Seat, op: Op) {
+        let killed = !self.nodes[at.node].up || self.nodes[at.node].life != at.life;
+        if killed && self.rng.chance(50) {
+            return; // it had not reached the store when its node was killed
+        }
         let event = match self.store.run(at.answer, at.epoch, op) {
             Done::Reserved { number, granted } => Event::Reserved { number, granted },
             Done::Step { number } => Event::StepCommitted { number },
