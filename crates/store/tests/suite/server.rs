@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How often a server that runs is asked whether it takes connections.
+const READY_ASKED_MAX: u32 = 500;
+
 /// The user that owns the tables.
 const USER: &str = "store";
 /// How long the shared server waits for more tests.
@@ -152,10 +155,26 @@ impl Server {
         command
     }
 
+    /// Whether it takes connections. One that runs is waited for: a busy machine may keep it from answering.
     fn ready(&self) -> bool {
-        let mut asked = program("pg_isready");
-        asked.arg("-q").arg("-h").arg(&self.folder);
-        asked.status().is_ok_and(|status| status.success())
+        for _ in 0..READY_ASKED_MAX {
+            let mut asked = program("pg_isready");
+            asked.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
+            if asked.status().is_ok_and(|status| status.success()) {
+                return true;
+            }
+            if !self.runs() {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn runs(&self) -> bool {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
+        let id = file.lines().next().unwrap_or_default();
+        !id.is_empty()
+            && fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "postgres")
     }
 
     /// The URL of a database that nobody else uses: a schema, which takes less time to make.
