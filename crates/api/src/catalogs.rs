@@ -10,17 +10,23 @@ use domain::catalog::{Jurisdiction, Language, negotiate};
 use serde::Serialize;
 
 use crate::openapi::parameters::InLanguage;
-use crate::openapi::{refusals, successes};
+use crate::openapi::{examples, refusals};
 use crate::wire;
 
 /// Lists the models that a question may name
+///
+/// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
+/// still work, but are not for new clients.
 #[utoipa::path(
     get,
     path = "/api/v1/models",
     operation_id = "listModels",
     tag = "Catalogs",
     params(InLanguage),
-    responses(successes::Models, refusals::Unlikely)
+    responses(
+        (status = 200, description = "The models", body = [wire::Model<'static>], example = json!(examples::models())),
+        refusals::Unlikely,
+    )
 )]
 pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderMap) -> Response {
     let language = language_of(&headers);
@@ -31,13 +37,18 @@ pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderM
 }
 
 /// Lists the jurisdictions that a question may name
+///
+/// They say whose law a question is about, by the `id`s in `jurisdictions`.
 #[utoipa::path(
     get,
     path = "/api/v1/jurisdictions",
     operation_id = "listJurisdictions",
     tag = "Catalogs",
     params(InLanguage),
-    responses(successes::Jurisdictions, refusals::Unlikely)
+    responses(
+        (status = 200, description = "The jurisdictions", body = [wire::Jurisdiction<'static>]),
+        refusals::Unlikely,
+    )
 )]
 pub(crate) async fn jurisdictions(
     State(jurisdictions): State<Arc<Vec<Jurisdiction>>>,

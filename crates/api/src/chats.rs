@@ -125,7 +125,7 @@ pub(crate) struct Slice {
 
 /// Lists conversations
 ///
-/// Pinned ones first, then the most recently changed.
+/// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
 #[utoipa::path(
     get, path = "/api/v1/chats", operation_id = "listChats", tag = "Conversations",
     params(Slice),
@@ -145,6 +145,8 @@ pub(crate) async fn list(
 }
 
 /// Shows a conversation with all that was said
+///
+/// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
 #[utoipa::path(
     get, path = "/api/v1/chats/{chatId}", operation_id = "getChat", tag = "Conversations",
     params(OfChat),
@@ -205,6 +207,8 @@ pub(crate) async fn delete(
 }
 
 /// Renames or pins a conversation
+///
+/// What the body does not give stays as it is. Neither moves the conversation in time.
 #[utoipa::path(
     patch, path = "/api/v1/chats/{chatId}", operation_id = "changeChat", tag = "Conversations",
     params(OfChat), request_body = Change,

@@ -14,7 +14,7 @@ use crate::Limits;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::Parameters;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
-use crate::openapi::{refusals, successes};
+use crate::openapi::{examples, refusals, successes};
 use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
 
 /// Where files and folders are addressed; the rest of the URL is the path in the workspace.
@@ -27,7 +27,10 @@ const FOLDERS: &str = "/api/v1/directories";
 /// Parts come in any order, and others than those described are passed over.
 #[utoipa::path(
     post, path = "/api/v1/files", operation_id = "uploadFile", tag = "Files",
-    request_body(content = UploadForm, content_type = "multipart/form-data"),
+    request_body(
+        content = UploadForm, content_type = "multipart/form-data",
+        example = json!({"file": "(the bytes of lease.pdf)", "destination": "/contracts"}),
+    ),
     responses((status = 201, description = "The file is stored", body = Uploaded), refusals::Upload),
 )]
 pub(crate) async fn upload(
@@ -104,9 +107,11 @@ pub(crate) async fn delete(
 }
 
 /// Lists the home folder
+///
+/// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
 #[utoipa::path(
     get, path = "/api/v1/directories", operation_id = "listHomeDirectory", tag = "Files",
-    responses((status = 200, description = "The home folder, one level", body = Listing), refusals::ListHome),
+    responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), refusals::ListHome),
 )]
 pub(crate) async fn list_home(
     workspaces: State<Workspaces>,
@@ -117,6 +122,9 @@ pub(crate) async fn list_home(
 }
 
 /// Lists a folder
+///
+/// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
+/// by calls of their own, with the `path` of their entry.
 #[utoipa::path(
     get, path = "/api/v1/directories/{path}", operation_id = "listDirectory", tag = "Files",
     params(OfPath),

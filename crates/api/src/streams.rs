@@ -25,6 +25,12 @@ use crate::wire::{self, event_id, read_event_id};
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Streams one answer
+///
+/// Each event has the whole state of the answer and supersedes those before: `message` while it is in progress, at
+/// last `completed`, which ends the stream. `data` is an `Answer` in one line of JSON, `id` what `Last-Event-ID`
+/// takes. The present state comes at once; of an answer that is done, `completed` alone. A comment comes every ten
+/// seconds; a reader that takes nothing for a minute is let go. A stream that ends without `completed` was cut:
+/// connect again.
 #[utoipa::path(
     get,
     path = "/api/v1/chats/{chatId}/messages/{messageId}/events",
@@ -50,6 +56,12 @@ pub(crate) async fn answer(
 }
 
 /// Streams a conversation through its questions
+///
+/// Each event has the whole state of an answer and supersedes those before: `message` while it is in progress,
+/// `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in one line of JSON,
+/// `id` what `Last-Event-ID` takes. The present state of the latest answer comes at once, which may be completed long
+/// since: compare its `id`. The stream stays open until the conversation is deleted. A comment comes every ten
+/// seconds; a reader that takes nothing for a minute is let go.
 #[utoipa::path(
     get,
     path = "/api/v1/chats/{chatId}/events",

@@ -13,6 +13,9 @@ use crate::openapi::refusals;
 use crate::wire::VmStatus;
 
 /// Tells what the machine is doing
+///
+/// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
+/// starts it.
 #[utoipa::path(
     get, path = "/api/v1/vm", operation_id = "getVm", tag = "Machine",
     responses((status = 200, description = "The machine's state", body = VmStatus), refusals::VmStatus),

@@ -241,6 +241,7 @@ pub(crate) struct UrlSource {
 
 /// A conversation with all that was said in it.
 #[derive(ToSchema)]
+#[schema(examples(examples::conversation))]
 pub(crate) struct ChatDetail {
     /// The conversation.
     chat: Conversation,

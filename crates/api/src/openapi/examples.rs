@@ -55,6 +55,94 @@ pub(crate) fn answer_completed() -> Value {
     })
 }
 
+/// A model of a vendor and the reader that comes with the service.
+pub(crate) fn models() -> Value {
+    json!([
+        {
+            "id": "claude-sonnet-4-5",
+            "label": "Claude Sonnet 4.5",
+            "description": "Thorough, for most questions",
+            "provider": "ANTHROPIC",
+            "status": "UP",
+            "default": true,
+            "deprecated": false,
+            "settings": [{
+                "key": "reasoningEffort",
+                "label": "Reasoning effort",
+                "options": [
+                    {"value": "LOW", "label": "Low"},
+                    {"value": "MEDIUM", "label": "Medium"},
+                    {"value": "HIGH", "label": "High"}
+                ],
+                "defaultValue": "MEDIUM"
+            }]
+        },
+        {
+            "id": "reader",
+            "label": "Built-in reader",
+            "description": "No language model: finds the passages of the documents that answer the question",
+            "provider": "OPENAI",
+            "status": "UP",
+            "default": false,
+            "deprecated": false,
+            "settings": [],
+            "builtin": true
+        }
+    ])
+}
+
+/// The home folder of an account that has done nothing yet.
+pub(crate) fn home() -> Value {
+    json!({
+        "path": "/",
+        "entries": [{
+            "name": "uploads",
+            "path": "/uploads",
+            "type": "DIRECTORY",
+            "size": 0,
+            "modifiedTime": "2026-11-21T09:30:00.000Z",
+            "mimeType": "inode/directory"
+        }],
+        "totalEntries": 1
+    })
+}
+
+/// A conversation with one question and its answer.
+pub(crate) fn conversation() -> Value {
+    let answer = answer_completed();
+    json!({
+        "chat": {
+            "chatId": answer["chatId"],
+            "title": "When is the rent due?",
+            "status": "completed",
+            "createdAt": answer["createdAt"],
+            "modifiedAt": "2026-11-21T09:30:04.000Z",
+            "model": "reader",
+            "pinned": false,
+            "webSearchEnabled": false,
+            "jurisdictions": ["CZ"]
+        },
+        "messages": [
+            {
+                "id": "d5e6f708-192a-4b3c-84d5-e6f708192a3b",
+                "role": "USER",
+                "status": "completed",
+                "createdAt": answer["createdAt"],
+                "text": "When is the rent due?",
+                "filePaths": ["/uploads/lease.pdf"]
+            },
+            {
+                "id": answer["id"],
+                "role": "ASSISTANT",
+                "status": "completed",
+                "createdAt": answer["createdAt"],
+                "text": answer["text"],
+                "parts": answer["parts"]
+            }
+        ]
+    })
+}
+
 /// A question with little.
 pub(crate) fn question() -> Value {
     json!({"input": "When is the rent due?"})

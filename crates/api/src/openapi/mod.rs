@@ -1,14 +1,17 @@
 //! The machine-readable schema of the interface (sections 4.4 and 9), made from what serves it.
 //!
 //! Operations are annotated at their handlers and fields at their wire types; what those lack is here: the
-//! refusals of each operation ([`refusals`]), responses with headers ([`successes`]), parameters that
-//! operations share ([`parameters`]), closed sets of words ([`words`]), the shape of answers, which are
-//! written by hand ([`answer`]), and what follows on what ([`links`]). Nothing else reads these types.
+//! refusals of each operation ([`refusals`]), operations that succeed in several ways ([`successes`]), headers of
+//! responses ([`headers`]), parameters that operations share ([`parameters`]), closed sets of words ([`words`]), the
+//! shape of answers, which are written by hand ([`answer`]), examples ([`examples`], and [`composed`] where there is
+//! none), and what follows on what ([`links`]). Nothing else reads these types.
 //!
 //! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
 
 pub(crate) mod answer;
+mod composed;
 pub(crate) mod examples;
+mod headers;
 mod links;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
@@ -24,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use utoipa::OpenApi;
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
 use self::answer::Answer;
@@ -45,10 +49,11 @@ const KEY: &str = "apiKey";
     servers((url = "/", description = "The service that publishes this document")),
     security(("apiKey" = [])),
     tags(
-        (name = "Machine", description = "The account's machine, in which the agent works"),
-        (name = "Catalogs", description = "What a question may choose from"),
-        (name = "Files", description = "The account's workspace"),
-        (name = "Conversations", description = "Questions and their answers"),
+        (name = "Machine", description = "The account's machine, in which the agent works. A question starts it by \
+            itself"),
+        (name = "Catalogs", description = "What a question may choose from, labelled in Czech, English or Slovak"),
+        (name = "Files", description = "The account's workspace: files and folders, to attach to questions"),
+        (name = "Conversations", description = "Questions, and their answers: collected, streamed, stopped, deleted"),
     ),
     // What responses of several kinds refer to.
     components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>)),
@@ -100,6 +105,17 @@ fn interface() -> utoipa::openapi::OpenApi {
     for (name, response) in refusals::everywhere() {
         components.responses.insert(name.to_owned(), response.into());
     }
+    headers::add(&mut interface);
+    composed::add(&mut interface);
     links::add(&mut interface);
     interface
+}
+
+/// Every operation of the document.
+fn operations_mut(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
+    document.paths.paths.values_mut().flat_map(|path| {
+        [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete]
+            .into_iter()
+            .filter_map(Option::as_mut)
+    })
 }

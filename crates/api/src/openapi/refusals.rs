@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde_json::json;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, Header, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 use super::words::RefusalCode;
@@ -72,13 +72,18 @@ refusals! {
     PatchChat: BadRequest, NotFound, TooSlow, TooLarge;
 }
 
-/// The responses that every operation has, by the names that operations refer to them by.
-pub(crate) fn everywhere() -> [(&'static str, Response); 2] {
-    let challenge = header("`ApiKey`");
+/// The responses that every operation has, by the names that operations refer to them by, and that of a path which
+/// lacks the operation.
+pub(crate) fn everywhere() -> [(&'static str, Response); 3] {
+    let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
         .header("WWW-Authenticate", challenge);
-    [("Unauthorized", unauthorized.build()), ("Failed", refusal(&[Code::Internal]))]
+    [
+        ("Unauthorized", unauthorized.build()),
+        ("Failed", refusal(&[Code::Internal])),
+        ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
+    ]
 }
 
 fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
@@ -99,30 +104,20 @@ fn refusal(codes: &[Code]) -> Response {
         [only] => told(only),
         several => several.iter().map(|code| format!("- {}", told(code))).collect::<Vec<_>>().join("\n"),
     };
-    let mut response = ResponseBuilder::new().description(described);
+    let response = ResponseBuilder::new().description(described);
     let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Error::name())));
     for code in codes {
         let (word, _) = code.on_the_wire();
         let body = json!({"code": word, "message": meaning(*code).1});
         content = content.examples_from_iter([(word, ExampleBuilder::new().value(Some(body)))]);
-        match code {
-            Code::ConversationBusy => {
-                let told = "Of `CONVERSATION_BUSY`: after how many seconds to try again";
-                response = response.header("Retry-After", header(told));
-            }
-            Code::RangeNotSatisfiable => {
-                let told = "How many bytes the file has: `bytes */52614`";
-                response = response.header("Content-Range", header(told));
-            }
-            _ => {}
-        }
     }
     response.content("application/json", content.build()).build()
 }
 
-fn header(told: &str) -> utoipa::openapi::Header {
+fn challenge() -> Header {
+    let told = "How to authenticate: by an API key";
     let text = ObjectBuilder::new().schema_type(Type::String);
-    HeaderBuilder::new().schema(Some(text)).description(Some(told)).build()
+    HeaderBuilder::new().schema(Some(text)).description(Some(told)).example(Some("ApiKey".into())).build()
 }
 
 /// What a code means, and a message that it comes with.

@@ -3,7 +3,7 @@
 mod shape;
 mod written;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -102,18 +102,24 @@ fn every_code_is_told_with_its_status_and_no_other() {
             }
         }
     }
+    // No operation has it: it is what a path is answered with that lacks the operation.
+    let lacking =
+        "/components/responses/MethodNotAllowed/content/application~1json/examples/METHOD_NOT_ALLOWED";
+    assert_eq!(document.pointer(lacking).unwrap()["value"]["code"], "METHOD_NOT_ALLOWED");
+    told.insert(("METHOD_NOT_ALLOWED".to_owned(), 405));
     let mut known: BTreeSet<(String, u16)> = Code::ALL
         .iter()
         .map(|code| code.on_the_wire())
         .map(|(word, status)| (word.to_owned(), status.as_u16()))
-        // No operation has it: it is what a path is answered with that lacks the operation.
-        .filter(|(word, _)| word != "METHOD_NOT_ALLOWED")
         .collect();
     // A machine that is asked for, not commanded.
     known.insert(("NO_MACHINE".to_owned(), 404));
     assert_eq!(told, known);
-    let words = &document["components"]["schemas"]["RefusalCode"]["enum"];
-    assert_eq!(words.as_array().unwrap().len(), Code::ALL.len());
+    let words = document["components"]["schemas"]["RefusalCode"]["enum"].as_array().unwrap();
+    assert!(words.iter().eq(Code::ALL.iter().map(|code| code.on_the_wire().0)), "{words:?}");
+    // The list is the whole enum: each of its variants has one line in the match.
+    let decided = include_str!("../../error.rs").matches("=> (\"").count();
+    assert_eq!(Code::ALL.len(), decided);
     assert!(document["info"]["description"].as_str().unwrap().contains("405\n`METHOD_NOT_ALLOWED`"));
 }
 
@@ -125,7 +131,9 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
     let mut ids = BTreeSet::new();
     for (name, operation) in operations(&document) {
         assert!(operation.get("security").is_none(), "{name}");
-        assert!(operation["summary"].as_str().is_some_and(|summary| !summary.is_empty()), "{name}");
+        for told in ["summary", "description"] {
+            assert!(operation[told].as_str().is_some_and(|told| !told.is_empty()), "{name} has no {told}");
+        }
         assert!(tags.contains(&&operation["tags"][0]), "{name}");
         assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{name}");
         let statuses: Vec<u16> = responses(&document, operation).iter().map(|(status, _)| *status).collect();
@@ -138,6 +146,70 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
             assert!(parameter["description"].is_string() && !parameter["example"].is_null(), "{parameter}");
         }
     }
+}
+
+/// What the interface promises that each operation may answer with, besides 401 and 500.
+const STATUSES: &[(&str, &[u16])] = &[
+    ("get /api/v1/vm", &[200, 404, 503]),
+    ("post /api/v1/vm/start", &[202, 409, 503]),
+    ("post /api/v1/vm/stop", &[202, 409, 503]),
+    ("get /api/v1/models", &[200]),
+    ("get /api/v1/jurisdictions", &[200]),
+    ("post /api/v1/files", &[201, 400, 403, 404, 408, 409, 413]),
+    ("get /api/v1/files/{path}", &[200, 206, 304, 400, 403, 404, 416]),
+    ("delete /api/v1/files/{path}", &[204, 400, 403, 404, 409]),
+    ("get /api/v1/directories", &[200, 403, 409]),
+    ("get /api/v1/directories/{path}", &[200, 400, 403, 404, 409]),
+    ("post /api/v1/directories/{path}", &[201, 400, 403, 404, 409]),
+    ("post /api/v1/chats", &[201, 202, 400, 403, 404, 408, 409, 413]),
+    ("get /api/v1/chats", &[200, 400]),
+    ("get /api/v1/chats/{chatId}", &[200, 404]),
+    ("patch /api/v1/chats/{chatId}", &[200, 400, 404, 408, 413]),
+    ("delete /api/v1/chats/{chatId}", &[204, 404]),
+    ("post /api/v1/chats/{chatId}/stop", &[202, 404]),
+    ("get /api/v1/chats/{chatId}/messages/{messageId}", &[200, 304, 404]),
+    ("get /api/v1/chats/{chatId}/messages/{messageId}/events", &[200, 204, 404]),
+    ("get /api/v1/chats/{chatId}/events", &[200, 404]),
+];
+
+#[test]
+fn every_operation_tells_the_statuses_that_it_answers_with() {
+    let document = document();
+    let told: BTreeMap<String, BTreeSet<u16>> = operations(&document)
+        .into_iter()
+        .map(|(name, operation)| {
+            let statuses = responses(&document, operation).into_iter().map(|(status, _)| status);
+            (name, statuses.collect())
+        })
+        .collect();
+    let promised = STATUSES
+        .iter()
+        .map(|(name, statuses)| ((*name).to_owned(), statuses.iter().copied().chain([401, 500]).collect()));
+    assert_eq!(told, promised.collect());
+}
+
+#[test]
+fn every_body_and_header_is_shown_by_an_example() {
+    let document = document();
+    let mut seen = 0;
+    for (name, operation) in operations(&document) {
+        let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
+        for told in answered.chain(operation.get("requestBody")) {
+            for (kind, content) in told.get("content").and_then(Value::as_object).into_iter().flatten() {
+                // What a file holds is anybody's guess.
+                let shown = content.get("example").or(content.get("examples")).is_some() || kind == "*/*";
+                assert!(shown, "{name}: {kind} has no example");
+                seen += 1;
+            }
+            for (header, told) in told.get("headers").and_then(Value::as_object).into_iter().flatten() {
+                assert!(!told["description"].as_str().unwrap().is_empty(), "{name}: {header}");
+                assert!(told["example"] != Value::Null, "{name}: {header} has no example");
+                check(&document, &told["schema"], &told["example"]).unwrap();
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} bodies and headers");
 }
 
 /// Every schema in the document, with those inside it.

@@ -1,0 +1,79 @@
+//! Headers of responses: which responses have which, and what each header says, told once.
+
+use serde_json::{Value, json};
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{Header, HeaderBuilder, OpenApi, RefOr};
+
+/// The headers of an operation's responses with these statuses.
+const TOLD: &[(&str, &[&str], &[&str])] = &[
+    ("listModels", &["200"], &["Content-Language", "Vary"]),
+    ("listJurisdictions", &["200"], &["Content-Language", "Vary"]),
+    ("downloadFile", &["200"], &["Accept-Ranges"]),
+    ("downloadFile", &["200", "206"], &["Content-Disposition", "Content-Length"]),
+    ("downloadFile", &["206", "416"], &["Content-Range"]),
+    ("downloadFile", &["200", "206", "304"], &["ETag", "Last-Modified"]),
+    ("askQuestion", &["201", "202"], &["Idempotent-Replayed"]),
+    ("askQuestion", &["409"], &["Retry-After"]),
+    ("collectAnswer", &["200", "304"], &["ETag"]),
+    ("streamAnswer", &["200"], &["Cache-Control"]),
+    ("streamChat", &["200"], &["Cache-Control"]),
+];
+
+/// What a header says, and one that it may be.
+fn meaning(name: &str) -> (&'static str, Value) {
+    match name {
+        "Accept-Ranges" => ("That ranges can be asked for", json!("bytes")),
+        "Cache-Control" => ("That events are not to be kept", json!("no-store")),
+        "Content-Disposition" => (
+            "That it is an attachment, with its name, in UTF-8 where it needs that",
+            json!("attachment; filename=\"lease.pdf\""),
+        ),
+        "Content-Language" => ("The language of the labels: `cs`, `en` or `sk`", json!("en")),
+        "Content-Length" => ("How many bytes come", json!(52614)),
+        "Content-Range" => (
+            "Which bytes these are, of how many; of a range that the file does not have, only how many",
+            json!("bytes 0-1023/52614"),
+        ),
+        "ETag" => ("Names this state, for `If-None-Match`", json!("\"1.42\"")),
+        "Idempotent-Replayed" => {
+            ("`true` when the question had been asked before; absent otherwise", json!(true))
+        }
+        "Last-Modified" => ("When it was changed, to the second", json!("Sat, 21 Nov 2026 09:30:00 GMT")),
+        "Retry-After" => ("Of `CONVERSATION_BUSY`: after how many seconds to try again", json!(5)),
+        "Vary" => ("What the response depends on", json!("Accept-Language")),
+        _ => ("", Value::Null),
+    }
+}
+
+/// Adds the headers to the responses that have them.
+pub(super) fn add(document: &mut OpenApi) {
+    for operation in super::operations_mut(document) {
+        let id = operation.operation_id.clone().unwrap_or_default();
+        for (_, statuses, names) in TOLD.iter().filter(|(operation, ..)| *operation == id) {
+            for status in *statuses {
+                add_to(operation, status, names);
+            }
+        }
+    }
+}
+
+fn add_to(operation: &mut Operation, status: &str, names: &[&str]) {
+    if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
+        let told = names.iter().map(|name| ((*name).to_owned(), header(name).into()));
+        response.headers.extend(told);
+    }
+}
+
+fn header(name: &str) -> Header {
+    let (told, example) = meaning(name);
+    let schema = match &example {
+        Value::Bool(_) => ObjectBuilder::new().schema_type(Type::Boolean),
+        Value::Number(_) => ObjectBuilder::new()
+            .schema_type(Type::Integer)
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
+            .minimum(Some(0)),
+        _ => ObjectBuilder::new().schema_type(Type::String),
+    };
+    HeaderBuilder::new().schema(Some(schema)).description(Some(told)).example(Some(example)).build()
+}
