@@ -1,7 +1,9 @@
 //! Operators' commands: through the running service's socket, or straight to its data when none runs.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use control::passwords::{PASSWORD_MAX_BYTES, Password};
 use control::{Admin, Environment};
 use domain::credits::{Credits, Purse};
 use domain::time::Timestamp;
@@ -9,7 +11,8 @@ use serde_json::{Value, json};
 use workspace::Quota;
 
 use crate::commands::{
-    AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request, Where,
+    AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request,
+    Secret, Where,
 };
 use crate::{data, socket};
 
@@ -28,10 +31,16 @@ pub(crate) async fn run(command: AdminCommand) -> Result<(), String> {
 pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, String> {
     let text = |error: control::admin::AdminError| error.to_string();
     Ok(match request {
-        Request::CreateAccount { email, licence_until, credits, machine } => {
+        Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
-            let made = admin.create_account(&email, until, Credits(credits), machine).await.map_err(text)?;
+            let typed = typed.map(password).transpose()?;
+            let made = admin.create_account(&email, until, Credits(credits), typed, machine).await;
+            let made = made.map_err(text)?;
             json!({ "accountId": made.id.to_string(), "email": made.email })
+        }
+        Request::SetPassword { account, password: typed } => {
+            let set = admin.set_password(&account, password(typed)?).await.map_err(text)?;
+            json!({ "accountId": set.id.to_string(), "email": set.email })
         }
         Request::CreateKey { account, name } => {
             let made = admin.create_key(&account, &name).await.map_err(text)?;
@@ -94,9 +103,20 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Str
 /// What a command asks for, and of which data folder.
 fn request(command: AdminCommand) -> Result<(Request, Where), String> {
     Ok(match command {
-        AdminCommand::Account(AccountCommand::Create { email, licence_until, credits, no_machine, at }) => {
+        AdminCommand::Account(AccountCommand::Create {
+            email,
+            licence_until,
+            credits,
+            password_stdin,
+            no_machine,
+            at,
+        }) => {
             let licence_until = licence_until.as_deref().map(moment).transpose()?.flatten();
-            (Request::CreateAccount { email, licence_until, credits, machine: !no_machine }, at)
+            let password = if password_stdin { Some(typed_password(std::io::stdin())?) } else { None };
+            (Request::CreateAccount { email, licence_until, credits, password, machine: !no_machine }, at)
+        }
+        AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
+            (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }
         AdminCommand::Key(KeyCommand::Create { account, name, at }) => {
             (Request::CreateKey { account, name }, at)
@@ -117,6 +137,24 @@ fn request(command: AdminCommand) -> Result<(Request, Where), String> {
             (Request::Backup { file }, at)
         }
     })
+}
+
+/// One line: what stands before its end, which may be missing. Nothing of it is ever part of an error.
+fn typed_password(input: impl Read) -> Result<Secret, String> {
+    let mut line = Vec::new();
+    // A byte more than the longest password and its line's end shows that it is longer.
+    let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
+    input.read_until(b'\n', &mut line).map_err(|error| format!("standard input: {error}"))?;
+    let line =
+        line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
+    let text = str::from_utf8(line).map_err(|_| "the password is no UTF-8".to_owned())?;
+    let typed = Secret(text.to_owned());
+    password(typed.clone())?;
+    Ok(typed)
+}
+
+fn password(typed: Secret) -> Result<Password, String> {
+    Password::parse(&typed.0).map_err(|error| error.to_string())
 }
 
 /// A time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
@@ -181,6 +219,20 @@ fn plain(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line_and_no_more() {
+        let typed = |input: &[u8]| typed_password(input).map(|secret| secret.0);
+        assert_eq!(typed(b"correct horse\nand more"), Ok("correct horse".to_owned()));
+        assert_eq!(typed(b"correct horse\r\n"), Ok("correct horse".to_owned()));
+        assert_eq!(typed("tajné heslo".as_bytes()), Ok("tajné heslo".to_owned()));
+        assert_eq!(typed(&[b'x'; 1024]).map(|text| text.len()), Ok(1024));
+        for wrong in [&b""[..], b"\n", b"short\n", b"correct\0horse\n", b"\xff\xfe and more\n", &[b'x'; 1025]]
+        {
+            let refused = typed(wrong).expect_err("refused");
+            assert!(!refused.contains("horse"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_licence_holds_through_its_last_day() {

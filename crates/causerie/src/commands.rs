@@ -147,9 +147,23 @@ pub(crate) enum AccountCommand {
         /// The first credits
         #[arg(long, default_value_t = 0)]
         credits: u64,
+        /// Read the owner's password from standard input: one line of 8 to 1,024 bytes
+        #[arg(long)]
+        password_stdin: bool,
         /// The account gets no machine
         #[arg(long)]
         no_machine: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Give the account's owner a password in place of the one before
+    SetPassword {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// Read it from standard input: one line of 8 to 1,024 bytes; there is no other way
+        #[arg(long, required = true)]
+        password_stdin: bool,
         #[command(flatten)]
         at: Where,
     },
@@ -235,13 +249,51 @@ pub(crate) enum MachineCommand {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
-    CreateAccount { email: String, licence_until: Option<i64>, credits: u64, machine: bool },
-    CreateKey { account: String, name: String },
-    ListKeys { account: String },
-    RevokeKey { key: String },
-    SetLicence { account: String, until: Option<i64> },
-    Grant { account: String, amount: u64 },
-    ShowCredits { account: String },
+    CreateAccount {
+        email: String,
+        licence_until: Option<i64>,
+        credits: u64,
+        password: Option<Secret>,
+        machine: bool,
+    },
+    SetPassword {
+        account: String,
+        password: Secret,
+    },
+    CreateKey {
+        account: String,
+        name: String,
+    },
+    ListKeys {
+        account: String,
+    },
+    RevokeKey {
+        key: String,
+    },
+    SetLicence {
+        account: String,
+        until: Option<i64>,
+    },
+    Grant {
+        account: String,
+        amount: u64,
+    },
+    ShowCredits {
+        account: String,
+    },
     ListMachines,
-    Backup { file: PathBuf },
+    Backup {
+        file: PathBuf,
+    },
+}
+
+/// A text that shows itself on the socket alone.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }

@@ -97,7 +97,7 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
 async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     let admin = &running.service.admin;
     let until = control::Environment::system().now().plus(LICENCE);
-    match admin.create_account(EMAIL, Some(until), Credits(CREDITS), true).await {
+    match admin.create_account(EMAIL, Some(until), Credits(CREDITS), None, true).await {
         Ok(_) | Err(AdminError::EmailTaken) => {}
         Err(error) => return Err(error),
     }

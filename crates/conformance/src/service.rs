@@ -212,6 +212,21 @@ impl Service {
         command.output().expect("the binary can be run")
     }
 
+    /// An operator's command with something on its standard input.
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    #[must_use]
+    pub fn try_admin_typing(&self, arguments: &[&str], typed: &[u8]) -> Output {
+        let mut command = self.command();
+        command.args(arguments).arg("--data").arg(self.data()).arg("--json");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary can be run");
+        // A command that refuses need not read to the end.
+        let _ = child.stdin.take().expect("a pipe").write_all(typed);
+        child.wait_with_output().expect("it ends")
+    }
+
     /// The binary with the environment of this service and nothing else.
     #[must_use]
     pub fn command(&self) -> Command {

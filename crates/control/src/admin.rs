@@ -15,6 +15,7 @@ use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, machines};
 use workspace::{WorkspaceError, Workspaces};
 
+use crate::passwords::{Password, PasswordError, Passwords};
 use crate::{Access, Environment};
 
 /// Machines that one look at the store brings.
@@ -41,6 +42,9 @@ pub enum AdminError {
     /// The workspace could not be made.
     #[error("the workspace could not be made: {0}")]
     Workspace(#[from] WorkspaceError),
+    /// The password could not be kept.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -74,6 +78,7 @@ pub struct Admin {
     store: Store,
     environment: Environment,
     workspaces: Workspaces,
+    passwords: Passwords,
     running: Option<(Machines, Access)>,
 }
 
@@ -86,10 +91,12 @@ impl Admin {
         workspaces: Workspaces,
         running: Option<(Machines, Access)>,
     ) -> Self {
-        Self { store, environment, workspaces, running }
+        let passwords = Passwords::new(store.clone(), environment.clone());
+        Self { store, environment, workspaces, passwords, running }
     }
 
-    /// Makes an account with its owner, its first credits, its workspace and, if wanted, its machine.
+    /// Makes an account with its owner, its first credits, its workspace and, if wanted, the owner's password and
+    /// a machine.
     ///
     /// # Errors
     /// [`AdminError::NotAnEmail`], [`AdminError::EmailTaken`].
@@ -98,6 +105,7 @@ impl Admin {
         email: &str,
         licence_until: Option<Timestamp>,
         grant: Credits,
+        password: Option<Password>,
         machine: bool,
     ) -> Result<Account, AdminError> {
         let email = email.trim();
@@ -116,12 +124,22 @@ impl Admin {
             machine,
             now: self.environment.now(),
         };
-        let account =
-            self.store.write(move |tx| accounts::create(tx, &new)).await.map_err(|error| match error {
-                AccountError::EmailTaken => AdminError::EmailTaken,
-                AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
-                AccountError::Store(error) => AdminError::Store(error),
-            })?;
+        let hash = match password {
+            Some(password) => Some(self.passwords.hash(password).await?),
+            None => None,
+        };
+        let made = self.store.write(move |tx| {
+            let made = accounts::create(tx, &new)?;
+            if let Some(hash) = &hash {
+                accounts::set_password(tx, made.user, hash.stored())?;
+            }
+            Ok(made)
+        });
+        let account = made.await.map_err(|error| match error {
+            AccountError::EmailTaken => AdminError::EmailTaken,
+            AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
+            AccountError::Store(error) => AdminError::Store(error),
+        })?;
         // What machines write there belongs to the service's own user as well: they see it through their own ids.
         self.workspaces.provision(account.id, None).await?;
         self.note(Some(account.id), "create account", email, &format!("credits {}", grant.0)).await?;
@@ -140,6 +158,17 @@ impl Admin {
             None => accounts::by_email(tx, &email),
         });
         found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
+    }
+
+    /// Keeps a password for the account's owner in place of the one before.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`], [`AdminError::Password`].
+    pub async fn set_password(&self, account: &str, password: Password) -> Result<Account, AdminError> {
+        let account = self.account(account).await?;
+        self.passwords.set(&account, password).await?;
+        self.note(Some(account.id), "set password", &account.email, "").await?;
+        Ok(account)
     }
 
     /// Makes a key. It can be shown now and never again.

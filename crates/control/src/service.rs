@@ -19,7 +19,7 @@ use workspace::{Quota, Workspaces};
 use crate::dispatch::{self, Dispatch, DispatchLimits};
 use crate::live::Live;
 use crate::vm::Records;
-use crate::{Access, Admin, Answers, Conversations, Environment, Questions, Vm};
+use crate::{Access, Admin, Answers, Conversations, Environment, Passwords, Questions, Vm};
 
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
@@ -79,6 +79,8 @@ pub struct Service {
     pub conversations: Conversations,
     /// Jurisdictions.
     pub jurisdictions: Arc<Vec<Jurisdiction>>,
+    /// Passwords of the accounts' owners.
+    pub passwords: Passwords,
     /// Questions.
     pub questions: Questions,
     /// Machines, as owners control them.
@@ -149,6 +151,7 @@ impl Service {
                 live: live.clone(),
                 dispatch: dispatch.clone(),
             },
+            passwords: Passwords::new(store.clone(), environment.clone()),
             questions: Questions {
                 store: store.clone(),
                 environment,

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::access::Caller;
+use control::admin::AdminError;
 use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
+use control::passwords::Password;
 use control::questions::{Asking, Taken};
 use control::{Environment, Service, ServiceConfig};
 use domain::credits::Credits;
@@ -76,7 +78,7 @@ async fn stage_of(limits: DispatchLimits) -> Stage {
     let environment = Environment::new(clock.clone(), Arc::new(Counter(AtomicU64::new(1))));
     let service = Service::start(config, environment).await.expect("a service");
     let until = Timestamp::from_micros(i64::MAX / 2);
-    service.admin.create_account(EMAIL, Some(until), Credits(1000), true).await.expect("an account");
+    service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
     let key = service.admin.create_key(EMAIL, "test").await.expect("a key").key;
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
     Stage { data, driver, clock, service, caller }
@@ -131,6 +133,33 @@ async fn a_question_is_not_accepted_without_its_machine_being_wanted() {
     assert!(service.questions.ask(&caller, question()).await.is_err());
     let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
     assert_eq!(page.total, 0);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_password_opens_its_own_account_alone() {
+    let Stage { service, data: _data, .. } = stage().await;
+    let password = |text: &str| Password::parse(text).expect("a password");
+    let (admin, passwords) = (&service.admin, &service.passwords);
+    let other = Some(password("another horse"));
+    admin.create_account("bob@example.test", None, Credits(0), other, false).await.expect("an account");
+    let opens = async |email: &str, typed: &str| {
+        let found = passwords.verify(email, password(typed)).await.expect("it is compared");
+        found.map(|account| account.email)
+    };
+    assert_eq!(opens(EMAIL, "correct horse").await, None, "who has no password cannot come in by one");
+    admin.set_password(EMAIL, password("correct horse")).await.expect("it is kept");
+    assert_eq!(opens("ADA@example.test", "correct horse").await.as_deref(), Some(EMAIL));
+    assert_eq!(opens(EMAIL, "another horse").await, None);
+    assert_eq!(opens("bob@example.test", "another horse").await.as_deref(), Some("bob@example.test"));
+    for _ in 0..2 {
+        assert_eq!(opens("nobody@example.test", "correct horse").await, None);
+    }
+    admin.set_password(EMAIL, password("a third horse")).await.expect("it is kept");
+    assert_eq!(opens(EMAIL, "correct horse").await, None, "the one before is gone");
+    assert_eq!(opens(EMAIL, "a third horse").await.as_deref(), Some(EMAIL));
+    let refused = admin.set_password("nobody@example.test", password("correct horse")).await;
+    assert!(matches!(refused, Err(AdminError::NoSuchAccount(_))));
     service.shutdown().await;
 }
 

@@ -151,6 +151,26 @@ pub fn set_licence(
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
+/// Keeps the hash of the user's password in place of the one before: at most 512 bytes.
+///
+/// # Errors
+/// [`AccountError::NotFound`].
+pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), AccountError> {
+    let changed = tx.execute("UPDATE users SET password_hash = $2 WHERE id = $1", params![user, hash])?;
+    if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
+}
+
+/// The hash of the user's password; `None` when there is no such user, or the user has none.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn password(tx: &mut dyn Sql, user: UserId) -> Result<Option<String>> {
+    let found = tx.one("SELECT password_hash FROM users WHERE id = $1", params![user], |row| {
+        Ok(row.opt_text(0)?.map(ToOwned::to_owned))
+    });
+    Ok(found?.flatten())
+}
+
 fn read_account(row: &dyn Row) -> Result<Account> {
     let role = row.text(2)?;
     Ok(Account {

@@ -85,6 +85,34 @@ fn the_operator_manages_accounts_while_the_service_runs_and_while_it_does_not() 
 }
 
 #[test]
+fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
+    const PASSWORD: &str = "tajné-heslo-Žofie";
+    let mut service = Service::start(Options::default());
+    let create = |email: &'static str| ["account", "create", "--email", email, "--password-stdin"];
+    let typed = format!("{PASSWORD}\nwhat follows is not read\n");
+    let mut said = Vec::new();
+    let made = service.try_admin_typing(&create("a@example.test"), typed.as_bytes());
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for wrong in [&b""[..], b"short\n", b"tajn\xe9-heslo-Zofie\n", b"tajn\0-heslo-Zofie\n", &[b'x'; 5000]] {
+        let refused = service.try_admin_typing(&create("b@example.test"), wrong);
+        assert!(!refused.status.success() && !refused.stderr.is_empty(), "{wrong:?}");
+        said.extend([refused.stdout, refused.stderr]);
+    }
+    service.terminate();
+    let set = ["account", "set-password", "--account", "a@example.test", "--password-stdin"];
+    let set = service.try_admin_typing(&set, typed.as_bytes());
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    let later = service.try_admin_typing(&create("b@example.test"), typed.as_bytes());
+    assert!(later.status.success(), "the refused ones made no account");
+    said.extend([made.stdout, made.stderr, set.stdout, set.stderr, later.stdout, later.stderr]);
+    said.push(service.log().into_bytes());
+    let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(said.iter().all(|text| !holds(text, PASSWORD) && !holds(text, "$argon2")), "nothing tells it");
+    let database = std::fs::read(service.data().join("causerie.db")).expect("the database");
+    assert!(holds(&database, "$argon2id$v=19$m=19456,t=2,p=1$") && !holds(&database, PASSWORD));
+}
+
+#[test]
 fn a_backup_is_a_whole_service() {
     let vendor = Vendor::start();
     let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::account::Licence;
 use domain::credits::{Credits, PostingKind, Purse};
-use domain::id::{AccountId, KeyId, PostingId};
+use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::time::Timestamp;
 use store::accounts::{AccountError, NewAccount};
@@ -18,6 +18,7 @@ use crate::fixture::{Engine, Fixture, START};
 on_every_engine!(
     an_account_is_found_by_id_and_by_email_in_any_case,
     an_email_is_taken_once_in_any_case,
+    a_password_is_kept_for_its_user_alone,
     a_grant_raises_the_balance_and_stands_in_the_ledger,
     machines_are_counted_from_zero_without_gaps,
     a_key_needs_a_licence_and_ends_with_it,
@@ -60,6 +61,26 @@ async fn an_email_is_taken_once_in_any_case(engine: Engine) {
     let refused = fixture.store.write(move |tx| accounts::create(tx, &second)).await;
     assert!(matches!(refused, Err(AccountError::EmailTaken)));
     assert_eq!(fixture.store.read(move |tx| accounts::get(tx, id)).await.expect("a read"), None);
+}
+
+async fn a_password_is_kept_for_its_user_alone(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (new, other) = (fixture.new_account(0), fixture.new_account(0));
+    let (user, stranger) = (new.user, other.user);
+    for new in [new, other] {
+        fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("it is made");
+    }
+    let kept = async |user| fixture.store.read(move |tx| accounts::password(tx, user)).await.expect("a read");
+    assert_eq!(kept(user).await, None);
+    for hash in ["$argon2id$one", "$argon2id$two"] {
+        fixture.store.write(move |tx| accounts::set_password(tx, user, hash)).await.expect("there is one");
+        assert_eq!(kept(user).await.as_deref(), Some(hash));
+    }
+    assert_eq!(kept(stranger).await, None);
+    let unknown = UserId::from_random(99);
+    let refused = fixture.store.write(move |tx| accounts::set_password(tx, unknown, "x")).await;
+    assert!(matches!(refused, Err(AccountError::NotFound)));
+    assert_eq!(kept(unknown).await, None);
 }
 
 async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {

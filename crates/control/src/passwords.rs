@@ -1,0 +1,233 @@
+//! Passwords of the people who own accounts: kept as Argon2id hashes, looked at in bounded numbers.
+//!
+//! Keys of the interface are random and need only a digest (`domain::key`); a password is chosen by a person, so
+//! that each guess at it must cost time and memory.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use argon2::password_hash::PasswordVerifier;
+use argon2::{Argon2, PasswordHasher};
+use store::accounts::{self, Account, AccountError};
+use store::{Store, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::Environment;
+
+/// The shortest password, in bytes of UTF-8.
+pub const PASSWORD_MIN_BYTES: usize = 8;
+/// The longest password, in bytes of UTF-8.
+pub const PASSWORD_MAX_BYTES: usize = 1024;
+/// How many are hashed at once; each takes 19 MiB and a core meanwhile. The rest wait.
+const HASHED_AT_ONCE_MAX: usize = 4;
+
+/// A password in the clear: exists while it is hashed or compared, is never written, and shows itself to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+/// Why a text is no password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAPassword {
+    /// Fewer than [`PASSWORD_MIN_BYTES`].
+    #[error("a password has at least {PASSWORD_MIN_BYTES} bytes")]
+    TooShort,
+    /// More than [`PASSWORD_MAX_BYTES`].
+    #[error("a password has at most {PASSWORD_MAX_BYTES} bytes")]
+    TooLong,
+    /// It holds a NUL or the end of a line.
+    #[error("a password is one line without NUL")]
+    NotALine,
+}
+
+/// Why a password was neither kept nor compared.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    /// There is no such account.
+    #[error("no such account")]
+    NoSuchAccount,
+    /// The hash could not be computed.
+    #[error("the password could not be hashed: {0}")]
+    Hash(argon2::password_hash::Error),
+    /// The computation was cut short by the end of the service.
+    #[error("the service is ending")]
+    Ending,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is stored of a password: Argon2id with its salt and parameters in the PHC form.
+#[derive(Clone)]
+pub struct PasswordHash(String);
+
+impl Password {
+    /// Reads a password as a person typed it.
+    ///
+    /// # Errors
+    /// [`NotAPassword`].
+    pub fn parse(text: &str) -> Result<Self, NotAPassword> {
+        if text.contains(['\0', '\n', '\r']) {
+            return Err(NotAPassword::NotALine);
+        }
+        match text.len() {
+            ..PASSWORD_MIN_BYTES => Err(NotAPassword::TooShort),
+            PASSWORD_MIN_BYTES..=PASSWORD_MAX_BYTES => Ok(Self(text.to_owned())),
+            _ => Err(NotAPassword::TooLong),
+        }
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash(…)")
+    }
+}
+
+impl PasswordHash {
+    /// Hashes with the library's parameters, which are those that OWASP recommends: 19 MiB, two passes, one lane.
+    /// Blocks for tens of milliseconds.
+    fn of(password: &Password, salt: [u8; 16]) -> Result<Self, PasswordError> {
+        let hash = Argon2::default().hash_password_with_salt(password.0.as_bytes(), &salt);
+        hash.map(|hash| Self(hash.to_string())).map_err(PasswordError::Hash)
+    }
+
+    /// Whether it is the hash of this password; as slow when it is not. Blocks.
+    fn is_of(&self, password: &Password) -> bool {
+        // The parameters are those that stand in the hash. The library compares without telling where they differ.
+        Argon2::default().verify_password(password.0.as_bytes(), self.0.as_str()).is_ok()
+    }
+
+    /// As it is stored.
+    #[must_use]
+    pub fn stored(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Keeps and compares passwords. Cheap to clone; clones share the bound on what is hashed at once.
+#[derive(Clone)]
+pub struct Passwords {
+    store: Store,
+    environment: Environment,
+    hashing: Arc<Semaphore>,
+    /// The hash of no password: what a login of nobody is compared with.
+    nobody: Arc<OnceLock<PasswordHash>>,
+}
+
+impl Passwords {
+    /// On this store.
+    #[must_use]
+    pub fn new(store: Store, environment: Environment) -> Self {
+        let hashing = Arc::new(Semaphore::new(HASHED_AT_ONCE_MAX));
+        Self { store, environment, hashing, nobody: Arc::default() }
+    }
+
+    /// Hashes a password, to be kept.
+    ///
+    /// # Errors
+    /// [`PasswordError::Hash`], [`PasswordError::Ending`].
+    pub async fn hash(&self, password: Password) -> Result<PasswordHash, PasswordError> {
+        let salt = self.environment.bytes();
+        self.bounded(move || PasswordHash::of(&password, salt)).await?
+    }
+
+    /// Keeps a password for the account's owner in place of the one before.
+    ///
+    /// # Errors
+    /// [`PasswordError::NoSuchAccount`] among others.
+    pub async fn set(&self, account: &Account, password: Password) -> Result<(), PasswordError> {
+        let (user, hash) = (account.user, self.hash(password).await?);
+        let set = self.store.write(move |tx| accounts::set_password(tx, user, hash.stored())).await;
+        set.map_err(|error| match error {
+            AccountError::Store(error) => PasswordError::Store(error),
+            AccountError::NotFound | AccountError::EmailTaken => PasswordError::NoSuchAccount,
+        })
+    }
+
+    /// The account whose owner has this email and this password; `None` for every other pair. It takes as long
+    /// for an email that nobody has, or whose owner has no password, so that the time tells nothing.
+    ///
+    /// # Errors
+    /// [`PasswordError::Store`], [`PasswordError::Ending`].
+    pub async fn verify(&self, email: &str, password: Password) -> Result<Option<Account>, PasswordError> {
+        let email = email.to_owned();
+        let found = self.store.read(move |tx| {
+            let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
+            let hash = accounts::password(tx, account.user)?;
+            Ok(hash.map(|hash| (account, hash)))
+        });
+        let (account, hash) = found.await?.unzip();
+        let (salt, nobody) = (self.environment.bytes(), self.nobody.clone());
+        let same = self.bounded(move || {
+            if let Some(hash) = hash {
+                return Ok(PasswordHash(hash).is_of(&password));
+            }
+            if let Some(nobody) = nobody.get() {
+                nobody.is_of(&password);
+            } else {
+                // Made once, of what was typed: as long as a comparison takes.
+                let _ = nobody.set(PasswordHash::of(&password, salt)?);
+            }
+            Ok::<_, PasswordError>(false)
+        });
+        Ok(if same.await?? { account } else { None })
+    }
+
+    /// Runs `work` on a thread that may block, a bounded number at once.
+    async fn bounded<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        // It is held by the work itself, which goes on when who asked has gone.
+        let permit = self.hashing.clone().acquire_owned().await.map_err(|_| PasswordError::Ending)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(permit);
+            done
+        });
+        done.await.map_err(|_| PasswordError::Ending)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_one_line_within_its_bounds() {
+        let parsed = |text: &str| Password::parse(text).err();
+        assert_eq!(parsed("1234567"), Some(NotAPassword::TooShort));
+        assert_eq!(parsed("heslo žš"), None);
+        assert_eq!(parsed(&"x".repeat(1024)), None);
+        assert_eq!(parsed(&"x".repeat(1025)), Some(NotAPassword::TooLong));
+        for inside in ["\0", "\n", "\r"] {
+            assert_eq!(parsed(&format!("correct{inside}horse")), Some(NotAPassword::NotALine));
+        }
+    }
+
+    #[test]
+    fn a_hash_is_argon2id_by_the_book_and_knows_its_own_password_alone() {
+        let password = Password::parse("correct horse").expect("a password");
+        let hash = PasswordHash::of(&password, [7; 16]).expect("a hash");
+        assert!(hash.stored().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.stored());
+        assert!(hash.stored().len() <= 512, "as long as the table takes");
+        assert!(hash.is_of(&password));
+        assert!(!hash.is_of(&Password::parse("correct horsf").expect("a password")));
+        let again = PasswordHash::of(&password, [8; 16]).expect("a hash");
+        assert_ne!(hash.stored(), again.stored(), "equal passwords do not show");
+        assert!(!PasswordHash("no hash".to_owned()).is_of(&password));
+    }
+
+    #[test]
+    fn neither_shows_itself() {
+        let password = Password::parse("correct horse").expect("a password");
+        let hash = PasswordHash::of(&password, [7; 16]).expect("a hash");
+        assert_eq!(format!("{password:?} {hash:?}"), "Password(…) PasswordHash(…)");
+    }
+}
