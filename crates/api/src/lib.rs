@@ -96,7 +96,8 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .nest("/api/v1", interface)
         .merge(elsewhere)
         .layer(from_fn_with_state(state, key::let_in))
-        // The schema needs no key.
+        // The schema needs no key, nor does the page that shows it.
+        .route("/docs", get(openapi::reference))
         .route("/openapi.yaml", get(openapi::publish))
         .route("/api/v1/openapi.yaml", get(openapi::publish))
         .fallback(error::no_such_path)

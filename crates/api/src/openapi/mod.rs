@@ -4,7 +4,7 @@
 //! refusals of each operation ([`refusals`]), operations that succeed in several ways ([`successes`]), headers of
 //! responses ([`headers`]), parameters that operations share ([`parameters`]), closed sets of words ([`words`]), the
 //! shape of answers, which are written by hand ([`answer`]), examples ([`examples`], and [`composed`] where there is
-//! none), and what follows on what ([`links`]). Nothing else reads these types.
+//! none), and what follows on what ([`links`]). [`page`] shows it to people. Nothing else reads these types.
 //!
 //! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
 
@@ -13,6 +13,7 @@ mod composed;
 pub(crate) mod examples;
 mod headers;
 mod links;
+mod page;
 pub(crate) mod parameters;
 pub(crate) mod refusals;
 pub(crate) mod successes;
@@ -69,30 +70,57 @@ const KEY: &str = "apiKey";
 struct Interface;
 
 /// The schema as it is sent, made when somebody first asks for it.
-static DOCUMENT: LazyLock<Document> = LazyLock::new(|| {
+static SCHEMA: LazyLock<Document> = LazyLock::new(|| {
     let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
-    let digest = Sha256::digest(yaml.as_bytes());
-    let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    Document { tag: format!("\"{tag}\""), yaml: Bytes::from(yaml) }
+    Document::of("application/yaml", yaml)
 });
+
+/// The schema as a page, made when somebody first asks for it.
+static REFERENCE: LazyLock<Document> =
+    LazyLock::new(|| Document::of("text/html; charset=utf-8", page::html(&interface())));
 
 struct Document {
     tag: String,
-    yaml: Bytes,
+    kind: &'static str,
+    text: Bytes,
+}
+
+impl Document {
+    fn of(kind: &'static str, text: String) -> Self {
+        let digest = Sha256::digest(text.as_bytes());
+        let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self { tag: format!("\"{tag}\""), kind, text: Bytes::from(text) }
+    }
+
+    fn answer(&'static self, headers: &HeaderMap) -> Response {
+        let caching = [
+            (header::ETAG, HeaderValue::from_static(&self.tag)),
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        ];
+        if knows(headers, &self.tag) {
+            return (StatusCode::NOT_MODIFIED, caching).into_response();
+        }
+        let kind = [
+            (header::CONTENT_TYPE, HeaderValue::from_static(self.kind)),
+            (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        ];
+        (caching, kind, self.text.clone()).into_response()
+    }
 }
 
 /// `GET /openapi.yaml` and `GET /api/v1/openapi.yaml`, for which no key is needed.
 pub(crate) async fn publish(headers: HeaderMap) -> Response {
-    let document = &*DOCUMENT;
-    let caching = [
-        (header::ETAG, HeaderValue::from_static(&document.tag)),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    SCHEMA.answer(&headers)
+}
+
+/// `GET /docs`: the schema for people, for which no key is needed either.
+pub(crate) async fn reference(headers: HeaderMap) -> Response {
+    static POLICY: LazyLock<String> = LazyLock::new(page::policy);
+    let policy = [
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(&POLICY)),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    if knows(&headers, &document.tag) {
-        return (StatusCode::NOT_MODIFIED, caching).into_response();
-    }
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))];
-    (caching, kind, document.yaml.clone()).into_response()
+    (policy, REFERENCE.answer(&headers)).into_response()
 }
 
 /// The schema.

@@ -59,7 +59,7 @@ fn routed() -> Vec<[String; 2]> {
     let mut routed = Vec::new();
     for route in source.split(".route(\"").skip(1) {
         let (path, handlers) = route.split_once('"').unwrap();
-        if path.ends_with("openapi.yaml") || path.starts_with("/api/") {
+        if path.ends_with("openapi.yaml") || path == "/docs" || path.starts_with("/api/") {
             continue;
         }
         let path = format!("/api/v1{}", path.trim_end_matches('/').replace("{*path}", "{path}"));

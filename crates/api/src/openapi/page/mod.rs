@@ -1,0 +1,90 @@
+//! The reference: the schema as a page to read. It is whole in itself, without scripts, and loads nothing.
+
+mod operations;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use utoipa::openapi::OpenApi;
+
+use self::text::{Description, Line, Plain};
+
+const STYLE: &str = include_str!("page.css");
+
+/// The document, and the same as JSON, in which fields have lost their order.
+struct Page<'a> {
+    document: &'a OpenApi,
+    told: Value,
+}
+
+/// The page that tells of the document.
+pub(super) fn html(document: &OpenApi) -> String {
+    let told = serde_json::to_value(document).expect("the schema holds nothing that JSON cannot");
+    Page { document, told }.html()
+}
+
+/// What a browser may do with the page: apply this one style.
+pub(super) fn policy() -> String {
+    let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    )
+}
+
+impl Page<'_> {
+    fn html(&self) -> String {
+        let info = &self.document.info;
+        let mut out = format!(
+            "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <meta name=\"color-scheme\" content=\"light dark\"><title>{0}: the interface</title>\
+             <style>{STYLE}</style></head><body>{1}<main><header id=\"top\"><h1>{0} <small>{2}</small></h1>{3}\
+             <p>The same for programs: <a href=\"/openapi.yaml\">openapi.yaml</a>. In the calls below, \
+             <code>$URL</code> is where the service is, <code>$KEY</code> your key.</p></header>",
+            Plain(&info.title),
+            self.contents(),
+            Plain(&info.version),
+            Description(info.description.as_deref().unwrap_or_default()),
+        );
+        for tag in self.document.tags.iter().flatten() {
+            let told = tag.description.as_deref().unwrap_or_default();
+            let _ =
+                write!(out, "<section id=\"tag-{0}\"><h2>{0}</h2><p>{1}.</p>", Plain(&tag.name), Line(told));
+            for operation in self.of_tag(&tag.name) {
+                out.push_str(&self.operation(&operation));
+            }
+            out.push_str("</section>");
+        }
+        let _ = write!(out, "<section id=\"schemas\"><h2>Schemas</h2>{}</section>", self.schemas());
+        out.push_str("</main></body></html>\n");
+        out
+    }
+
+    fn contents(&self) -> String {
+        let mut out = String::from("<nav aria-label=\"Contents\"><a href=\"#top\"><b>Overview</b></a>");
+        for tag in self.document.tags.iter().flatten() {
+            let _ = write!(out, "<a href=\"#tag-{0}\"><b>{0}</b></a><ul>", Plain(&tag.name));
+            for one in self.of_tag(&tag.name) {
+                let _ = write!(
+                    out,
+                    "<li><a href=\"#{}\" title=\"{} {}\">{}</a></li>",
+                    Plain(one.id()),
+                    one.method,
+                    Plain(one.path),
+                    Plain(one.summary())
+                );
+            }
+            out.push_str("</ul>");
+        }
+        out.push_str("<a href=\"#schemas\"><b>Schemas</b></a></nav>");
+        out
+    }
+}

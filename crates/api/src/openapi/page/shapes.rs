@@ -1,0 +1,107 @@
+//! What schemas say, in words: the type of a field, its bounds, and its fields in their order.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+use utoipa::openapi::{RefOr, Schema};
+
+use super::Page;
+use super::text::{Description, Line, Plain};
+
+/// The name of a schema that is referred to.
+fn referred(schema: &Value) -> Option<&str> {
+    schema.get("$ref")?.as_str()?.rsplit('/').next()
+}
+
+/// A schema in a few words, with links to those that it refers to.
+pub(super) fn kind(schema: &Value) -> String {
+    if let Some(name) = referred(schema) {
+        return format!("<a href=\"#schema-{0}\">{0}</a>", Plain(name));
+    }
+    if let Some(shapes) = schema.get("oneOf").and_then(Value::as_array) {
+        return shapes.iter().map(kind).collect::<Vec<_>>().join(" or ");
+    }
+    let types = match &schema["type"] {
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        one => Vec::from_iter(one.as_str()),
+    };
+    let words = types.into_iter().map(|word| match word {
+        "array" => {
+            schema.get("items").map_or("array".to_owned(), |items| format!("array of {}", kind(items)))
+        }
+        "string" => schema.get("format").and_then(Value::as_str).unwrap_or("string").to_owned(),
+        other => other.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" or ")
+}
+
+/// The bounds of a value, its words, and what it is when it is not given.
+fn bounds(schema: &Value) -> String {
+    let mut out = String::new();
+    for (word, told) in [
+        ("minimum", "at least"),
+        ("maximum", "at most"),
+        ("minLength", "shortest"),
+        ("maxLength", "longest"),
+        ("minItems", "fewest"),
+        ("maxItems", "most"),
+        ("default", "default"),
+    ] {
+        if let Some(value) = schema.get(word) {
+            let _ = write!(out, "<br><small>{told} <code>{}</code></small>", Plain(value));
+        }
+    }
+    let words = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+    let words: Vec<String> =
+        words.filter_map(Value::as_str).map(|word| format!("<code>{}</code>", Plain(word))).collect();
+    if !words.is_empty() {
+        let _ = write!(out, "<br><small>{}</small>", words.join(" "));
+    }
+    out
+}
+
+/// A row of a table of parameters or fields.
+pub(super) fn row(name: &str, place: &str, required: bool, schema: &Value, told: &str) -> String {
+    let required = if required { "<br><small>required</small>" } else { "" };
+    let place = if place.is_empty() { String::new() } else { format!("<br><small>{}</small>", Plain(place)) };
+    format!(
+        "<tr><th scope=\"row\"><code>{}</code>{place}{required}</th><td>{}{}</td><td>{}</td></tr>",
+        Plain(name),
+        kind(schema),
+        bounds(schema),
+        Line(told)
+    )
+}
+
+impl Page<'_> {
+    /// Every schema that has a name.
+    pub(super) fn schemas(&self) -> String {
+        let Some(components) = &self.document.components else { return String::new() };
+        components.schemas.iter().map(|(name, schema)| self.schema(name, schema)).collect()
+    }
+
+    fn schema(&self, name: &str, schema: &RefOr<Schema>) -> String {
+        let told = &self.told["components"]["schemas"][name];
+        let mut out = format!(
+            "<article id=\"schema-{0}\"><h3><a href=\"#schema-{0}\">{0}</a></h3>{1}",
+            Plain(name),
+            Description(told["description"].as_str().unwrap_or_default())
+        );
+        match schema {
+            RefOr::T(Schema::Object(object)) if !object.properties.is_empty() => {
+                out.push_str("<table>");
+                for field in object.properties.keys() {
+                    let of_field = &told["properties"][field];
+                    let said = of_field["description"].as_str().unwrap_or_default();
+                    out.push_str(&row(field, "", object.required.contains(field), of_field, said));
+                }
+                out.push_str("</table>");
+            }
+            RefOr::T(_) | RefOr::Ref(_) => {
+                let _ = write!(out, "<p>{}{}</p>", kind(told), bounds(told));
+            }
+        }
+        out.push_str("</article>");
+        out
+    }
+}

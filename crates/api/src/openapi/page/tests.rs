@@ -1,0 +1,81 @@
+//! The page tells of everything, and holds nothing that runs or is loaded.
+
+use std::collections::BTreeSet;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use futures_util::FutureExt;
+
+use super::super::{interface, reference};
+use super::{STYLE, html};
+
+/// The values of an attribute.
+fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
+    let begin = format!(" {attribute}=\"");
+    html.split(begin.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn every_operation_and_schema_can_be_linked_to_and_every_link_leads_somewhere() {
+    let document = interface();
+    let page = html(&document);
+    let ids = values(&page, "id");
+    let known: BTreeSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), known.len(), "{ids:?}");
+    for link in values(&page, "href") {
+        let inside = link.strip_prefix('#').is_some_and(|id| known.contains(id));
+        assert!(inside || link == "/openapi.yaml", "{link} leads nowhere");
+    }
+    let mut operations = 0;
+    for item in document.paths.paths.values() {
+        for operation in [&item.get, &item.post, &item.put, &item.patch, &item.delete].into_iter().flatten() {
+            assert!(known.contains(operation.operation_id.as_deref().unwrap()));
+            operations += 1;
+        }
+    }
+    assert!(operations >= 20, "{operations}");
+    for name in document.components.unwrap().schemas.keys() {
+        assert!(known.contains(format!("schema-{name}").as_str()), "{name}");
+    }
+}
+
+#[test]
+fn the_page_runs_and_loads_nothing() {
+    let page = html(&interface());
+    for word in
+        ["<script", "<img", "<link", "<iframe", "<object", " src=", " style=", "http-equiv", "@import"]
+    {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert!(!STYLE.contains("url(") && !STYLE.contains('<'));
+}
+
+#[test]
+fn elements_are_closed_in_order() {
+    let page = html(&interface());
+    let mut open = Vec::new();
+    for tag in page.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
+        let name = tag.split(' ').next().unwrap();
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "near <{tag}>"),
+            None if ["!DOCTYPE", "meta", "br"].contains(&name) => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}
+
+#[test]
+fn the_page_comes_with_a_policy_that_fits_its_style() {
+    let asked = |tag: Option<&HeaderValue>| {
+        let known = tag.map(|tag| (header::IF_NONE_MATCH, tag.clone()));
+        reference(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
+    };
+    let first = asked(None);
+    assert_eq!(first.status(), StatusCode::OK);
+    assert_eq!(first.headers()[header::CONTENT_TYPE], "text/html; charset=utf-8");
+    assert_eq!(first.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+    let policy = first.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(asked(Some(&first.headers()[header::ETAG])).status(), StatusCode::NOT_MODIFIED);
+}

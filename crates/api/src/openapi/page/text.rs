@@ -1,0 +1,77 @@
+//! Text in HTML: escaped, with as much of Markdown as the descriptions use: paragraphs, lists, code.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Text that HTML cannot take for anything else, in attributes as well.
+pub(super) struct Plain<T>(pub(super) T);
+
+impl<T: Display> Display for Plain<T> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(Escaping(out), "{}", self.0)
+    }
+}
+
+struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
+
+impl Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for letter in text.chars() {
+            match letter {
+                '&' => self.0.write_str("&amp;")?,
+                '<' => self.0.write_str("&lt;")?,
+                '>' => self.0.write_str("&gt;")?,
+                '"' => self.0.write_str("&quot;")?,
+                other => self.0.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One line of a description.
+pub(super) struct Line<'a>(pub(super) &'a str);
+
+impl Display for Line<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        for (index, piece) in self.0.split('`').enumerate() {
+            match index % 2 {
+                0 => write!(out, "{}", Plain(piece))?,
+                _ => write!(out, "<code>{}</code>", Plain(piece))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A whole description.
+pub(super) struct Description<'a>(pub(super) &'a str);
+
+impl Display for Description<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        for paragraph in self.0.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()) {
+            match paragraph.strip_prefix("- ") {
+                Some(list) => {
+                    write!(out, "<ul>")?;
+                    for item in list.split("\n- ") {
+                        write!(out, "<li>{}</li>", Line(item))?;
+                    }
+                    write!(out, "</ul>")?;
+                }
+                None => write!(out, "<p>{}</p>", Line(paragraph))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        let told = Description("a `<b>` \"c\" & d\n\n- one\n- `two`").to_string();
+        let html = "<p>a <code>&lt;b&gt;</code> &quot;c&quot; &amp; d</p><ul><li>one</li><li><code>two</code></li></ul>";
+        assert_eq!(told, html);
+    }
+}
