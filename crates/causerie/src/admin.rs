@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
+use control::service::StartError;
 use control::{Admin, Environment};
 use domain::credits::{Credits, Purse};
 use domain::time::Timestamp;
@@ -14,40 +15,68 @@ use crate::commands::{
     AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request,
     Secret, Where,
 };
-use crate::{data, socket};
+use crate::data::{self, Holder};
+use crate::failure::Failure;
+use crate::socket;
 
 /// Carries a command out and prints what came of it.
-pub(crate) async fn run(command: AdminCommand) -> Result<(), String> {
+pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
     let (request, at) = request(command)?;
-    let answer = match socket::ask(&at.data, &request).await {
-        Some(answer) => answer?,
-        None => offline(&at.data, request).await?,
-    };
+    let answer = carry_out(&at.data, request).await?;
     print(&answer, at.json);
     Ok(())
 }
 
+/// Has the service do it; without one, does it straight to the data folder, which no service can take meanwhile.
+async fn carry_out(data: &Path, request: Request) -> Result<Value, Failure> {
+    let unusable = |error: std::io::Error| {
+        Failure::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
+    };
+    // Who makes the first account may make the data folder with it; everybody else has mistyped its name.
+    let first = matches!(request, Request::CreateAccount { .. });
+    if !first && !data.join(data::DATABASE).is_file() && socket::connect(data).await.is_none() {
+        let message = format!(
+            "there is no database {}: --data (or CAUSERIE_DATA) names the data folder",
+            data.join(data::DATABASE).display()
+        );
+        return Err(Failure::new("NO_DATABASE", message));
+    }
+    let data = data::prepare(data).map_err(unusable)?;
+    match data::hold(&data).await.map_err(unusable)? {
+        Holder::Service(service) => socket::ask(service, &request).await,
+        Holder::Us(lock) => {
+            let answered = offline(&data, request).await;
+            drop(lock);
+            answered
+        }
+        Holder::Nobody => {
+            let message =
+                format!("a process that answers no commands has the data folder {}", data.display());
+            Err(Failure::new("DATA_FOLDER_BUSY", message))
+        }
+    }
+}
+
 /// Does what an operator asks and tells what came of it, as one JSON object.
-pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, String> {
-    let text = |error: control::admin::AdminError| error.to_string();
+pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Failure> {
     Ok(match request {
         Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
             let typed = typed.map(password).transpose()?;
             let made = admin.create_account(&email, until, Credits(credits), typed, machine).await;
-            let made = made.map_err(text)?;
+            let made = made?;
             json!({ "accountId": made.id.to_string(), "email": made.email })
         }
         Request::SetPassword { account, password: typed } => {
-            let set = admin.set_password(&account, password(typed)?).await.map_err(text)?;
+            let set = admin.set_password(&account, password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
         Request::CreateKey { account, name } => {
-            let made = admin.create_key(&account, &name).await.map_err(text)?;
+            let made = admin.create_key(&account, &name).await?;
             json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
         }
         Request::ListKeys { account } => {
-            let keys = admin.list_keys(&account).await.map_err(text)?;
+            let keys = admin.list_keys(&account).await?;
             let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
             let keys: Vec<Value> = keys
                 .iter()
@@ -64,22 +93,22 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Str
             json!({ "keys": keys })
         }
         Request::RevokeKey { key } => {
-            let id = key.parse().map_err(|_| format!("{key:?} is no identifier of a key"))?;
-            admin.revoke_key(id).await.map_err(text)?;
+            let id = key
+                .parse()
+                .map_err(|_| Failure::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
+            admin.revoke_key(id).await?;
             json!({ "keyId": key, "revoked": true })
         }
         Request::SetLicence { account, until } => {
             let until = until.map(Timestamp::from_micros);
-            let set = admin.set_licence(&account, until).await.map_err(text)?;
+            let set = admin.set_licence(&account, until).await?;
             let until = set.licence.until.map(|until| until.to_string());
             json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
         }
-        Request::Grant { account, amount } => {
-            purse(admin.grant(&account, Credits(amount)).await.map_err(text)?)
-        }
-        Request::ShowCredits { account } => purse(admin.purse(&account).await.map_err(text)?),
+        Request::Grant { account, amount } => purse(admin.grant(&account, Credits(amount)).await?),
+        Request::ShowCredits { account } => purse(admin.purse(&account).await?),
         Request::ListMachines => {
-            let machines = admin.list_machines().await.map_err(text)?;
+            let machines = admin.list_machines().await?;
             let machines: Vec<Value> = machines
                 .into_iter()
                 .map(|machine| {
@@ -94,14 +123,14 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Str
             json!({ "machines": machines })
         }
         Request::Backup { file } => {
-            admin.backup(&file).await.map_err(text)?;
+            admin.backup(&file).await?;
             json!({ "file": file })
         }
     })
 }
 
 /// What a command asks for, and of which data folder.
-fn request(command: AdminCommand) -> Result<(Request, Where), String> {
+fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
     Ok(match command {
         AdminCommand::Account(AccountCommand::Create {
             email,
@@ -133,53 +162,55 @@ fn request(command: AdminCommand) -> Result<(Request, Where), String> {
         AdminCommand::Machine(MachineCommand::List { at }) => (Request::ListMachines, at),
         AdminCommand::Backup { file, at } => {
             // The service has a working folder of its own.
-            let file = std::path::absolute(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let file = std::path::absolute(&file)
+                .map_err(|error| Failure::new("USAGE", format!("{}: {error}", file.display())))?;
             (Request::Backup { file }, at)
         }
     })
 }
 
 /// One line: what stands before its end, which may be missing. Nothing of it is ever part of an error.
-fn typed_password(input: impl Read) -> Result<Secret, String> {
+fn typed_password(input: impl Read) -> Result<Secret, Failure> {
+    let wrong = |message: String| Failure::new("INVALID_PASSWORD", message);
     let mut line = Vec::new();
     // A byte more than the longest password and its line's end shows that it is longer.
     let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
-    input.read_until(b'\n', &mut line).map_err(|error| format!("standard input: {error}"))?;
+    input.read_until(b'\n', &mut line).map_err(|error| wrong(format!("standard input: {error}")))?;
     let line =
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
-    let text = str::from_utf8(line).map_err(|_| "the password is no UTF-8".to_owned())?;
+    let text = str::from_utf8(line).map_err(|_| wrong("the password is no UTF-8".to_owned()))?;
     let typed = Secret(text.to_owned());
     password(typed.clone())?;
     Ok(typed)
 }
 
-fn password(typed: Secret) -> Result<Password, String> {
-    Password::parse(&typed.0).map_err(|error| error.to_string())
+fn password(typed: Secret) -> Result<Password, Failure> {
+    Password::parse(&typed.0).map_err(|error| Failure::new("INVALID_PASSWORD", error.to_string()))
 }
 
 /// A time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
-fn moment(text: &str) -> Result<Option<i64>, String> {
+fn moment(text: &str) -> Result<Option<i64>, Failure> {
+    let wrong = || Failure::new("INVALID_DATE", format!("{text:?} is no day like 2027-12-31"));
     if text == "none" {
         return Ok(None);
     }
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Some(time.as_microsecond()));
     }
-    let day = text.parse::<jiff::civil::Date>().map_err(|_| format!("{text:?} is no day like 2027-12-31"))?;
+    let day = text.parse::<jiff::civil::Date>().map_err(|_| wrong())?;
     let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
-    Ok(Some(end.map_err(|error| error.to_string())?.timestamp().as_microsecond()))
+    Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
 }
 
 fn purse(purse: Purse) -> Value {
     json!({ "balance": purse.balance.0, "reserved": purse.reserved.0 })
 }
 
-/// Without a service: straight to the data folder.
-async fn offline(data: &Path, request: Request) -> Result<Value, String> {
-    let data = data::prepare(data).map_err(|error| format!("{}: {error}", data.display()))?;
-    let store = control::service::open_store(&data).map_err(|error| error.to_string())?;
-    let workspaces =
-        control::service::open_workspaces(&data, Quota::default()).map_err(|error| error.to_string())?;
+/// Without a service: straight to the data folder, which this process holds.
+async fn offline(data: &Path, request: Request) -> Result<Value, Failure> {
+    let failed = |error: StartError| Failure::new("DATABASE_FAILED", error.to_string());
+    let store = control::service::open_store(data).map_err(failed)?;
+    let workspaces = control::service::open_workspaces(data, Quota::default()).map_err(failed)?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let answered = answer(&admin, request).await;
     store.close().await;
@@ -230,7 +261,7 @@ mod tests {
         for wrong in [&b""[..], b"\n", b"short\n", b"correct\0horse\n", b"\xff\xfe and more\n", &[b'x'; 1025]]
         {
             let refused = typed(wrong).expect_err("refused");
-            assert!(!refused.contains("horse"), "{refused}");
+            assert!(!refused.message.contains("horse"), "{refused}");
         }
     }
 

@@ -134,6 +134,21 @@ pub(crate) enum AdminCommand {
     },
 }
 
+impl AdminCommand {
+    /// Whether its answer and its failure are for programs.
+    pub(crate) fn as_json(&self) -> bool {
+        let (Self::Account(AccountCommand::Create { at, .. } | AccountCommand::SetPassword { at, .. })
+        | Self::Key(
+            KeyCommand::Create { at, .. } | KeyCommand::List { at, .. } | KeyCommand::Revoke { at, .. },
+        )
+        | Self::Licence(LicenceCommand::Set { at, .. })
+        | Self::Credits(CreditsCommand::Grant { at, .. } | CreditsCommand::Show { at, .. })
+        | Self::Machine(MachineCommand::List { at })
+        | Self::Backup { at, .. }) = self;
+        at.json
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {
     /// Make an account

@@ -1,12 +1,89 @@
-//! The data folder.
+//! The data folder, and who has it: one service, or for a moment one command.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use crate::socket;
+
+/// The database in the data folder.
+pub(crate) const DATABASE: &str = "causerie.db";
+/// Whose holder has the folder.
+const LOCK: &str = "lock";
+/// How long another's start, end or command is waited for, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Who has a data folder.
+pub(crate) enum Holder {
+    /// This process, as long as the file is open.
+    Us(File),
+    /// A service, to which this leads.
+    Service(UnixStream),
+    /// Somebody who neither answers nor lets go.
+    Nobody,
+}
 
 /// The data folder, made when it is missing. Nobody else may enter one that is made: what machines write in it
 /// could bear any mode. One that is there keeps its own.
 pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
     data.canonicalize()
+}
+
+/// Finds the service that runs on the folder or, when there is none, takes the folder for this process. One that
+/// is just starting or ending, and another's command, are waited for.
+pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        if let Some(service) = socket::connect(data).await {
+            return Ok(Holder::Service(service));
+        }
+        let file = File::options().create(true).append(true).open(data.join(LOCK))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Holder::Us(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => sleep(LOOK_EVERY).await,
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Holder::Nobody),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_has_one_holder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = hold(folder.path()).await.expect("a folder");
+        assert!(matches!(first, Holder::Us(_)));
+        assert!(matches!(hold(folder.path()).await, Ok(Holder::Nobody)), "it was waited for in vain");
+        let waiting = tokio::spawn({
+            let data = folder.path().to_owned();
+            async move { hold(&data).await }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        assert!(matches!(waiting.await, Ok(Ok(Holder::Us(_)))), "who waits gets it");
+    }
+
+    #[tokio::test]
+    async fn a_service_is_found_by_its_socket() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let held = hold(folder.path()).await.expect("a folder");
+        let listening = socket::listen(folder.path()).expect("a socket");
+        assert!(matches!(hold(folder.path()).await, Ok(Holder::Service(_))));
+        drop((listening, held));
+        assert!(
+            matches!(hold(folder.path()).await, Ok(Holder::Us(_))),
+            "a socket that was left leads nowhere"
+        );
+    }
 }

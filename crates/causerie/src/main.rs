@@ -6,6 +6,7 @@ mod ask;
 mod commands;
 mod data;
 mod demo;
+mod failure;
 mod http;
 mod serve;
 mod socket;
@@ -16,6 +17,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::{Cli, Command};
+use failure::Failure;
+
+/// The exit code of a wrong command line.
+const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -23,7 +28,10 @@ fn main() -> ExitCode {
         // Before anything else: the launcher has one thread and may not return.
         machine::sandbox::launch_main();
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return misused(&error),
+    };
     log(&cli.command);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
@@ -44,7 +52,12 @@ async fn run(command: Command) -> ExitCode {
             }
             return ExitCode::from(ask::exit_code(&outcome));
         }
-        Command::Admin(command) => admin::run(command).await,
+        Command::Admin(command) => {
+            let as_json = command.as_json();
+            return admin::run(command)
+                .await
+                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
     };
     done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
 }
@@ -67,4 +80,26 @@ fn log(command: &Command) {
 fn failed(error: &str) -> ExitCode {
     eprintln!("causerie: {error}");
     ExitCode::FAILURE
+}
+
+/// Of an operator's command: for programs one JSON object on standard error, where nothing of an answer goes.
+#[expect(clippy::print_stderr, reason = "this is the command line")]
+fn refused(error: &Failure, as_json: bool) -> ExitCode {
+    match serde_json::to_string(error) {
+        Ok(json) if as_json => eprintln!("{json}"),
+        _ => eprintln!("causerie: {error}"),
+    }
+    ExitCode::FAILURE
+}
+
+/// A command line that is none, or that asks for help or the version.
+fn misused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || !std::env::args_os().any(|argument| argument == "--json") {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    refused(&Failure::new("USAGE", first), true);
+    ExitCode::from(MISUSED)
 }

@@ -15,7 +15,6 @@ use control::{Environment, Service, ServiceConfig};
 use domain::machine::Rules;
 use machine::{Driver, DriverError, Sandbox, SandboxConfig};
 use models::VendorsConfig;
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -23,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 use workspace::Quota;
 
 use crate::commands::{MachineDriver, ServeOptions};
-use crate::{agent, data, http, socket};
+use crate::data::{self, Holder};
+use crate::{agent, http, socket};
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,10 @@ fn open_files() {
 pub(crate) async fn start(options: ServeOptions) -> Result<Running, ServeError> {
     open_files();
     let data = data::prepare(&options.data).map_err(|error| ServeError::Data(options.data.clone(), error))?;
-    let lock = lock(&data)?;
+    let lock = match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
+        Holder::Us(lock) => lock,
+        Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
+    };
     let driver = driver(&data, options.machine_driver).await?;
     let listener =
         TcpListener::bind(options.listen).await.map_err(|error| ServeError::Listen(options.listen, error))?;
@@ -145,17 +148,6 @@ async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
         service.turns()
     );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
-}
-
-/// Holds the data folder for this process as long as the file is open.
-fn lock(data: &Path) -> Result<File, ServeError> {
-    let failed = |error| ServeError::Data(data.to_owned(), error);
-    let file = File::options().create(true).append(true).open(data.join("lock")).map_err(failed)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(ServeError::Taken(data.to_owned())),
-        Err(error) => Err(failed(error.into())),
-    }
 }
 
 async fn driver(data: &Path, wanted: MachineDriver) -> Result<Driver, ServeError> {

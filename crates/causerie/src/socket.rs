@@ -14,12 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::commands::Request;
+use crate::failure::Failure;
 
 const NAME: &str = "admin.sock";
 /// The longest request.
 const REQUEST_MAX_BYTES: u64 = 64 * 1024;
 /// The longest answer.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// How long a service may take to carry out a command; backups take longest.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
+/// The code of failures between the command and the service.
+const UNREACHABLE: &str = "SERVICE_UNREACHABLE";
 /// How long a request may take to arrive.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -27,25 +32,34 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 #[serde(rename_all = "snake_case")]
 enum Answer {
     Done(Value),
-    Failed(String),
+    Failed(Failure),
 }
 
-/// Asks the service that runs on this data folder; `None` when none does.
-pub(crate) async fn ask(data: &Path, request: &Request) -> Option<Result<Value, String>> {
+/// The service that runs on this data folder; `None` when none does.
+pub(crate) async fn connect(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
-    let stream = UnixStream::connect(within(&folder)).await.ok()?;
-    Some(exchange(stream, request).await)
+    UnixStream::connect(within(&folder)).await.ok()
 }
 
-async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, String> {
-    let broken = |error: std::io::Error| format!("the service's socket: {error}");
+/// Asks the service at the other end.
+pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, Failure> {
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(service, request)).await;
+    answered.unwrap_or_else(|_| Err(Failure::new(UNREACHABLE, "the service did not answer")))
+}
+
+async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, Failure> {
+    let broken = |error: std::io::Error| Failure::new(UNREACHABLE, format!("the service's socket: {error}"));
     let (input, mut output) = stream.into_split();
-    let mut line = serde_json::to_vec(request).map_err(|error| error.to_string())?;
+    let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
     line.push(b'\n');
+    if line.len() as u64 > REQUEST_MAX_BYTES {
+        return Err(Failure::new("USAGE", "the command's arguments are too long"));
+    }
     output.write_all(&line).await.map_err(broken)?;
     let mut answer = Vec::new();
     BufReader::new(input.take(ANSWER_MAX_BYTES)).read_until(b'\n', &mut answer).await.map_err(broken)?;
-    match serde_json::from_slice(&answer).map_err(|_| "the service broke off".to_owned())? {
+    let answer = serde_json::from_slice(&answer);
+    match answer.map_err(|_| Failure::new(UNREACHABLE, "the service broke off"))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(error) => Err(error),
     }
@@ -93,7 +107,9 @@ async fn converse(stream: UnixStream, admin: Admin) {
     }
     let answered = match serde_json::from_slice(&line) {
         Ok(request) => admin::answer(&admin, request).await,
-        Err(error) => Err(format!("the service does not understand the command: {error}")),
+        Err(_) => {
+            Err(Failure::new("USAGE", "the service does not understand the command: it has another version"))
+        }
     };
     let answer = answered.map_or_else(Answer::Failed, Answer::Done);
     if let Ok(mut line) = serde_json::to_vec(&answer) {

@@ -21,6 +21,13 @@ use crate::{Access, Environment};
 /// Machines that one look at the store brings.
 const MACHINES_PAGE: u32 = 500;
 
+/// The longest email, in bytes.
+const EMAIL_MAX_BYTES: usize = 320;
+/// The longest name of a key, in bytes.
+const NAME_MAX_BYTES: usize = 256;
+/// The most credits that are given at once: millions of such grants still fit into a balance.
+const GRANT_MAX: u64 = 1_000_000_000_000;
+
 /// Why an operator's command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
@@ -30,6 +37,15 @@ pub enum AdminError {
     /// The email is not one.
     #[error("{0:?} is no email address")]
     NotAnEmail(String),
+    /// The name of a key is empty, too long, or has control characters.
+    #[error("a name has 1 to {NAME_MAX_BYTES} bytes and no control characters")]
+    NotAName,
+    /// The amount is zero or beyond [`GRANT_MAX`].
+    #[error("credits are given from 1 to {GRANT_MAX} at once")]
+    NotAnAmount,
+    /// A licence would begin ended.
+    #[error("the licence would have ended already")]
+    Past,
     /// Another account has the email.
     #[error("an account of this email exists already")]
     EmailTaken,
@@ -99,7 +115,7 @@ impl Admin {
     /// a machine.
     ///
     /// # Errors
-    /// [`AdminError::NotAnEmail`], [`AdminError::EmailTaken`].
+    /// [`AdminError::NotAnEmail`], [`AdminError::NotAnAmount`], [`AdminError::Past`], [`AdminError::EmailTaken`].
     pub async fn create_account(
         &self,
         email: &str,
@@ -109,9 +125,14 @@ impl Admin {
         machine: bool,
     ) -> Result<Account, AdminError> {
         let email = email.trim();
-        let (name, host) = email.rsplit_once('@').unwrap_or_default();
-        if name.is_empty() || host.is_empty() || email.len() > 320 || email.chars().any(char::is_control) {
-            return Err(AdminError::NotAnEmail(email.to_owned()));
+        if !is_email(email) {
+            return Err(AdminError::NotAnEmail(email.chars().take(EMAIL_MAX_BYTES).collect()));
+        }
+        if grant > Credits(GRANT_MAX) {
+            return Err(AdminError::NotAnAmount);
+        }
+        if licence_until.is_some_and(|until| until <= self.environment.now()) {
+            return Err(AdminError::Past);
         }
         let new = NewAccount {
             account: AccountId::from_random(self.environment.bits()),
@@ -174,8 +195,12 @@ impl Admin {
     /// Makes a key. It can be shown now and never again.
     ///
     /// # Errors
-    /// [`KeyError::NoLicence`] among others.
+    /// [`AdminError::NotAName`], [`KeyError::NoLicence`] among others.
     pub async fn create_key(&self, account: &str, name: &str) -> Result<MadeKey, AdminError> {
+        let name = name.trim();
+        if name.is_empty() || name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
+            return Err(AdminError::NotAName);
+        }
         let account = self.account(account).await?;
         let key = SecretKey::from_random(self.environment.bytes());
         let new = NewKey {
@@ -213,7 +238,7 @@ impl Admin {
         self.note(Some(account), "revoke key", &key.to_string(), "").await
     }
 
-    /// Says until when the account's licence holds.
+    /// Says until when the account's licence holds; a time that has passed ends it.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -236,8 +261,11 @@ impl Admin {
     /// Gives credits to the account.
     ///
     /// # Errors
-    /// [`AdminError::NoSuchAccount`].
+    /// [`AdminError::NotAnAmount`], [`AdminError::NoSuchAccount`].
     pub async fn grant(&self, account: &str, amount: Credits) -> Result<Purse, AdminError> {
+        if !(1..=GRANT_MAX).contains(&amount.0) {
+            return Err(AdminError::NotAnAmount);
+        }
         let account = self.account(account).await?;
         let (id, now) = (account.id, self.environment.now());
         let posting = PostingId::from_random(self.environment.bits());
@@ -322,5 +350,29 @@ impl Admin {
             trace: None,
         };
         Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+    }
+}
+
+/// Whether it can be an email: a name and a host without blanks. Whether anybody reads it is not known before one
+/// is sent.
+fn is_email(text: &str) -> bool {
+    let (name, host) = text.rsplit_once('@').unwrap_or_default();
+    let odd = |character: char| character.is_control() || character.is_whitespace();
+    !name.is_empty() && !host.is_empty() && text.len() <= EMAIL_MAX_BYTES && !text.contains(odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_email_has_a_name_and_a_host() {
+        for email in ["a@b", "žofie.n+x@example.org", "\"a@b\"@example.org"] {
+            assert!(is_email(email), "{email}");
+        }
+        let long = format!("{}@example.org", "x".repeat(EMAIL_MAX_BYTES));
+        for text in ["", "@", "a@", "@b", "a", "a b@c", "a@b\u{7}", "a@b\0", "a\u{a0}@b", &long] {
+            assert!(!is_email(text), "{text}");
+        }
     }
 }

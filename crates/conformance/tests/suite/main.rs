@@ -12,6 +12,7 @@ mod errors;
 mod files;
 mod folders;
 mod hostile;
+mod operator;
 mod parts;
 mod streams;
 mod streams_resumed;

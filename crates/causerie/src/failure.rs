@@ -1,0 +1,52 @@
+//! Why a command did not do what it was told: a code for programs and a sentence for people.
+
+use control::admin::AdminError;
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+use store::keys::KeyError;
+
+/// A command's refusal, as it goes through the service's socket and, with `--json`, to standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    /// For programs; upper case with underscores.
+    pub(crate) code: String,
+    /// For people.
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// A refusal of this code.
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into() }
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Self {
+        let code = match &error {
+            AdminError::NoSuchAccount(_) => "NO_SUCH_ACCOUNT",
+            AdminError::NotAnEmail(_) => "INVALID_EMAIL",
+            AdminError::NotAName => "INVALID_NAME",
+            AdminError::NotAnAmount => "INVALID_AMOUNT",
+            AdminError::Past => "INVALID_DATE",
+            AdminError::EmailTaken => "EMAIL_TAKEN",
+            AdminError::BackupTaken(_) => "FILE_EXISTS",
+            AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
+            AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
+            AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
+            AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
+            AdminError::Workspace(_) => "WORKSPACE_FAILED",
+            AdminError::Password(_) => "PASSWORD_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+fn store(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Full => "DISK_FULL",
+        StoreError::TooNew { .. } => "DATABASE_TOO_NEW",
+        _ => "DATABASE_FAILED",
+    }
+}

@@ -1,0 +1,117 @@
+//! What the operator's commands refuse, and how they tell it.
+
+use std::process::Output;
+
+use conformance::{Expect, Options, Service};
+use serde_json::Value;
+
+/// The code of a command that failed: its output is empty, its error one JSON object of a code and a message.
+fn code(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("no JSON: {said}"));
+    assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
+    assert_eq!(error.as_object().map(serde_json::Map::len), Some(2), "{error}");
+    error["code"].as_str().expect("a code").to_owned()
+}
+
+fn refusals(service: &Service, email: &str) {
+    let long = "x".repeat(400);
+    let long_email = format!("{long}@example.test");
+    let key = |name| vec!["key", "create", "--account", email, "--name", name];
+    let create = |email| vec!["account", "create", "--email", email];
+    let grant = |amount| vec!["credits", "grant", "--account", email, amount];
+    for (arguments, wanted) in [
+        (key(""), "INVALID_NAME"),
+        (key("  "), "INVALID_NAME"),
+        (key("bell\u{7}"), "INVALID_NAME"),
+        (key("two\nlines"), "INVALID_NAME"),
+        (key(&long), "INVALID_NAME"),
+        (create(""), "INVALID_EMAIL"),
+        (create("nobody"), "INVALID_EMAIL"),
+        (create("a b@example.test"), "INVALID_EMAIL"),
+        (create("a\n@example.test"), "INVALID_EMAIL"),
+        (create("a\u{85}@example.test"), "INVALID_EMAIL"),
+        (create(&long_email), "INVALID_EMAIL"),
+        (create(email), "EMAIL_TAKEN"),
+        ([create("b@example.test"), vec!["--credits", "9223372036854775808"]].concat(), "INVALID_AMOUNT"),
+        ([create("b@example.test"), vec!["--credits", "18446744073709551616"]].concat(), "USAGE"),
+        ([create("b@example.test"), vec!["--licence-until", "2020-01-01"]].concat(), "INVALID_DATE"),
+        ([create("b@example.test"), vec!["--licence-until", "2027-02-30"]].concat(), "INVALID_DATE"),
+        (grant("0"), "INVALID_AMOUNT"),
+        (grant("9223372036854775807"), "INVALID_AMOUNT"),
+        (grant("-5"), "USAGE"),
+        (grant("much"), "USAGE"),
+        (vec!["credits", "show", "--account", "nobody@example.test"], "NO_SUCH_ACCOUNT"),
+        (vec!["credits", "show", "--account", ""], "NO_SUCH_ACCOUNT"),
+        (vec!["key", "list", "--account", "a\u{1}"], "NO_SUCH_ACCOUNT"),
+        (vec!["key", "revoke", "x"], "NO_SUCH_KEY"),
+        (vec!["key", "revoke", "00000000-0000-4000-8000-000000000000"], "NO_SUCH_KEY"),
+        (vec!["licence", "set", "--account", email, "--until", "soon"], "INVALID_DATE"),
+        (vec!["key"], "USAGE"),
+    ] {
+        assert_eq!(code(&service.try_admin(&arguments)), wanted, "{arguments:?}");
+    }
+}
+
+#[test]
+fn commands_refuse_what_makes_no_sense_with_and_without_a_service() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    refusals(&service, &account.email);
+    service.terminate();
+    refusals(&service, &account.email);
+    assert_eq!(service.credits(&account), (10_000, 0), "and nothing came of them");
+    let keys = service.admin(&["key", "list", "--account", &account.email]);
+    assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_mistyped_folder_is_named_and_nothing_is_made_there() {
+    let service = Service::start(Options::default());
+    let missing = service.data().with_file_name("dat");
+    let bare = service.data().with_file_name("bare");
+    std::fs::create_dir(&bare).expect("a folder");
+    for folder in [&missing, &bare] {
+        let mut command = service.command();
+        command.args(["machine", "list", "--json", "--data"]).arg(folder);
+        let output = command.output().expect("the binary can be run");
+        assert_eq!(code(&output), "NO_DATABASE");
+        let looked_for = folder.join("causerie.db");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(looked_for.to_str().expect("a path")), "{said}");
+    }
+    assert!(!missing.exists());
+    assert_eq!(std::fs::read_dir(&bare).expect("a folder").count(), 0);
+    let mut command = service.command();
+    let plain = command.args(["machine", "list", "--data"]).arg(&missing).output().expect("it can be run");
+    assert!(String::from_utf8_lossy(&plain.stderr).starts_with("causerie: there is no database "));
+}
+
+#[test]
+fn a_command_waits_for_whoever_has_the_data_folder() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    service.terminate();
+    // As a service does that has not come to its socket yet.
+    let lock = std::fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    lock.lock().expect("it is free");
+    let mut command = service.command();
+    command.args(["credits", "grant", "--account", &account.email, "5", "--json", "--data"]);
+    let mut waiting = command.arg(service.data()).spawn().expect("the binary can be run");
+    let stat = std::path::PathBuf::from(format!("/proc/{}/syscall", waiting.id()));
+    conformance::poll::until("it waits", || {
+        std::fs::read_to_string(&stat).ok().filter(|call| !call.starts_with("running"))
+    });
+    assert!(waiting.try_wait().expect("it can be looked at").is_none(), "the folder is another's");
+    drop(lock);
+    assert!(waiting.wait().expect("it ends").success());
+    assert_eq!(service.credits(&account), (10_005, 0));
+    // And a service that starts meanwhile waits for a command.
+    let lock = std::fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    lock.lock().expect("it is free");
+    let letting_go = std::thread::spawn(move || drop(lock));
+    service.restart();
+    letting_go.join().expect("it was let go");
+    service.api(&account).vm().expect_status(200);
+}
