@@ -25,8 +25,6 @@ pub struct Machine {
     pub account: AccountId,
     /// Its number, from 0 without gaps: users of the host are counted by it.
     pub ordinal: u32,
-    /// The driver that it was last run by.
-    pub driver: Option<String>,
     /// What it should be doing.
     pub desired: Desired,
 }
@@ -80,7 +78,7 @@ pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()
 /// [`StoreError`].
 pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Machine>> {
     tx.one(
-        "SELECT account_id, ordinal, driver, desired FROM machines WHERE account_id = $1",
+        "SELECT account_id, ordinal, desired FROM machines WHERE account_id = $1",
         params![account],
         read_machine,
     )
@@ -126,21 +124,13 @@ pub fn lapse(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError>
     Ok(waits.is_none())
 }
 
-/// Remembers which driver runs the account's machine, at most 64 bytes.
-///
-/// # Errors
-/// [`MachineError::NotFound`].
-pub fn set_driver(tx: &mut dyn Sql, account: AccountId, driver: &str) -> Result<(), MachineError> {
-    found(tx.execute("UPDATE machines SET driver = $2 WHERE account_id = $1", params![account, driver])?)
-}
-
 /// The machines by ordinal: `limit` (at most [`MACHINES_PAGE_MAX`]) of those after `after`.
 ///
 /// # Errors
 /// [`StoreError`].
 pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Machine>> {
     tx.all(
-        "SELECT account_id, ordinal, driver, desired FROM machines WHERE ordinal > $1 ORDER BY ordinal LIMIT $2",
+        "SELECT account_id, ordinal, desired FROM machines WHERE ordinal > $1 ORDER BY ordinal LIMIT $2",
         params![after.map_or(-1, i64::from), limit.min(MACHINES_PAGE_MAX)],
         read_machine,
     )
@@ -171,12 +161,7 @@ fn found(changed: u64) -> Result<(), MachineError> {
 }
 
 fn read_machine(row: &dyn Row) -> Result<Machine> {
-    Ok(Machine {
-        account: row.id(0)?,
-        ordinal: row.small(1)?,
-        driver: row.opt_text(2)?.map(str::to_owned),
-        desired: desired_of(row.text(3)?)?,
-    })
+    Ok(Machine { account: row.id(0)?, ordinal: row.small(1)?, desired: desired_of(row.text(2)?)? })
 }
 
 const fn desired_text(desired: Desired) -> &'static str {

@@ -24,7 +24,7 @@ use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 pub use end::{Completion, complete};
-pub use lease::{Claimed, Held, Terms, claim, release, renew, stops, take_over};
+pub use lease::{Claimed, Held, Terms, claim, claim_stopped, put_back, release, renew, take_over};
 pub(crate) use load::log_of;
 pub use load::{Exchange, TurnRecord, load};
 pub use steps::{Reserve, StepDone, commit_result, commit_step, reserve};
@@ -87,7 +87,6 @@ fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
     .ok_or(TurnError::Fenced)
 }
 
-/// The columns of a [`Bill`] in the table `answers`.
 /// Locks the account, so that what [`open`] then says of the answer holds: every write that ends an answer or
 /// moves what is held for it locks the account first.
 fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
@@ -98,6 +97,7 @@ fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
     )
 }
 
+/// The columns of a [`Bill`] in the table `answers`.
 macro_rules! bill_columns {
     () => {
         "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"

@@ -6,13 +6,10 @@ use domain::id::{AccountId, ConversationId, MessageId, NodeId};
 use domain::time::Timestamp;
 
 use super::{Fence, TurnError};
-use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// The most answers that one call takes up.
 const CLAIMS_MAX: u32 = 256;
-/// The most that [`stops`] tells at a time.
-const STOPS_MAX: u32 = 10_000;
 
 /// The terms on which answers are taken up.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +35,7 @@ pub struct Claimed {
     pub conversation: ConversationId,
     /// Whose it is.
     pub account: AccountId,
-    /// How often it was taken up since its last committed step, this time included.
+    /// How often it was taken up since something of it was last committed, this time included.
     pub attempts: u32,
     /// Whether the user asked that it be stopped.
     pub stop_requested: bool,
@@ -60,14 +57,13 @@ struct Free {
 }
 
 /// Takes up answers that nobody works on, or whose lease is over, in the order in which they were accepted.
-/// Each gets the next epoch.
+/// Each gets the next epoch. Those of an account whose machine is meant to be stopped wait here until it is not.
 ///
 /// # Errors
-/// [`StoreError`].
+/// [`StoreError`](crate::StoreError).
 pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
     let limit = terms.limit.min(CLAIMS_MAX) as usize;
-    // One claim at a time, or two would each give an account what is left of its share.
-    tx.lock("SELECT pg_advisory_xact_lock(5306812771394912257)", params![])?;
+    lock_claims(tx)?;
     let mut leased = leased_of_accounts(tx, terms.now)?;
     let mut claimed = Vec::new();
     // An account that fills its share is not looked at in the next round, so each round ends or gets on.
@@ -91,11 +87,32 @@ pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
     Ok(claimed)
 }
 
+/// Takes up at most 256 answers that are to be stopped and that nobody works on, whatever their accounts'
+/// shares: there is nothing to work on but their end. The terms' own limit does not count either.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn claim_stopped(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
+    lock_claims(tx)?;
+    let free = tx.all(
+        "SELECT answer_id, account_id FROM dispatch
+         WHERE stop_requested = 1 AND (lease_until IS NULL OR lease_until <= $1)
+         ORDER BY accepted_at, answer_id LIMIT $2",
+        params![terms.now, CLAIMS_MAX],
+        |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
+    )?;
+    let mut claimed = Vec::with_capacity(free.len());
+    for Free { answer, account } in free {
+        claimed.extend(claim_one(tx, terms, answer, account)?);
+    }
+    Ok(claimed)
+}
+
 /// Gives up every lease that `node` holds and says how many: a process that starts under the same name as one
 /// that died need not wait for them to end.
 ///
 /// # Errors
-/// [`StoreError`].
+/// [`StoreError`](crate::StoreError).
 pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
     lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
@@ -104,7 +121,7 @@ pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
 /// Prolongs every lease that `node` still holds and tells them.
 ///
 /// # Errors
-/// [`StoreError`].
+/// [`StoreError`](crate::StoreError).
 pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Held>> {
     lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET lease_until = $2 WHERE node_id = $1", params![node, until])?;
@@ -132,24 +149,24 @@ pub fn release(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// The answers in progress that are to be stopped: those that `node` works on, or all.
+/// Gives a lease back as [`release`] does, and the attempt does not count: what was waited for did not come.
 ///
 /// # Errors
-/// [`StoreError`].
-pub fn stops(tx: &mut dyn Sql, node: Option<NodeId>) -> Result<Vec<MessageId>> {
-    let id = |row: &dyn Row| row.id(0);
-    match node {
-        Some(node) => tx.all(
-            "SELECT answer_id FROM dispatch WHERE stop_requested = 1 AND node_id = $1 ORDER BY answer_id LIMIT $2",
-            params![node, STOPS_MAX],
-            id,
-        ),
-        None => tx.all(
-            "SELECT answer_id FROM dispatch WHERE stop_requested = 1 ORDER BY answer_id LIMIT $1",
-            params![STOPS_MAX],
-            id,
-        ),
-    }
+/// [`TurnError::Fenced`].
+pub fn put_back(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
+    // The answer before its place in the queue, as whoever ends it takes them.
+    tx.execute(
+        "UPDATE answers SET attempts = attempts - 1
+         WHERE id = $1 AND epoch = $2 AND attempts > 0 AND completed_at IS NULL
+         AND EXISTS (SELECT 1 FROM dispatch d WHERE d.answer_id = $1 AND d.node_id = $3)",
+        params![fence.answer, int(fence.epoch)?, fence.node],
+    )?;
+    release(tx, fence)
+}
+
+/// One claim at a time, or two would each give an account what is left of its share.
+fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
+    tx.lock("SELECT pg_advisory_xact_lock(5306812771394912257)", params![])
 }
 
 /// Locks what `node` holds in the order in which claims lock it.
@@ -175,6 +192,8 @@ fn free_answers(tx: &mut dyn Sql, terms: &Terms, room: usize) -> Result<Vec<Free
          WHERE (lease_until IS NULL OR lease_until <= $1) AND account_id NOT IN
             (SELECT l.account_id FROM dispatch l WHERE l.lease_until > $1
              GROUP BY l.account_id HAVING count(*) >= $2)
+            AND NOT EXISTS (SELECT 1 FROM machines m
+                            WHERE m.account_id = dispatch.account_id AND m.desired = 'stopped')
          ORDER BY accepted_at, answer_id LIMIT $3",
         params![terms.now, terms.per_account_max, i64::try_from(room).unwrap_or(i64::MAX)],
         |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
@@ -197,14 +216,17 @@ fn claim_one(
         |row| Ok((row.id(0)?, row.flag(1)?)),
     )?;
     let Some((conversation, stop_requested)) = taken else { return Ok(None) };
-    let (epoch, attempts) = tx
-        .one(
-            "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
-             WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
-            params![answer],
-            |row| Ok((row.count(0)?, row.small(1)?)),
-        )?
-        .ok_or_else(|| StoreError::damaged("answer", answer, "waits and is not in progress"))?;
+    let raised = tx.one(
+        "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
+         WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
+        params![answer],
+        |row| Ok((row.count(0)?, row.small(1)?)),
+    )?;
+    let Some((epoch, attempts)) = raised else {
+        // It is over: a place in the queue that was left behind must not keep all others waiting.
+        tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
+        return Ok(None);
+    };
     let fence = Fence { answer, epoch, node: terms.node };
     Ok(Some(Claimed { fence, conversation, account, attempts, stop_requested }))
 }

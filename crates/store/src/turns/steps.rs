@@ -141,7 +141,7 @@ pub fn commit_result(
     let body = form::write_result(result)?;
     let entry = tx
         .one(
-            "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3
+            "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
              WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
             params![fence.answer, int(fence.epoch)?, len(body.len())],
             |row| row.int(0),

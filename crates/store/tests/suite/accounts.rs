@@ -137,15 +137,8 @@ async fn machines_are_counted_from_zero_without_gaps(engine: Engine) {
         .write(move |tx| machines::set_desired(tx, second, Desired::Running))
         .await
         .expect("has one");
-    fixture.store.write(move |tx| machines::set_driver(tx, second, "sandbox")).await.expect("has one");
-    let machine = |account, ordinal, driver: Option<&str>, desired| Machine {
-        account,
-        ordinal,
-        driver: driver.map(str::to_owned),
-        desired,
-    };
-    let all =
-        [machine(first, 0, None, Desired::Stopped), machine(second, 1, Some("sandbox"), Desired::Running)];
+    let machine = |account, ordinal, desired| Machine { account, ordinal, desired };
+    let all = [machine(first, 0, Desired::Stopped), machine(second, 1, Desired::Running)];
     assert_eq!(fixture.store.read(|tx| machines::list(tx, None, 10)).await.expect("a read"), all);
     assert_eq!(fixture.store.read(|tx| machines::list(tx, Some(0), 10)).await.expect("a read"), all[1..]);
     let counts = fixture.store.read(|tx| machines::counts(tx)).await.expect("a read");

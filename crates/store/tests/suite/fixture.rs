@@ -14,7 +14,7 @@ use domain::time::Timestamp;
 use store::accounts::NewAccount;
 use store::questions::{Accepted, AskError, Asked, NewConversation, NewQuestion, Target, Through};
 use store::turns::{Claimed, Completion, Fence, Reserve, StepDone, Terms, TurnError};
-use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, questions, turns};
+use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, machines, questions, turns};
 
 /// What a suite can run on.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,12 @@ impl Fixture {
     }
 
     pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, AskError> {
-        match self.store.write(move |tx| questions::ask(tx, &question)).await? {
+        let accept = move |tx: &mut dyn Sql| {
+            let asked = questions::ask(tx, &question)?;
+            machines::want(tx, question.account)?;
+            Ok::<_, AskError>(asked)
+        };
+        match self.store.write(accept).await? {
             Asked::Accepted(accepted) => Ok(accepted),
             Asked::Replayed { .. } => panic!("the question was never asked before"),
         }

@@ -11,10 +11,14 @@ use store::questions::NewQuestion;
 use store::turns::{Claimed, Fence, Held, Terms, TurnError};
 use store::{StoreError, conversations, credits, machines, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, node, result, step, terms};
+use crate::fixture::{Engine, Fixture, START, done, node, result, run, step, terms};
 
 on_every_engine!(
     answers_are_taken_up_in_order_and_within_each_accounts_share,
+    answers_of_a_machine_that_is_stopped_are_not_taken_up,
+    what_is_to_be_stopped_is_taken_up_whatever_else_waits,
+    a_place_in_the_queue_that_was_left_behind_keeps_nobody_waiting,
+    attempts_count_until_something_is_committed,
     a_lease_that_is_over_can_be_taken_up,
     a_restarted_process_takes_its_own_leases_over,
     every_write_of_an_earlier_lease_is_refused,
@@ -51,6 +55,91 @@ async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: En
     assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
     let all = Terms { per_account_max: 100, limit: 256, ..terms() };
     assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
+}
+
+async fn answers_of_a_machine_that_is_stopped_are_not_taken_up(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (stopped, other) = (fixture.account(100).await, fixture.account(100).await);
+    let waiting = fixture.ask(fixture.question(stopped)).await.expect("there are credits").answer;
+    let set = async |desired| {
+        let set = fixture.store.write(move |tx| machines::set_desired(tx, stopped, desired)).await;
+        set.expect("it has one");
+    };
+    set(Desired::Stopped).await;
+    let (_, fence) = fixture.turn(other).await;
+    assert_ne!(fence.answer, waiting);
+    assert_eq!(fixture.claim().await, []);
+    set(Desired::Running).await;
+    assert_eq!(fixture.claim().await[0].fence.answer, waiting);
+}
+
+async fn what_is_to_be_stopped_is_taken_up_whatever_else_waits(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        asked.push(fixture.ask(fixture.question(account)).await.expect("there are credits"));
+    }
+    let share = Terms { per_account_max: 1, ..terms() };
+    let first = claim(&fixture, share).await[0].fence.answer;
+    let queued = asked.iter().find(|one| one.answer != first).expect("one of the others");
+    let claim_stopped = async || {
+        let none = Terms { limit: 0, ..share };
+        fixture.store.write(move |tx| turns::claim_stopped(tx, &none)).await.expect("a claim")
+    };
+    assert_eq!(claim_stopped().await, []);
+    let id = queued.conversation.id;
+    fixture.store.write(move |tx| conversations::request_stop(tx, account, id)).await.expect("it is there");
+    let set = move |tx: &mut dyn store::Sql| machines::set_desired(tx, account, Desired::Stopped);
+    fixture.store.write(set).await.expect("it has one");
+    let taken = claim_stopped().await;
+    assert_eq!(taken.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [queued.answer]);
+    assert!(taken[0].stop_requested);
+    assert_eq!(claim_stopped().await, [], "it is leased");
+}
+
+async fn a_place_in_the_queue_that_was_left_behind_keeps_nobody_waiting(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.complete(fence, done(accepted.answer)).await.expect("the lease holds");
+    let waiting = fixture.ask(fixture.question(account)).await.expect("there are credits").answer;
+    let damage = "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
+        SELECT id, conversation_id, account_id, 0, 0 FROM answers WHERE completed_at IS NOT NULL";
+    fixture.store.write(move |tx| run(tx, damage)).await.expect("a row");
+    let taken = fixture.claim().await;
+    assert_eq!(taken.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [waiting]);
+    assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 1);
+}
+
+async fn attempts_count_until_something_is_committed(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, first) = fixture.turn(account).await;
+    let put_back = |fence| fixture.store.write(move |tx| turns::put_back(tx, fence));
+    let release = |fence| fixture.store.write(move |tx| turns::release(tx, fence));
+    release(first).await.expect("the lease holds");
+    let again = fixture.claim().await[0];
+    assert_eq!(again.attempts, 2);
+    put_back(again.fence).await.expect("the lease holds");
+    assert!(matches!(put_back(again.fence).await, Err(TurnError::Fenced)));
+    let again = fixture.claim().await[0];
+    assert_eq!((again.attempts, again.fence.epoch), (2, 3), "it was put back, and no attempt");
+    assert!(matches!(put_back(first).await, Err(TurnError::Fenced)));
+    fixture.commit_step(again.fence, 0, 1).await.expect("the lease holds");
+    release(again.fence).await.expect("the lease holds");
+    let again = fixture.claim().await[0];
+    assert_eq!(again.attempts, 1);
+    release(again.fence).await.expect("the lease holds");
+    let again = fixture.claim().await[0].fence;
+    let result = result("call-0");
+    fixture
+        .store
+        .write(move |tx| turns::commit_result(tx, again, 0, &result, START))
+        .await
+        .expect("the lease holds");
+    release(again).await.expect("the lease holds");
+    assert_eq!(fixture.claim().await[0].attempts, 1, "a result is progress, too");
 }
 
 async fn a_machine_with_answers_that_wait_does_not_lapse(engine: Engine) {
