@@ -307,9 +307,7 @@ impl Admin {
                     ),
                     None => (None, Vec::new()),
                 };
-                let driver = kept
-                    .driver
-                    .or_else(|| self.running.as_ref().map(|(running, _)| running.driver().to_string()));
+                let driver = self.running.as_ref().map(|(running, _)| running.driver().to_string());
                 listed.push(ListedMachine { account: kept.account, status, driver, pids });
             }
         }

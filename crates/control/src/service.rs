@@ -164,7 +164,7 @@ impl Service {
             },
             catalog,
             jurisdictions,
-            vm: Vm { machines: machines.clone() },
+            vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
             workspaces,
             store,
             machines,

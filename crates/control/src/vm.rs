@@ -8,6 +8,8 @@ use machine::{Home, MachineRecord, MachineRecords, Machines, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 
+use crate::dispatch::Dispatch;
+
 /// Machines that one look at the store brings.
 const MACHINES_PAGE: u32 = 500;
 
@@ -15,6 +17,7 @@ const MACHINES_PAGE: u32 = 500;
 #[derive(Clone)]
 pub struct Vm {
     pub(crate) machines: Machines,
+    pub(crate) dispatch: Dispatch,
 }
 
 impl Vm {
@@ -31,7 +34,9 @@ impl Vm {
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn start(&self, account: AccountId) -> Result<(), MachineError> {
-        self.machines.start(account).await
+        self.machines.start(account).await?;
+        self.dispatch.wake(); // for what waited for it
+        Ok(())
     }
 
     /// Stops it, from whatever state.

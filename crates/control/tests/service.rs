@@ -1,25 +1,27 @@
 //! What a service promises, with machines that run in its own process.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::access::Caller;
 use control::admin::AdminError;
-use control::dispatch::DispatchLimits;
+use control::dispatch::{ATTEMPTS_MAX, DispatchLimits};
 use control::environment::Entropy;
+use control::live::LiveAnswer;
 use control::passwords::Password;
 use control::questions::{Asking, Taken};
 use control::{Environment, Service, ServiceConfig};
-use domain::credits::Credits;
-use domain::id::NodeId;
+use domain::answer::{Ending, ErrorCode};
+use domain::credits::{Credits, Purse};
+use domain::id::{ConversationId, NodeId};
 use domain::machine::{MachineStatus, Rules};
 use domain::time::{Clock, Timestamp};
 use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::VendorsConfig;
-use store::Store;
 use store::turns::{self, Terms};
+use store::{Store, credits};
 use tempfile::TempDir;
 use workspace::Quota;
 
@@ -39,10 +41,12 @@ impl Clock for Moved {
     }
 }
 
-struct Counter(AtomicU64);
+#[derive(Default)]
+struct Counter(AtomicU64, AtomicBool);
 
 impl Entropy for Counter {
     fn fill(&self, bytes: &mut [u8]) {
+        assert!(!self.1.load(Ordering::Relaxed), "a fault, for the test");
         for byte in bytes.chunks_mut(8) {
             let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             byte.copy_from_slice(&count.to_be_bytes()[..byte.len()]);
@@ -54,6 +58,7 @@ struct Stage {
     data: TempDir,
     driver: Simulated,
     clock: Arc<Moved>,
+    counter: Arc<Counter>,
     service: Service,
     caller: Caller,
 }
@@ -66,22 +71,26 @@ async fn stage() -> Stage {
 async fn stage_of(limits: DispatchLimits) -> Stage {
     let data = tempfile::tempdir().expect("a temporary folder");
     let driver = Simulated::new(|_| std::future::pending());
-    let config = ServiceConfig {
+    let clock = Arc::new(Moved::default());
+    let counter = Arc::new(Counter::default());
+    let environment = Environment::new(clock.clone(), counter.clone());
+    let service = Service::start(config(&data, &driver, limits), environment).await.expect("a service");
+    let until = Timestamp::from_micros(i64::MAX / 2);
+    service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
+    let key = service.admin.create_key(EMAIL, "test").await.expect("a key").key;
+    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
+    Stage { data, driver, clock, counter, service, caller }
+}
+
+fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
+    ServiceConfig {
         data: data.path().to_owned(),
         quota: Quota::default(),
         limits,
         rules: Rules { start_attempts_max: 1, ..Rules::default() },
         vendors: VendorsConfig::default(),
         driver: Driver::Simulated(driver.clone()),
-    };
-    let clock = Arc::new(Moved::default());
-    let environment = Environment::new(clock.clone(), Arc::new(Counter(AtomicU64::new(1))));
-    let service = Service::start(config, environment).await.expect("a service");
-    let until = Timestamp::from_micros(i64::MAX / 2);
-    service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
-    let key = service.admin.create_key(EMAIL, "test").await.expect("a key").key;
-    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
-    Stage { data, driver, clock, service, caller }
+    }
 }
 
 fn question() -> Asking {
@@ -99,6 +108,30 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
         }
     });
     found.await.expect("it comes about in time")
+}
+
+async fn ask(service: &Service, caller: &Caller) -> Arc<LiveAnswer> {
+    match service.questions.ask(caller, question()).await.expect("it is accepted") {
+        Taken::Accepted(live) => live,
+        Taken::Replayed { .. } => unreachable!("it is asked once"),
+    }
+}
+
+/// How it ended, once it has.
+async fn ended(live: &LiveAnswer) -> Ending {
+    let mut progress = live.progress();
+    let over = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| progress.ended)).await;
+    over.expect("it ends in time").expect("it is told");
+    live.snapshot().ending.clone().expect("it has ended")
+}
+
+async fn purse(store: &Store, caller: &Caller) -> Purse {
+    let account = caller.account;
+    store.read(move |tx| credits::purse(tx, account)).await.expect("a read").expect("an account")
+}
+
+async fn stop(service: &Service, caller: &Caller, conversation: ConversationId) {
+    service.conversations.stop(caller.account, conversation).await.expect("it is there");
 }
 
 /// A caller that goes away when its question is on its way into the store.
@@ -178,14 +211,9 @@ async fn jurisdictions_count_once() {
 #[tokio::test]
 async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
     let Stage { driver, service, caller, data: _data, .. } = stage().await;
-    let ask = async || match service.questions.ask(&caller, question()).await.expect("it is accepted") {
-        Taken::Accepted(live) => live,
-        Taken::Replayed { .. } => unreachable!("it is asked once"),
-    };
+    let ask = async || ask(&service, &caller).await;
     driver.fail_next_start(DriverError::Refused("for the test".to_owned()));
-    let failed = ask().await;
-    let ended = failed.progress().wait_for(|progress| progress.ended).await.map(drop);
-    assert!(ended.is_ok() && failed.snapshot().ending.is_some());
+    ended(&*ask().await).await;
     driver.hold_starts();
     for _ in 0..20 {
         let live = ask().await;
@@ -217,5 +245,85 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
     service.questions.ask(&caller, question()).await.expect("it is accepted, and dispatch looks");
     until(async || (claim(other).await == 1).then_some(())).await;
+    service.shutdown().await;
+}
+
+/// What the store has of an answer is damaged: that it cannot be gone on with must be said, not tried for ever.
+#[tokio::test]
+async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
+    let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
+    let Stage { data, driver, clock, service, caller, .. } = stage_of(none).await;
+    let answer = ask(&service, &caller).await.meta().clone();
+    service.shutdown().await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
+    store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
+    assert!(purse(&store, &caller).await.reserved > Credits(0));
+    let attempts: &'static str = format!("UPDATE answers SET attempts = {ATTEMPTS_MAX}").leak();
+    store.write(move |tx| tx.execute(attempts, &[])).await.expect("an update");
+    let counter = Counter(AtomicU64::new(1 << 32), AtomicBool::new(false));
+    let again = config(&data, &driver, DispatchLimits::default());
+    let service = Service::start(again, Environment::new(clock, Arc::new(counter))).await.expect("a service");
+    let ending = until(async || {
+        let found = service.answers.find(caller.account, answer.conversation, answer.answer).await;
+        found.ok()?.snapshot().ending.clone() // it can't be read before it has ended
+    })
+    .await;
+    assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
+    assert_eq!(purse(&store, &caller).await, Purse { balance: Credits(1000), reserved: Credits(0) });
+    until(async || (service.turns() == 0).then_some(())).await;
+    service.shutdown().await;
+}
+
+/// A fault of the service's own in the work on an answer.
+#[tokio::test]
+async fn an_answer_whose_work_panics_is_worked_on_again() {
+    let Stage { counter, service, caller, data: _data, .. } = stage().await;
+    let live = ask(&service, &caller).await;
+    until(async || (service.turns() == 1).then_some(())).await;
+    counter.1.store(true, Ordering::Relaxed);
+    stop(&service, &caller, live.meta().conversation).await;
+    until(async || (service.turns() == 0).then_some(())).await;
+    counter.1.store(false, Ordering::Relaxed);
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    service.shutdown().await;
+}
+
+/// Answers of machines that their owners stopped must not take the places of others.
+#[tokio::test]
+async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started() {
+    let Stage { service, caller, driver, data: _data, .. } = stage().await;
+    driver.hold_starts();
+    let live = ask(&service, &caller).await;
+    until(async || (service.turns() == 1).then_some(())).await;
+    service.vm.stop(caller.account).await.expect("a machine");
+    until(async || (service.turns() == 0).then_some(())).await;
+    assert_eq!(live.snapshot().ending, None);
+    service.vm.start(caller.account).await.expect("a machine");
+    until(async || (service.turns() == 1).then_some(())).await;
+    stop(&service, &caller, live.meta().conversation).await;
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    service.shutdown().await;
+}
+
+/// An answer that nobody works on yet: there is no room, or its machine is stopped.
+#[tokio::test]
+async fn an_answer_that_waits_is_stopped_at_once() {
+    let limits = DispatchLimits { turns: 1, ..DispatchLimits::default() };
+    let Stage { data, service, caller, driver, .. } = stage_of(limits).await;
+    driver.hold_starts();
+    let first = ask(&service, &caller).await;
+    until(async || (service.turns() == 1).then_some(())).await;
+    let second = ask(&service, &caller).await;
+    stop(&service, &caller, second.meta().conversation).await;
+    assert_eq!(ended(&second).await, Ending::Stopped);
+    assert_eq!(second.snapshot().text.to_string(), "");
+    service.vm.stop(caller.account).await.expect("a machine");
+    until(async || (service.turns() == 0).then_some(())).await;
+    stop(&service, &caller, first.meta().conversation).await;
+    assert_eq!(ended(&first).await, Ending::Stopped);
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let back = Purse { balance: Credits(1000), reserved: Credits(0) };
+    assert_eq!(purse(&store, &caller).await, back, "nothing was said");
     service.shutdown().await;
 }

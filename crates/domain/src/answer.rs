@@ -68,6 +68,10 @@ pub enum ErrorCode {
     MachineFailed,
     /// The answer took more steps than allowed.
     TooManySteps,
+    /// The model used up what a step may put out before it said anything.
+    OutputExhausted,
+    /// The service could not go on with it, however often it tried.
+    Internal,
 }
 
 impl ErrorCode {
@@ -81,6 +85,8 @@ impl ErrorCode {
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
             Self::MachineFailed => "MACHINE_FAILED",
             Self::TooManySteps => "TOO_MANY_STEPS",
+            Self::OutputExhausted => "OUTPUT_EXHAUSTED",
+            Self::Internal => "INTERNAL",
         }
     }
 
@@ -94,6 +100,8 @@ impl ErrorCode {
             Self::InsufficientCredits,
             Self::MachineFailed,
             Self::TooManySteps,
+            Self::OutputExhausted,
+            Self::Internal,
         ]
         .into_iter()
         .find(|code| code.as_str() == text)

@@ -229,10 +229,16 @@ async fn turns_of_a_stopped_machine_wait() {
     site.machines.ensure_running(site.account).await.unwrap();
     site.machines.stop(site.account).await.unwrap();
     site.becomes(MachineStatus::Stopped).await;
-    let waiting = timeout(Duration::from_secs(3600), site.machines.when_running(site.account)).await;
-    assert!(waiting.is_err(), "a waiting turn does not start it");
-    site.machines.start(site.account).await.unwrap();
-    site.machines.when_running(site.account).await.unwrap();
+    let waiting = site.machines.when_running(site.account).await;
+    assert!(matches!(waiting, Err(MachineError::Stopped)), "a waiting turn does not start it");
+    assert_eq!(site.status().await, MachineStatus::Stopped);
+    let waiting = site.machines.when_running(site.account);
+    let (waiting, started) = tokio::join!(waiting, async {
+        sleep(Duration::from_millis(500)).await;
+        site.machines.start(site.account).await
+    });
+    started.unwrap();
+    waiting.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

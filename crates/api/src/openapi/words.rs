@@ -52,6 +52,7 @@ words! {
     AnswerErrorCode = [
         ErrorCode::ModelUnavailable, ErrorCode::ModelRejected, ErrorCode::ContextTooLong,
         ErrorCode::InsufficientCredits, ErrorCode::MachineFailed, ErrorCode::TooManySteps,
+        ErrorCode::OutputExhausted, ErrorCode::Internal,
     ].map(ErrorCode::as_str);
 
     /// What went wrong, for programs.

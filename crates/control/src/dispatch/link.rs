@@ -1,10 +1,11 @@
 //! A turn's link to the agent: one HTTP/2 exchange in which both sides stream frames.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use domain::id::AccountId;
 use domain::turn::AgentFrame;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, StreamBody};
 use machine::{AgentLink, MachineError, Machines};
 use protocol::turn::{AGENT_FRAME_MAX_BYTES, Lines, read_agent_line};
@@ -30,6 +31,8 @@ pub(super) enum LinkEvent {
     Down,
     /// There will be none: the machine's start was given up, or the account has none.
     Hopeless(String),
+    /// There will be none until the machine is started: its owner has stopped it.
+    MachineStopped,
 }
 
 /// Makes a link and carries its frames until it ends. `failures` counts the links before it that came to
@@ -45,6 +48,13 @@ pub(super) async fn run(
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
     }
     let turn = Listener { number, inbox };
+    if AssertUnwindSafe(carry(machines, account, &turn)).catch_unwind().await.is_err() {
+        tracing::error!(%account, "a link to an agent panicked");
+        turn.tell(LinkEvent::Down).await;
+    }
+}
+
+async fn carry(machines: Machines, account: AccountId, turn: &Listener) {
     let link = match machines.when_running(account).await {
         Ok(link) => link,
         Err(MachineError::GivenUp(reason)) => {
@@ -53,6 +63,10 @@ pub(super) async fn run(
         }
         Err(MachineError::NoMachine) => {
             turn.tell(LinkEvent::Hopeless("the account has no machine".to_owned())).await;
+            return;
+        }
+        Err(MachineError::Stopped) => {
+            turn.tell(LinkEvent::MachineStopped).await;
             return;
         }
         Err(error) => {
@@ -65,7 +79,7 @@ pub(super) async fn run(
     if !turn.tell(LinkEvent::Up { link: link.clone(), lines }).await {
         return;
     }
-    let last = match exchange(&link, waiting, &turn).await {
+    let last = match exchange(&link, waiting, turn).await {
         Ok(()) => LinkEvent::Down,
         Err(NotAnAgent) => LinkEvent::Violation,
     };

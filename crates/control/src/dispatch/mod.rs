@@ -4,7 +4,9 @@
 //! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops and
 //! deletions. Whatever it misses, the next look at the store shows.
 
+mod hopeless;
 mod link;
+mod orders;
 mod setup;
 mod turn;
 
@@ -14,16 +16,16 @@ use std::time::Duration;
 
 use domain::id::{MessageId, NodeId};
 use domain::time::Timestamp;
-use domain::turn::host::Event;
 use machine::Machines;
 use models::Catalog;
 use store::turns::{self, Claimed, Fence, Held, Terms, TurnError};
-use store::{Store, StoreError};
-use tokio::sync::{Notify, mpsc};
+use store::{Sql, Store, StoreError};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::orders::{Order, Orders};
 use crate::Environment;
 use crate::live::Live;
 
@@ -39,10 +41,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// a row, because whatever failed is likely to fail again.
 const REST: Duration = Duration::from_secs(1);
 const REST_DOUBLINGS_MAX: u32 = 5;
+/// How often an answer is taken up without anything of it being committed before it is given up: with the rests
+/// between them, that takes some four minutes.
+pub const ATTEMPTS_MAX: u32 = 12;
 /// Answers that one look claims.
 const CLAIMS_PER_LOOK: u32 = 256;
-/// Events that wait for one turn.
-const EVENTS_WAITING_MAX: usize = 256;
 
 /// How much is worked on at once.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +85,7 @@ pub(crate) struct Shared {
 /// A turn that runs here.
 struct Seat {
     epoch: u64,
-    events: mpsc::Sender<turn::Inbox>,
+    orders: watch::Sender<Orders>,
 }
 
 /// What dispatch works with.
@@ -135,13 +138,13 @@ impl Dispatch {
 
     /// The user wants the answer stopped. The store knows it already.
     pub fn stop(&self, answer: MessageId) {
-        self.shared.tell(answer, Event::StopRequested);
-        self.wake(); // nobody may hold it yet
+        self.shared.tell(answer, Order::Stop);
+        self.wake(); // nobody may hold it: then only its end is left to be done
     }
 
     /// The answer's conversation was deleted.
     pub fn abandon(&self, answer: MessageId) {
-        self.shared.tell(answer, Event::Abandoned);
+        self.shared.tell(answer, Order::Abandon);
     }
 
     /// Sees `work` through also when the caller goes away meanwhile. The end of the service waits for it.
@@ -174,19 +177,19 @@ impl Shared {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the turn, if it runs here. One that does not take its events is told again by the next renewal.
-    fn tell(&self, answer: MessageId, event: Event) {
+    /// Tells the turn, if it runs here.
+    fn tell(&self, answer: MessageId, order: Order) {
         if let Some(seat) = self.seats().get(&answer) {
-            let _ = seat.events.try_send(turn::Inbox::Event(event));
+            orders::give(&seat.orders, order);
         }
     }
 
     fn seat(self: &Arc<Self>, claimed: Claimed) {
-        let (events, inbox) = mpsc::channel(EVENTS_WAITING_MAX);
+        let (orders, given) = watch::channel(Orders::default());
         let Fence { answer, epoch, .. } = claimed.fence;
-        self.seats().insert(answer, Seat { epoch, events: events.clone() });
+        self.seats().insert(answer, Seat { epoch, orders });
         let seated = Seated { shared: self.clone(), answer, epoch };
-        self.tasks.spawn(async move { turn::run(&seated.shared, claimed, events, inbox).await });
+        self.tasks.spawn(async move { turn::run(&seated.shared, claimed, given).await });
     }
 
     async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
@@ -208,14 +211,16 @@ impl Shared {
             per_account_max: self.limits.turns_per_account,
             limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
-        if terms.limit == 0 {
-            return Ok(());
-        }
-        let claimed = self.store.write(move |tx| turns::claim(tx, &terms)).await?;
-        if claimed.len() as u32 == terms.limit {
+        // Those that are to be stopped need no room: they only end.
+        let stopped = self.store.write(move |tx| turns::claim_stopped(tx, &terms)).await?;
+        let claimed = match terms.limit {
+            0 => Vec::new(),
+            _ => self.store.write(move |tx| turns::claim(tx, &terms)).await?,
+        };
+        if terms.limit > 0 && claimed.len() as u32 == terms.limit {
             self.wake.notify_one(); // there may be more
         }
-        for one in claimed {
+        for one in stopped.into_iter().chain(claimed) {
             self.seat(one);
         }
         Ok(())
@@ -232,11 +237,11 @@ impl Shared {
         for (answer, epoch) in &seats {
             match held.get(answer) {
                 Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
-                    self.tell(*answer, Event::StopRequested);
+                    self.tell(*answer, Order::Stop);
                 }
                 Some(held) if held.fence.epoch == *epoch => {}
                 // Its own writes are refused as well; this ends what does not write.
-                _ => self.tell(*answer, Event::Fenced),
+                _ => self.tell(*answer, Order::Leave),
             }
         }
         for (answer, Held { fence, .. }) in held {
@@ -248,7 +253,16 @@ impl Shared {
     }
 
     async fn give_back(&self, fence: Fence) {
-        match self.store.write(move |tx| turns::release(tx, fence)).await {
+        self.given_back(fence, turns::release).await;
+    }
+
+    /// As [`Self::give_back`]; the attempt does not count.
+    async fn put_back(&self, fence: Fence) {
+        self.given_back(fence, turns::put_back).await;
+    }
+
+    async fn given_back(&self, fence: Fence, how: fn(&mut dyn Sql, Fence) -> Result<(), TurnError>) {
+        match self.store.write(move |tx| how(tx, fence)).await {
             // It was completed, deleted or given back before.
             Ok(()) | Err(TurnError::Fenced) => {}
             Err(error) => tracing::warn!(answer = %fence.answer, %error, "a lease could not be given back"),

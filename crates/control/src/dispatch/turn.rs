@@ -1,6 +1,7 @@
 //! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,23 +10,26 @@ use domain::id::{AccountId, PostingId};
 use domain::step::{Item, StepError, StepRequest};
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use machine::TurnGuard;
 use models::{Model, StepStream};
 use protocol::turn::host_line;
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::link::{self, LinkEvent};
-use super::{REST, REST_DOUBLINGS_MAX, Shared, setup};
+use super::orders::{self, Orders};
+use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, hopeless, setup};
 use crate::live::{LiveAnswer, Meta};
 
 /// How often a failing store is tried again before the answer is given back.
 const STORE_ATTEMPTS_MAX: u32 = 5;
 /// The pause before the first of these; doubles.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
+/// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
+const INBOX_MAX: usize = 16;
 /// Links in a row that came to nothing before the machine counts as failed.
 const FRUITLESS_LINKS_MAX: u32 = 12;
 
@@ -48,21 +52,38 @@ pub(super) enum Inbox {
 }
 
 /// Sees a claimed answer to its end, or until another takes it over or the service ends.
-pub(super) async fn run(
-    shared: &Arc<Shared>,
-    claimed: Claimed,
-    events: mpsc::Sender<Inbox>,
-    inbox: mpsc::Receiver<Inbox>,
-) {
+pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch::Receiver<Orders>) {
     let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(REST_DOUBLINGS_MAX));
-    let ended = shared.shutdown.run_until_cancelled(work(shared, claimed, events, inbox)).await;
-    if let Some(Ended::Over) = ended {
-        return;
+    let ended = shared.shutdown.run_until_cancelled(attempt(shared, claimed, &mut given)).await;
+    match ended {
+        Some(Ended::Over) => return,
+        Some(Ended::GiveBack) => {
+            let rest = async {
+                // Whoever stops or deletes it does not want it to rest.
+                let pause = REST * 2_u32.pow(doublings);
+                let _ = tokio::time::timeout(pause, orders::next(&mut given)).await;
+            };
+            shared.shutdown.run_until_cancelled(rest).await;
+            shared.give_back(fence).await;
+        }
+        Some(Ended::MachineStopped) | None => shared.put_back(fence).await,
     }
-    if ended.is_some() {
-        shared.shutdown.run_until_cancelled(tokio::time::sleep(REST * 2_u32.pow(doublings))).await;
+    // Those who read it go on reading; nobody else needs it until it is taken up again.
+    shared.live.let_go(fence.answer);
+}
+
+/// Works on the answer, or ends it when that was tried too often.
+async fn attempt(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receiver<Orders>) -> Ended {
+    let answer = claimed.fence.answer;
+    if claimed.attempts > ATTEMPTS_MAX {
+        return if hopeless::end(shared, claimed).await { Ended::Over } else { Ended::GiveBack };
     }
-    shared.give_back(fence).await;
+    // One answer that breaks its turn must not stay leased and never be worked on again.
+    let ended = AssertUnwindSafe(work(shared, claimed, given)).catch_unwind().await;
+    ended.unwrap_or_else(|_| {
+        tracing::error!(%answer, "the work on an answer panicked");
+        Ended::GiveBack
+    })
 }
 
 /// How the work on a claimed answer ended here.
@@ -71,14 +92,11 @@ enum Ended {
     Over,
     /// Another attempt may do better: the lease goes back.
     GiveBack,
+    /// The machine is stopped: the answer waits in the store until it is started.
+    MachineStopped,
 }
 
-async fn work(
-    shared: &Arc<Shared>,
-    claimed: Claimed,
-    events: mpsc::Sender<Inbox>,
-    mut inbox: mpsc::Receiver<Inbox>,
-) -> Ended {
+async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receiver<Orders>) -> Ended {
     let answer = claimed.fence.answer;
     let record = match shared.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
@@ -88,6 +106,7 @@ async fn work(
             return Ended::GiveBack;
         }
     };
+    let (events, mut inbox) = mpsc::channel(INBOX_MAX);
     let Some(mut shell) = Shell::new(shared, claimed, record, events).await else { return Ended::GiveBack };
     let mut effects: VecDeque<Effect> = shell.turn.begin().into();
     loop {
@@ -98,13 +117,21 @@ async fn work(
                 Err(ended) => return ended,
             }
         }
+        if shell.link.machine_stopped && shell.turn.is_idle() {
+            return Ended::MachineStopped;
+        }
         shell.link_if_wanted();
+        let awaited = shell.link.lines.is_some() && shell.voice.is_none();
         let event = tokio::select! {
-            Some(came) = inbox.recv() => shell.receive(came),
-            event = said(&mut shell.voice) => Some(event),
-            () = tokio::time::sleep_until(shell.link.heard + SILENCE_MAX), if shell.awaits_agent() => {
+            biased; // no agent keeps a stop waiting
+            order = orders::next(given) => Some(order),
+            () = tokio::time::sleep_until(shell.link.heard + SILENCE_MAX), if awaited => {
                 Some(Event::MachineFailed("the agent has been silent for too long".to_owned()))
             }
+            came = next(&mut inbox, &mut shell.voice) => match came {
+                Came::ByInbox(came) => shell.receive(came),
+                Came::Said(event) => Some(event),
+            },
         };
         if let Some(event) = event {
             let of_agent = matches!(event, Event::Agent(_));
@@ -116,6 +143,20 @@ async fn work(
             }
             effects.extend(wanted);
         }
+    }
+}
+
+/// What came first.
+enum Came {
+    ByInbox(Inbox),
+    Said(Event),
+}
+
+/// What comes next of agent and model: neither keeps the other waiting.
+async fn next(inbox: &mut mpsc::Receiver<Inbox>, voice: &mut Option<Voice>) -> Came {
+    tokio::select! {
+        Some(came) = inbox.recv() => Came::ByInbox(came),
+        event = said(voice) => Came::Said(event),
     }
 }
 
@@ -169,6 +210,8 @@ struct Link {
     heard: Instant,
     task: Option<AbortOnDropHandle<()>>,
     lines: Option<mpsc::Sender<bytes::Bytes>>,
+    /// There will be none until somebody starts the machine.
+    machine_stopped: bool,
 }
 
 impl Shell {
@@ -210,7 +253,14 @@ impl Shell {
             turn,
             voice: None,
             events,
-            link: Link { number: 0, fruitless: 0, heard: Instant::now(), task: None, lines: None },
+            link: Link {
+                number: 0,
+                fruitless: 0,
+                heard: Instant::now(),
+                task: None,
+                lines: None,
+                machine_stopped: false,
+            },
             pause: None,
             completed: false,
             _guard: guard,
@@ -293,13 +343,12 @@ impl Shell {
                     Some(Event::MachineFailed("the agent does not answer".to_owned()))
                 }
                 LinkEvent::Hopeless(reason) => Some(Event::MachineFailed(reason)),
+                LinkEvent::MachineStopped => {
+                    self.link.machine_stopped = true;
+                    None
+                }
             },
         }
-    }
-
-    /// Whether it is the agent's move: a link stands and no model speaks.
-    fn awaits_agent(&self) -> bool {
-        self.link.lines.is_some() && self.voice.is_none()
     }
 
     /// Leaves the link to itself until the agent was told the last word.
@@ -328,6 +377,7 @@ impl Shell {
         self.link.lines = None;
         self.link.task = None;
         self.link.number += 1;
+        self.link.machine_stopped = false;
     }
 
     /// Tells the agent. One that takes nothing any more loses the link: a new one begins with all that it was

@@ -221,6 +221,14 @@ impl Live {
         self.lock().answers.remove(&answer);
     }
 
+    /// Nobody writes the answer for now: it is kept for those who read it, if there are any.
+    pub fn let_go(&self, answer: MessageId) {
+        let mut known = self.lock();
+        if known.answers.get(&answer).is_some_and(|live| Arc::strong_count(live) == 1) {
+            known.answers.remove(&answer);
+        }
+    }
+
     /// The conversation is gone: its answer's readers and its watchers are told.
     pub fn delete(&self, conversation: ConversationId) {
         let mut known = self.lock();

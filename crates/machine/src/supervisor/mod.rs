@@ -26,6 +26,8 @@ use crate::link::AgentLink;
 const MAILBOX_MAX: usize = 32;
 /// How long a look at a machine waits for the first look at the host.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long [`Machines::when_running`] waits for a start of a machine that is stopped.
+const START_PATIENCE: Duration = Duration::from_secs(1);
 /// How long [`Machines::ensure_running`] waits.
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -231,19 +233,29 @@ impl Machines {
         }
     }
 
-    /// Waits, without starting it, until the account's machine runs: however long its owner keeps it stopped.
-    /// Cancel safe.
+    /// Waits, without starting it, until the account's machine runs. Cancel safe.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] with the reason, when a start was given up.
+    /// [`MachineError::GivenUp`] with the reason, when a start was given up; [`MachineError::Stopped`] when it is
+    /// stopped and nobody starts it within a second.
     pub async fn when_running(&self, account: AccountId) -> Result<AgentLink, MachineError> {
         let mut seen = self.handle(account).await?.seen;
-        let done = seen.wait_for(|seen| connected(seen) || seen.view.failure.is_some()).await;
-        let seen = done.map_err(|_| MachineError::ShuttingDown)?;
-        match (&seen.link, &seen.view.failure) {
-            (Some(link), _) => Ok(link.clone()),
-            (None, Some(reason)) => Err(MachineError::GivenUp(reason.clone())),
-            (None, None) => Err(MachineError::Stopped),
+        loop {
+            {
+                let done = seen.wait_for(|seen| connected(seen) || at_rest(seen)).await;
+                let seen = done.map_err(|_| MachineError::ShuttingDown)?;
+                match (&seen.link, &seen.view.failure) {
+                    (Some(link), _) => return Ok(link.clone()),
+                    (None, Some(reason)) => return Err(MachineError::GivenUp(reason.clone())),
+                    (None, None) => {}
+                }
+            }
+            // A start may be on its way here.
+            match timeout(START_PATIENCE, seen.wait_for(|seen| !at_rest(seen))).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Err(MachineError::ShuttingDown),
+                Err(_) => return Err(MachineError::Stopped),
+            }
         }
     }
 

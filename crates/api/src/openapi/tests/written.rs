@@ -102,7 +102,9 @@ fn every_code_of_a_failed_answer_is_told() {
         Some(ErrorCode::ContextTooLong) => Some(ErrorCode::InsufficientCredits),
         Some(ErrorCode::InsufficientCredits) => Some(ErrorCode::MachineFailed),
         Some(ErrorCode::MachineFailed) => Some(ErrorCode::TooManySteps),
-        Some(ErrorCode::TooManySteps) => None,
+        Some(ErrorCode::TooManySteps) => Some(ErrorCode::OutputExhausted),
+        Some(ErrorCode::OutputExhausted) => Some(ErrorCode::Internal),
+        Some(ErrorCode::Internal) => None,
     };
     let mut code = None;
     while let Some(one) = next(code) {

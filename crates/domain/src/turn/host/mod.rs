@@ -112,6 +112,12 @@ impl Turn {
         matches!(self.phase, Phase::Over)
     }
 
+    /// Whether nothing is under way: the next move is the agent's, or that of whoever ends it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle) && self.committing.is_empty()
+    }
+
     /// Whether a link to the agent is worth having.
     #[must_use]
     pub fn wants_link(&self) -> bool {
