@@ -39,6 +39,7 @@ pub struct Simulated {
 #[derive(Debug, Default)]
 struct State {
     machines: HashMap<AccountId, (InstanceId, CancellationToken)>,
+    connections: HashMap<AccountId, CancellationToken>,
     failures: Vec<DriverError>,
     held: bool,
     starts: u64,
@@ -79,6 +80,13 @@ impl Simulated {
         }
     }
 
+    /// Cuts the newest connection to the account's agent, which goes on.
+    pub fn cut(&self, account: AccountId) {
+        if let Some(connection) = self.state().connections.remove(&account) {
+            connection.cancel();
+        }
+    }
+
     /// How many starts there were, failed ones included.
     #[must_use]
     pub fn starts(&self) -> u64 {
@@ -113,12 +121,24 @@ impl Simulated {
         let instance = InstanceId::from_random(account.bits() ^ u128::from(state.starts) << 64);
         let life = CancellationToken::new();
         state.machines.insert(account, (instance, life.clone()));
-        Ok(SimulatedMachine { account, instance, life, serve: Arc::clone(&self.serve) })
+        Ok(SimulatedMachine {
+            account,
+            instance,
+            life,
+            serve: Arc::clone(&self.serve),
+            state: Arc::clone(&self.state),
+        })
     }
 
     pub(crate) fn attach(&self, account: AccountId) -> Option<SimulatedMachine> {
         let (instance, life) = self.state().machines.get(&account)?.clone();
-        Some(SimulatedMachine { account, instance, life, serve: Arc::clone(&self.serve) })
+        Some(SimulatedMachine {
+            account,
+            instance,
+            life,
+            serve: Arc::clone(&self.serve),
+            state: Arc::clone(&self.state),
+        })
     }
 
     pub(crate) fn left_over(&self) -> Vec<AccountId> {
@@ -147,6 +167,7 @@ pub struct SimulatedMachine {
     instance: InstanceId,
     life: CancellationToken,
     serve: Arc<Serve>,
+    state: Arc<Mutex<State>>,
 }
 
 impl SimulatedMachine {
@@ -156,9 +177,11 @@ impl SimulatedMachine {
         }
         let (host, stream) = duplex(STREAM_BYTES);
         let serving = (self.serve)(Connection { account: self.account, instance: self.instance, stream });
-        let life = self.life.clone();
+        let connection = self.life.child_token();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.connections.insert(self.account, connection.clone());
         tokio::spawn(async move {
-            life.run_until_cancelled(serving).await;
+            connection.run_until_cancelled(serving).await;
         });
         Ok(host)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -322,4 +322,51 @@ async fn the_next_service_takes_running_machines_over() {
     fourth.begin().await.unwrap();
     becomes(&fourth, site.account, MachineStatus::Stopped).await;
     assert!(!site.driver.runs(site.account));
+}
+
+/// More connections than this are made by a service that has run wild.
+const CONNECTIONS_MAX: u32 = 10_000;
+
+/// An agent that says who it is and closes the connection, again and again.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_closes_every_connection_is_given_up_and_costs_little_meanwhile() {
+    let account = AccountId::from_random(7);
+    let records = Arc::new(Records::default());
+    records.0.lock().unwrap().insert(account, Desired::Stopped);
+    let connections = Arc::new(AtomicU32::new(0));
+    let counted = connections.clone();
+    let driver = Simulated::new(move |connection| {
+        let number = counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if number < CONNECTIONS_MAX {
+                let _ = timeout(Duration::from_millis(1), agent(connection, protocol::VERSION)).await;
+            } else {
+                std::future::pending().await
+            }
+        }
+    });
+    let machines = service(&driver, &records);
+    let _turn = machines.turn(account).await.unwrap();
+    machines.ensure_running(account).await.unwrap();
+    let given_up = async {
+        while machines.view(account).await.unwrap().failure.is_none() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(600), given_up).await.unwrap();
+    let starts = u32::try_from(driver.starts()).unwrap();
+    assert_eq!(starts, Rules::default().start_attempts_max);
+    assert!(connections.load(Ordering::Relaxed) <= starts * 10, "{connections:?} connections");
+}
+
+/// One that loses its connection now and then is connected to again at once.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_is_made_again() {
+    let site = Site::new(Desired::Stopped);
+    let link = site.machines.ensure_running(site.account).await.unwrap();
+    site.driver.cut(site.account);
+    link.closed().await;
+    let again = timeout(Duration::from_secs(1), site.machines.when_running(site.account)).await;
+    assert_eq!(again.unwrap().unwrap().instance(), link.instance());
+    assert_eq!(site.driver.starts(), 1);
 }

@@ -20,6 +20,14 @@ const GREETINGS_MAX: u32 = 3;
 /// The pause between two tries.
 const GREETING_PAUSE: Duration = Duration::from_millis(200);
 
+/// A connection that lasted this long was none that an agent closes as soon as it has said who it is.
+const LINK_STABLE_AFTER: Duration = Duration::from_secs(30);
+/// The pause before the second connection in a row that follows one that did not last; doubles. The first is made at
+/// once.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections in a row that did not last before the machine counts as lost: with their pauses, some 13 seconds.
+const BRIEF_LINKS_MAX: u32 = 8;
+
 /// What a machine's task is asked.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -55,6 +63,9 @@ pub(super) struct Supervisor {
     /// The machine's process, from its start (or attachment) until it is stopped.
     process: Option<Arc<RunningMachine>>,
     link: Option<AgentLink>,
+    /// When that was made, and how many before it in a row did not last.
+    linked_at: Instant,
+    brief_links: u32,
     /// The one operation under way.
     operation: Option<BoxFuture<'static, Done>>,
     turns: watch::Receiver<u32>,
@@ -73,8 +84,19 @@ impl Supervisor {
         let (seen, receiver) = watch::channel(Seen { view, settled: false, link: None });
         let home = record.home;
         let began = Instant::now();
-        let mut supervisor =
-            Self { shared, home, machine, process: None, link: None, operation: None, turns, seen, began };
+        let mut supervisor = Self {
+            shared,
+            home,
+            machine,
+            process: None,
+            link: None,
+            linked_at: began,
+            brief_links: 0,
+            operation: None,
+            turns,
+            seen,
+            began,
+        };
         supervisor.operate(&first);
         (supervisor, receiver)
     }
@@ -93,13 +115,7 @@ impl Supervisor {
                 Wake::MachineEnded => {
                     self.happens(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
                 }
-                Wake::LinkClosed => {
-                    self.link = None;
-                    if self.operation.is_none() {
-                        self.operation = self.greeting(Done::Reconnected);
-                    }
-                    self.show();
-                }
+                Wake::LinkClosed => self.link_closed().await,
                 Wake::TimePassed => self.happens(Event::Tick).await,
             }
         }
@@ -167,6 +183,25 @@ impl Supervisor {
         }
     }
 
+    /// Connects again: at once for the first time, later and later when connections do not last.
+    async fn link_closed(&mut self) {
+        self.link = None;
+        if self.operation.is_none() {
+            let brief = self.linked_at.elapsed() < LINK_STABLE_AFTER;
+            self.brief_links = if brief { self.brief_links + 1 } else { 0 };
+            if self.brief_links > BRIEF_LINKS_MAX {
+                let reason = "the agent closes every connection".to_owned();
+                return self.happens(Event::AgentLost { reason }).await;
+            }
+            let pause = match self.brief_links.checked_sub(2) {
+                None => Duration::ZERO,
+                Some(doublings) => RECONNECT_PAUSE * 2_u32.pow(doublings),
+            };
+            self.operation = self.greeting(pause, Done::Reconnected);
+        }
+        self.show();
+    }
+
     async fn count_turns(&mut self) {
         let wanted = *self.turns.borrow_and_update();
         while self.machine.turns() != wanted {
@@ -197,6 +232,7 @@ impl Supervisor {
             Done::Greeted(Ok(link)) | Done::Reconnected(Ok(link)) => {
                 let instance = link.instance();
                 self.link = Some(link);
+                self.linked_at = Instant::now();
                 Event::AgentAnswered { instance }
             }
             Done::Greeted(Err(reason)) => self.start_failed(reason, false),
@@ -253,8 +289,11 @@ impl Supervisor {
             Effect::Attach => {
                 Some(Box::pin(async move { Done::Attached(shared.driver.attach(home.account)) }))
             }
-            Effect::StartDriver => Some(Box::pin(async move { Done::Started(start(&shared, &home).await) })),
-            Effect::Greet => self.greeting(Done::Greeted),
+            Effect::StartDriver => {
+                self.brief_links = 0;
+                Some(Box::pin(async move { Done::Started(start(&shared, &home).await) }))
+            }
+            Effect::Greet => self.greeting(Duration::ZERO, Done::Greeted),
             Effect::StopDriver => {
                 self.process = None;
                 self.link = None;
@@ -264,9 +303,19 @@ impl Supervisor {
         };
     }
 
-    fn greeting(&self, done: fn(Result<AgentLink, String>) -> Done) -> Option<BoxFuture<'static, Done>> {
+    /// Connects after a pause.
+    fn greeting(
+        &self,
+        pause: Duration,
+        done: fn(Result<AgentLink, String>) -> Done,
+    ) -> Option<BoxFuture<'static, Done>> {
         let process = self.process.clone()?;
-        Some(Box::pin(async move { done(greet(&process).await) }))
+        Some(Box::pin(async move {
+            if pause > Duration::ZERO {
+                sleep(pause).await;
+            }
+            done(greet(&process).await)
+        }))
     }
 
     fn show(&self) {
