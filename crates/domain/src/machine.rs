@@ -300,7 +300,7 @@ impl Machine {
                 self.note_idleness(now);
                 Vec::new()
             }
-            Event::StartRequested => self.start(),
+            Event::StartRequested => self.start(now),
             Event::StopRequested => self.stop(),
             Event::Tick => self.tick(now),
             Event::Attached
@@ -314,19 +314,20 @@ impl Machine {
         }
     }
 
-    fn start(&mut self) -> Vec<Effect> {
+    fn start(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = self.want(Desired::Running);
         match &mut self.state {
             State::Stopped => effects.extend(self.launch(1)),
             // What could not be stopped may be there still, so that it is stopped first.
             State::Failed { .. } => effects.extend(self.halt(Then::Retry { attempt: 1 })),
             State::Stopping { then: then @ (Then::Stay | Then::GiveUp { .. }), .. } => *then = Then::Start,
+            // Whoever starts it is about to use it.
+            State::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
             State::Stopping { then: Then::Start | Then::Retry { .. }, .. }
             | State::Attaching
             | State::Starting { .. }
             | State::Greeting { .. }
-            | State::Backoff { .. }
-            | State::Running { .. } => {}
+            | State::Backoff { .. } => {}
         }
         effects
     }

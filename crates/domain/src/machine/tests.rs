@@ -322,3 +322,17 @@ fn its_owner_stops_what_was_given_up_for_good() {
     world.feed(Event::StopRequested);
     assert_eq!(world.saved, Desired::Stopped);
 }
+
+#[test]
+fn a_start_of_one_that_runs_lets_it_be_idle_from_then_on() {
+    let timeout = Rules::default().idle_timeout.expect("the default has one");
+    let mut world = World::running();
+    let began = world.now;
+    world.now = began.plus(timeout - Duration::from_secs(1));
+    world.feed(Event::StartRequested);
+    assert_eq!(world.machine.status(), MachineStatus::Running);
+    assert_eq!(world.machine.wake_at(), Some(world.now.plus(timeout)));
+    world.feed(Event::TurnBegan);
+    world.feed(Event::StartRequested);
+    assert_eq!(world.machine.wake_at(), None, "a turn is under way");
+}
