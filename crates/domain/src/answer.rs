@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::citation::{self, Place};
 use crate::id::{MessageId, PartId};
+use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Outcome, Step};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
@@ -371,7 +372,15 @@ impl Answer {
             }
         }
         let Some((owner, step)) = owner else { return };
+        let files =
+            |parts: &[Part]| parts.iter().filter(|part| matches!(part.body, Body::File { .. })).count();
+        let mut room = FILE_PARTS_MAX.saturating_sub(files(&self.parts));
         for (index, path) in result.written.iter().enumerate() {
+            let is_this = |part: &Part| matches!(&part.body, Body::File { path: known } if known == path);
+            if room == 0 || self.parts.iter().any(is_this) {
+                continue;
+            }
+            room -= 1;
             let id = derived(&owner.bits().to_be_bytes(), "written", 0, index);
             self.parts.push(Part { id, step, body: Body::File { path: path.clone() } });
         }
@@ -424,4 +433,57 @@ fn derived(owner: &[u8], kind: &str, step: u32, index: usize) -> PartId {
     let digest: [u8; 32] = hash.finalize().into();
     let bits = digest.iter().take(16).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
     PartId::from_random(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::InstanceId;
+    use crate::step::{StopReason, Usage};
+
+    /// The log of an answer in which these calls wrote these files.
+    fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
+        let call =
+            |index: usize| Call { id: format!("c{index}"), tool: "write".into(), arguments: "{}".into() };
+        let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
+        let step = Step { blocks, stop: StopReason::Calls, usage: Usage::default() };
+        let instance = InstanceId::from_random(1);
+        let mut log = vec![LogEntry::Step { number: 0, step: step.into(), instance }];
+        for (index, written) in written.iter().enumerate() {
+            let result = CallResult {
+                call: format!("c{index}"),
+                tool: "write".into(),
+                outcome: Outcome::Done,
+                text: String::new(),
+                passages: Vec::new(),
+                written: written.clone(),
+            };
+            log.push(LogEntry::Result { number: 0, result: result.into() });
+        }
+        log
+    }
+
+    fn files(answer: &Answer) -> Vec<&str> {
+        let files = answer.parts.iter().filter_map(|part| match &part.body {
+            Body::File { path } => Some(path.as_str()),
+            Body::Text(_) | Body::Reasoning(_) | Body::Tool { .. } => None,
+        });
+        files.collect()
+    }
+
+    #[test]
+    fn a_file_enters_an_answer_once_however_often_it_is_written() {
+        let written =
+            [vec!["/b".to_owned(), "/b".to_owned()], vec!["/b".to_owned(), "/a".to_owned(), "/c".to_owned()]];
+        let answer = Answer::rebuild(MessageId::from_random(1), &["/a".to_owned()], &log(&written), None);
+        assert_eq!(files(&answer), ["/a", "/b", "/c"]);
+    }
+
+    #[test]
+    fn no_number_of_written_files_makes_an_answer_endless() {
+        let written: Vec<Vec<String>> =
+            (0..32).map(|call| (0..100).map(|file| format!("/{call}/{file}")).collect()).collect();
+        let answer = Answer::rebuild(MessageId::from_random(1), &[], &log(&written), None);
+        assert_eq!(files(&answer).len(), FILE_PARTS_MAX);
+    }
 }

@@ -14,5 +14,7 @@ pub const STEPS_MAX: u32 = 60;
 pub const CALLS_MAX: usize = 32;
 /// The most that one step may put out, in bytes of its text, reasoning and arguments together.
 pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The most files that enter one answer as parts of their own; those that tools write beyond it are not shown.
+pub const FILE_PARTS_MAX: usize = 500;
 /// The most passages that one answer numbers: a mark has at most three digits.
 pub const SOURCES_MAX: u32 = 999;
