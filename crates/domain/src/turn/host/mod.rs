@@ -385,6 +385,13 @@ impl Turn {
             return;
         };
         effects.push(Effect::Hush);
+        if draft.is_empty() && stop == StopReason::OutputFull {
+            // It would go the same way again.
+            self.phase = Phase::Saying { attempt, keep, held, draft };
+            let message =
+                "The answer was ended: the model used up all that it may put out before it said anything.";
+            return self.fail(ErrorCode::OutputExhausted, message);
+        }
         if draft.is_empty() && stop != StopReason::Refused {
             let error =
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };

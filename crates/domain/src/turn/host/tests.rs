@@ -50,3 +50,23 @@ fn what_runs_for_a_deleted_answer_is_stopped_at_once() {
     turn.on(Event::Linked(InstanceId::from_random(1)));
     assert!(closes(&turn.on(Event::Abandoned)));
 }
+
+#[test]
+fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, granted: true });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    turn.on(said(StepEvent::Reasoning("Hm, ".repeat(100))));
+    let effects = turn.on(said(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
+    let completion = effects.iter().find_map(|effect| match effect {
+        Effect::Complete(completion) => Some(completion),
+        _ => None,
+    });
+    let completion = completion.expect("it ends instead of being tried again");
+    let Ending::Failed(error) = &completion.ending else { unreachable!("{:?}", completion.ending) };
+    assert_eq!((error.code, completion.cost), (ErrorCode::OutputExhausted, Credits(0)));
+    assert_eq!(completion.answer.parts.len(), 2, "what it thought, and why it ended");
+}
