@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools agent agent-debug build demo test check fmt bench audit
+.PHONY: help setup tools agent agent-debug build demo test schemathesis check fmt bench audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -24,7 +24,7 @@ setup: ## Install the Debian packages that are missing (as root or by sudo)
 	@sh tools/setup.sh packages
 
 tools: # What the tests need besides
-	@sh tools/setup.sh packages nextest
+	@sh tools/setup.sh packages nextest python
 
 agent: ## Build the agent: a static program that runs in the accounts' machines
 	$(STATIC) $(CARGO) build $(RELEASE) --bin causerie-agent
@@ -42,7 +42,13 @@ demo: setup build ## Build, then ask a question about real documents; needs no k
 
 test: tools agent-debug ## Run every test
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
-	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie $(CARGO) nextest run --workspace
+	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
+		$(CARGO) nextest run --workspace
+
+schemathesis: tools agent-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
+	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
+	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
+		$(CARGO) test --package conformance --test schema -- --nocapture every_answer_is_one_that_the_schema_knows
 
 check: ## Formatting, lints, tidy, licences and spelling (the first run builds cargo-deny and typos: minutes)
 	$(CARGO) fmt --all --check

@@ -1,11 +1,14 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, deny, typos.
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, deny, typos.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
 PACKAGES="gcc libc6-dev uidmap"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those.
 TEST_PACKAGES="postgresql util-linux"
+# The published schema is tried by programs in Python, of these versions.
+PYTHON_PACKAGES="python3 python3-venv"
+PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -43,6 +46,18 @@ tool() {
     "${CARGO:-cargo}" install --locked "$2"
 }
 
+# The Python programs get a folder of their own, which is made anew when other versions are asked for.
+python() {
+    folder="${CARGO_TARGET_DIR:-target}/python"
+    requirements="$(dirname "$0")/../$PYTHON_REQUIREMENTS"
+    cmp -s "$requirements" "$folder/requirements.txt" && return
+    echo "installing the Python programs of the tests into $folder"
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    "$folder/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements"
+    cp "$requirements" "$folder/requirements.txt"
+}
+
 # shellcheck disable=SC2086 # lists of words
 for what in "$@"; do
     case "$what" in
@@ -50,6 +65,10 @@ for what in "$@"; do
         nextest)
             packages $TEST_PACKAGES
             tool cargo-nextest cargo-nextest
+            ;;
+        python)
+            packages $PYTHON_PACKAGES
+            python
             ;;
         deny) tool cargo-deny cargo-deny ;;
         typos) tool typos typos-cli ;;

@@ -119,7 +119,7 @@ pub(crate) struct Slice {
     #[param(value_type = u64, required = false, minimum = 0, default = 0, example = 0)]
     offset: Option<String>,
     /// How many conversations to list; more than 200 is taken as 200.
-    #[param(value_type = u32, required = false, minimum = 1, maximum = 200, default = 50, example = 50)]
+    #[param(value_type = u64, required = false, minimum = 1, default = 50, example = 50)]
     limit: Option<String>,
 }
 

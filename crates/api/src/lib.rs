@@ -74,10 +74,11 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .route("/vm/stop", post(vm::stop))
         .route("/models", get(catalogs::models))
         .route("/jurisdictions", get(catalogs::jurisdictions))
-        .route("/files", post(files::upload).get(files::download).delete(files::delete))
+        // Without a slash after them the two take no path; with one, it is that of the home folder.
+        .route("/files", post(files::upload))
         .route("/files/", post(files::upload).get(files::download).delete(files::delete))
         .route("/files/{*path}", get(files::download).delete(files::delete))
-        .route("/directories", get(files::list_home).post(files::create_folder))
+        .route("/directories", get(files::list_home))
         .route("/directories/", get(files::list_home).post(files::create_folder))
         .route("/directories/{*path}", get(files::list).post(files::create_folder))
         .route("/chats", post(chats::ask).get(chats::list))

@@ -19,7 +19,7 @@ use crate::error::Answered;
 use crate::extract::Named;
 use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
 use crate::openapi::{refusals, successes};
-use crate::wire::{self, event_id, read_event_id};
+use crate::wire::{self, event_id, event_word, read_event_id};
 
 /// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -119,7 +119,7 @@ impl Reading {
                     let snapshot = snapshot?;
                     self.rest.after(snapshot.stamp.revision);
                     return Some(Frame {
-                        event: if snapshot.ending.is_some() { "completed" } else { "message" },
+                        event: event_word(snapshot.ending.is_some()),
                         id: event_id(snapshot.meta.answer, snapshot.stamp),
                         data: wire::answer(&snapshot),
                     });

@@ -368,6 +368,11 @@ pub(crate) const fn status_word(completed: bool) -> &'static str {
     if completed { "completed" } else { "in_progress" }
 }
 
+/// The names of the two events of a stream (section 6).
+pub(crate) const fn event_word(completed: bool) -> &'static str {
+    if completed { "completed" } else { "message" }
+}
+
 /// The identifier of a state in an event stream: message, epoch, revision.
 #[must_use]
 pub fn event_id(message: MessageId, stamp: Stamp) -> String {

@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 
 use super::examples;
 use super::words::{
-    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileSourceType, FileType, ReasoningType,
-    RunProgress, SkillType, TextType, ToolType, UrlSourceType, WebSearchName, WebSearchType,
+    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, EventName, FileSourceType, FileType,
+    ReasoningType, RunProgress, SkillType, TextType, ToolType, UrlSourceType, WebSearchName, WebSearchType,
 };
 use crate::wire::{Conversation, UserMessage};
 
@@ -38,6 +38,22 @@ pub(crate) struct Answer {
     /// Why the answer could not be finished. Absent from any other.
     #[schema(required = false)]
     error: AnswerError,
+}
+
+/// An event of a stream, as its frame tells it.
+#[derive(ToSchema)]
+pub(crate) struct StreamEvent {
+    #[schema(inline, value_type = EventName)]
+    event: String,
+    /// An `Answer` in one line of JSON: its whole state, which supersedes those before.
+    #[schema(content_media_type = "application/json", examples(examples::event_data))]
+    data: String,
+    /// Names the state, for `Last-Event-ID`.
+    #[schema(examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.42"))]
+    id: String,
+    /// After how many milliseconds to connect again when the stream was cut. Only the first event has it.
+    #[schema(required = false, examples(1000))]
+    retry: u32,
 }
 
 /// Why an answer could not be finished. What was written stands, and the text ends with a sentence that says so.

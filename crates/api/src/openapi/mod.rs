@@ -31,7 +31,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
-use self::answer::Answer;
+use self::answer::{Answer, StreamEvent};
 use self::refusals::Error;
 use crate::extract::knows;
 use crate::wire::{Jurisdiction, Model};
@@ -57,7 +57,7 @@ const KEY: &str = "apiKey";
         (name = "Conversations", description = "Questions, and their answers: collected, streamed, stopped, deleted"),
     ),
     // What responses of several kinds refer to.
-    components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>)),
+    components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
     paths(
         vm::status, vm::start, vm::stop,
         catalogs::models, catalogs::jurisdictions,

@@ -86,7 +86,7 @@ pub(crate) struct EventStream;
 
 impl utoipa::PartialSchema for EventStream {
     fn schema() -> RefOr<Schema> {
-        let told = "Frames of `event`, `data` and `id`, each ended by an empty line";
+        let told = "Frames of `event`, `data` and `id`, each ended by an empty line: a `StreamEvent` each";
         ObjectBuilder::new().schema_type(Type::String).description(Some(told)).into()
     }
 }

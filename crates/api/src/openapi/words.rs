@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 use workspace::EntryKind;
 
 use crate::error::Code;
-use crate::wire::{entry_word, state_word, status_word};
+use crate::wire::{entry_word, event_word, state_word, status_word};
 
 macro_rules! words {
     ($($(#[doc = $told:literal])+ $name:ident = $words:expr;)+) => {$(
@@ -57,6 +57,9 @@ words! {
 
     /// What went wrong, for programs.
     RefusalCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
+
+    /// Whether the answer is still being written, or done.
+    EventName = [false, true].map(event_word);
 
     /// A message of the user.
     UserRole = ["USER"];

@@ -5,7 +5,8 @@ use domain::id::ConversationId;
 use serde_json::{Map, Value};
 
 /// Words that say nothing about what is valid.
-const TOLD: [&str; 6] = ["description", "title", "examples", "default", "discriminator", "deprecated"];
+const TOLD: [&str; 7] =
+    ["description", "title", "examples", "default", "discriminator", "deprecated", "contentMediaType"];
 
 /// Tells where the value is not as the schema says. Where the schema has `properties`, others are wrong.
 pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {

@@ -1,0 +1,16 @@
+"""Tells schemathesis what OpenAPI 3.1 has no words for: the shape of each event of a stream."""
+
+import schemathesis
+
+
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    schemas = raw_schema["components"]["schemas"]
+    event = schemas["StreamEvent"]
+    event["properties"]["data"]["contentSchema"] = {"$ref": "#/components/schemas/Answer"}
+    for path in raw_schema["paths"].values():
+        for operation in path.values():
+            for response in operation["responses"].values():
+                stream = response.get("content", {}).get("text/event-stream")
+                if stream is not None:
+                    stream["itemSchema"] = {"$ref": "#/components/schemas/StreamEvent"}
