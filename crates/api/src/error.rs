@@ -38,6 +38,8 @@ pub enum Code {
     OutsideWorkspace,
     /// The workspace does not permit it.
     Forbidden,
+    /// The key may not do it.
+    KeyScope,
     /// It does not exist, or is not the caller's.
     NotFound,
     /// The path has no such method.
@@ -46,6 +48,8 @@ pub enum Code {
     ConversationBusy,
     /// The balance does not cover a question.
     InsufficientCredits,
+    /// The key may not spend so much.
+    SpendingLimit,
     /// The account has no machine.
     NoMachine,
     /// The idempotency key came with another body before.
@@ -72,7 +76,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -84,10 +88,12 @@ impl Code {
         Self::NotAFolder,
         Self::OutsideWorkspace,
         Self::Forbidden,
+        Self::KeyScope,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::ConversationBusy,
         Self::InsufficientCredits,
+        Self::SpendingLimit,
         Self::NoMachine,
         Self::IdempotencyMismatch,
         Self::AlreadyExists,
@@ -116,10 +122,12 @@ impl Code {
             Self::NotAFolder => ("NOT_A_FOLDER", StatusCode::BAD_REQUEST),
             Self::OutsideWorkspace => ("OUTSIDE_WORKSPACE", StatusCode::FORBIDDEN),
             Self::Forbidden => ("FORBIDDEN", StatusCode::FORBIDDEN),
+            Self::KeyScope => ("KEY_SCOPE", StatusCode::FORBIDDEN),
             Self::NotFound => ("NOT_FOUND", StatusCode::NOT_FOUND),
             Self::MethodNotAllowed => ("METHOD_NOT_ALLOWED", StatusCode::METHOD_NOT_ALLOWED),
             Self::ConversationBusy => ("CONVERSATION_BUSY", StatusCode::CONFLICT),
             Self::InsufficientCredits => ("INSUFFICIENT_CREDITS", StatusCode::CONFLICT),
+            Self::SpendingLimit => ("SPENDING_LIMIT", StatusCode::CONFLICT),
             Self::NoMachine => ("NO_MACHINE", StatusCode::CONFLICT),
             Self::IdempotencyMismatch => ("IDEMPOTENCY_MISMATCH", StatusCode::CONFLICT),
             Self::AlreadyExists => ("ALREADY_EXISTS", StatusCode::CONFLICT),
@@ -271,6 +279,7 @@ impl From<AskError> for ApiError {
                 Refused::NotFound | Refused::Gone => Code::NotFound,
                 Refused::Busy => Code::ConversationBusy,
                 Refused::Insufficient => Code::InsufficientCredits,
+                Refused::SpendingLimit => Code::SpendingLimit,
                 Refused::Mismatch => Code::IdempotencyMismatch,
                 Refused::Store(error) => return Self::internal(error),
             },

@@ -11,6 +11,7 @@ mod extract;
 mod files;
 mod key;
 mod openapi;
+pub mod operations;
 mod streams;
 mod vm;
 pub mod wire;

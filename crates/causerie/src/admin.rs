@@ -3,12 +3,15 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
 use control::service::StartError;
 use control::{Admin, Environment};
 use domain::credits::{Credits, Purse};
+use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
+use store::keys::Key;
 use workspace::Quota;
 
 use crate::commands::{
@@ -71,26 +74,19 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Fai
             let set = admin.set_password(&account, password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
-        Request::CreateKey { account, name } => {
-            let made = admin.create_key(&account, &name).await?;
+        Request::CreateKey { account, name, expires, scope, spending_limit } => {
+            let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
+            let bounds = KeyBounds {
+                expires_at: expires.map(Timestamp::from_micros),
+                scope: scope.map_err(|error| Failure::new("INVALID_SCOPE", error.to_string()))?,
+                spending_limit: spending_limit.map(Credits),
+            };
+            let made = admin.create_key(&account, &name, bounds).await?;
             json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
         }
         Request::ListKeys { account } => {
             let keys = admin.list_keys(&account).await?;
-            let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-            let keys: Vec<Value> = keys
-                .iter()
-                .map(|key| {
-                    json!({
-                        "keyId": key.id.to_string(),
-                        "name": key.name,
-                        "createdAt": key.created_at.to_string(),
-                        "expiresAt": time(key.expires_at),
-                        "lastUsedAt": time(key.last_used_at),
-                    })
-                })
-                .collect();
-            json!({ "keys": keys })
+            json!({ "keys": keys.iter().map(listed_key).collect::<Vec<_>>() })
         }
         Request::RevokeKey { key } => {
             let id = key
@@ -147,8 +143,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
         AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
             (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }
-        AdminCommand::Key(KeyCommand::Create { account, name, at }) => {
-            (Request::CreateKey { account, name }, at)
+        AdminCommand::Key(KeyCommand::Create { account, name, expires, scope, spending_limit, at }) => {
+            let expires = expires.as_deref().map(moment).transpose()?.flatten();
+            (Request::CreateKey { account, name, expires, scope, spending_limit }, at)
         }
         AdminCommand::Key(KeyCommand::List { account, at }) => (Request::ListKeys { account }, at),
         AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (Request::RevokeKey { key: key_id }, at),
@@ -200,6 +197,20 @@ fn moment(text: &str) -> Result<Option<i64>, Failure> {
     let day = text.parse::<jiff::civil::Date>().map_err(|_| wrong())?;
     let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
     Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
+}
+
+fn listed_key(key: &Key) -> Value {
+    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+    json!({
+        "keyId": key.id.to_string(),
+        "name": key.name,
+        "createdAt": key.created_at.to_string(),
+        "expiresAt": time(key.expires_at),
+        "lastUsedAt": time(key.last_used_at),
+        "scope": key.scope.permissions().map(Permission::as_str).collect::<Vec<_>>(),
+        "spendingLimit": key.spending.map(|spending| spending.limit.0),
+        "spent": key.spending.map(|spending| spending.spent.0),
+    })
 }
 
 fn purse(purse: Purse) -> Value {

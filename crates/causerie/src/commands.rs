@@ -194,6 +194,15 @@ pub(crate) enum KeyCommand {
         /// By which its owner recognises it
         #[arg(long)]
         name: String,
+        /// When it ends, if before the licence: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
+        #[arg(long, value_name = "DATE")]
+        expires: Option<String>,
+        /// What it may do: any of read, ask, files, machine, with commas between them; everything unless given
+        #[arg(long, value_name = "SCOPE")]
+        scope: Option<String>,
+        /// How many credits its questions may cost together; as many as the account has unless given
+        #[arg(long, value_name = "CREDITS")]
+        spending_limit: Option<u64>,
         #[command(flatten)]
         at: Where,
     },
@@ -278,6 +287,12 @@ pub(crate) enum Request {
     CreateKey {
         account: String,
         name: String,
+        #[serde(default)]
+        expires: Option<i64>,
+        #[serde(default)]
+        scope: Option<String>,
+        #[serde(default)]
+        spending_limit: Option<u64>,
     },
     ListKeys {
         account: String,

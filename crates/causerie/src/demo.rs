@@ -1,6 +1,6 @@
 //! `causerie demo`: a question about real documents, asked and answered before the newcomer's eyes.
 
-use control::admin::AdminError;
+use control::admin::{AdminError, KeyBounds};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
 
@@ -104,7 +104,7 @@ async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     for earlier in admin.list_keys(EMAIL).await? {
         admin.revoke_key(earlier.id).await?;
     }
-    Ok(admin.create_key(EMAIL, KEY_NAME).await?.key.reveal().to_owned())
+    Ok(admin.create_key(EMAIL, KEY_NAME, KeyBounds::default()).await?.key.reveal().to_owned())
 }
 
 /// Uploads the example documents and tells their paths.

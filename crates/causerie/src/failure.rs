@@ -35,6 +35,7 @@ impl From<AdminError> for Failure {
             AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
             AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
             AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
+            AdminError::Key(KeyError::Ended) => "INVALID_DATE",
             AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
             AdminError::Workspace(_) => "WORKSPACE_FAILED",
             AdminError::Password(_) => "PASSWORD_FAILED",

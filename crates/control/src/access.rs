@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use domain::id::{AccountId, KeyId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
+use domain::scope::Scope;
 use domain::time::Timestamp;
 use store::keys::{self, Resolved};
 use store::{Store, StoreError};
@@ -29,6 +30,8 @@ pub struct Caller {
     pub user: Option<UserId>,
     /// The key.
     pub key: KeyId,
+    /// What the key may do.
+    pub scope: Scope,
     /// Whether the account has a machine.
     pub has_machine: bool,
     fingerprint: KeyFingerprint,
@@ -111,6 +114,7 @@ impl Access {
             account: resolved.account,
             user: resolved.user,
             key: resolved.key,
+            scope: resolved.scope,
             has_machine: resolved.has_machine,
             fingerprint,
         })

@@ -7,6 +7,7 @@ use domain::credits::{Credits, Purse};
 use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::SecretKey;
 use domain::machine::MachineStatus;
+use domain::scope::Scope;
 use domain::time::Timestamp;
 use machine::Machines;
 use store::accounts::{self, Account, AccountError, NewAccount};
@@ -41,7 +42,7 @@ pub enum AdminError {
     #[error("a name has 1 to {NAME_MAX_BYTES} bytes and no control characters")]
     NotAName,
     /// The amount is zero or beyond [`GRANT_MAX`].
-    #[error("credits are given from 1 to {GRANT_MAX} at once")]
+    #[error("an amount of credits is from 1 to {GRANT_MAX}")]
     NotAnAmount,
     /// A licence would begin ended.
     #[error("the licence would have ended already")]
@@ -73,6 +74,23 @@ pub struct MadeKey {
     pub id: KeyId,
     /// The key.
     pub key: SecretKey,
+}
+
+/// What a key is made to be less than the whole account.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyBounds {
+    /// When it ends before the licence does.
+    pub expires_at: Option<Timestamp>,
+    /// What it may do.
+    pub scope: Scope,
+    /// How many credits its questions may cost together.
+    pub spending_limit: Option<Credits>,
+}
+
+impl Default for KeyBounds {
+    fn default() -> Self {
+        Self { expires_at: None, scope: Scope::ALL, spending_limit: None }
+    }
 }
 
 /// A machine as an operator sees it.
@@ -195,11 +213,19 @@ impl Admin {
     /// Makes a key. It can be shown now and never again.
     ///
     /// # Errors
-    /// [`AdminError::NotAName`], [`KeyError::NoLicence`] among others.
-    pub async fn create_key(&self, account: &str, name: &str) -> Result<MadeKey, AdminError> {
+    /// [`AdminError::NotAName`], [`AdminError::NotAnAmount`], [`KeyError::NoLicence`] among others.
+    pub async fn create_key(
+        &self,
+        account: &str,
+        name: &str,
+        bounds: KeyBounds,
+    ) -> Result<MadeKey, AdminError> {
         let name = name.trim();
         if name.is_empty() || name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
             return Err(AdminError::NotAName);
+        }
+        if bounds.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
+            return Err(AdminError::NotAnAmount);
         }
         let account = self.account(account).await?;
         let key = SecretKey::from_random(self.environment.bytes());
@@ -209,7 +235,9 @@ impl Admin {
             user: Some(account.user),
             name: name.to_owned(),
             fingerprint: key.fingerprint(),
-            expires_at: None,
+            expires_at: bounds.expires_at,
+            scope: bounds.scope,
+            spending_limit: bounds.spending_limit,
             now: self.environment.now(),
         };
         let id = new.id;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::access::Caller;
-use control::admin::AdminError;
+use control::admin::{AdminError, KeyBounds};
 use control::dispatch::{ATTEMPTS_MAX, DispatchLimits};
 use control::environment::Entropy;
 use control::live::LiveAnswer;
@@ -77,7 +77,7 @@ async fn stage_of(limits: DispatchLimits) -> Stage {
     let service = Service::start(config(&data, &driver, limits), environment).await.expect("a service");
     let until = Timestamp::from_micros(i64::MAX / 2);
     service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
-    let key = service.admin.create_key(EMAIL, "test").await.expect("a key").key;
+    let key = service.admin.create_key(EMAIL, "test", KeyBounds::default()).await.expect("a key").key;
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
     Stage { data, driver, clock, counter, service, caller }
 }

@@ -65,6 +65,8 @@ pub enum ErrorCode {
     ContextTooLong,
     /// The account's credits ran out.
     InsufficientCredits,
+    /// The key through which the question came has spent what it may.
+    SpendingLimit,
     /// The machine could not be started or kept failing.
     MachineFailed,
     /// The answer took more steps than allowed.
@@ -84,6 +86,7 @@ impl ErrorCode {
             Self::ModelRejected => "MODEL_REJECTED",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
+            Self::SpendingLimit => "SPENDING_LIMIT",
             Self::MachineFailed => "MACHINE_FAILED",
             Self::TooManySteps => "TOO_MANY_STEPS",
             Self::OutputExhausted => "OUTPUT_EXHAUSTED",
@@ -99,6 +102,7 @@ impl ErrorCode {
             Self::ModelRejected,
             Self::ContextTooLong,
             Self::InsufficientCredits,
+            Self::SpendingLimit,
             Self::MachineFailed,
             Self::TooManySteps,
             Self::OutputExhausted,

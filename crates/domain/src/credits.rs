@@ -106,6 +106,15 @@ pub enum PostingRefused {
     Impossible,
 }
 
+/// Why credits can't be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// The account's balance does not cover them.
+    Balance,
+    /// The key through which the question came would have spent more than it may.
+    SpendingLimit,
+}
+
 impl Purse {
     /// The purse after one posting.
     ///

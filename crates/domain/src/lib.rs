@@ -14,6 +14,7 @@ pub mod id;
 pub mod key;
 pub mod limits;
 pub mod machine;
+pub mod scope;
 pub mod step;
 pub mod time;
 pub mod turn;

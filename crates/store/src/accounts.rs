@@ -106,7 +106,7 @@ pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountErro
     }
     if new.grant > Credits(0) {
         let posting = Posting::new(new.posting, new.account, PostingKind::Grant, new.grant, new.now);
-        post(tx, &posting)?.ok_or(AccountError::NotFound)?;
+        post(tx, &posting)?.map_err(|_| AccountError::NotFound)?;
     }
     if new.machine {
         machines::create(tx, new.account, new.now)?;

@@ -1,6 +1,6 @@
 //! The purse and the ledger whose sum it is.
 
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::credits::{Credits, PostingKind, Purse, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
 use domain::step::Usage;
 use domain::time::Timestamp;
@@ -34,7 +34,7 @@ pub fn grant(
     now: Timestamp,
 ) -> Result<Purse, GrantError> {
     let posting = Posting::new(posting, account, PostingKind::Grant, amount, now);
-    post(tx, &posting)?.ok_or(GrantError::NotFound)
+    post(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
 
 /// What the account can spend and what is held; `None` when there is no such account.
@@ -112,6 +112,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) conversation: Option<ConversationId>,
     pub(crate) answer: Option<MessageId>,
     pub(crate) key: Option<KeyId>,
+    /// Whether the key has a spending limit.
+    pub(crate) limited: bool,
     pub(crate) model: Option<&'a str>,
     pub(crate) step: Option<u32>,
     pub(crate) usage: Option<Usage>,
@@ -134,6 +136,7 @@ impl Posting<'_> {
             conversation: None,
             answer: None,
             key: None,
+            limited: false,
             model: None,
             step: None,
             usage: None,
@@ -141,12 +144,29 @@ impl Posting<'_> {
     }
 }
 
-/// Moves the credits in the account's row and writes the posting. `None` when the purse does not cover it or
-/// there is no such account; then nothing was done.
-pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>> {
-    let Some(purse) = move_credits(tx, posting)? else { return Ok(None) };
+/// Moves the credits in the account's row and writes the posting. When the purse does not cover it, there is no
+/// such account, or the key may not spend so much, the transaction must be undone.
+pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Purse, Shortage>> {
+    let Some(purse) = move_credits(tx, posting)? else { return Ok(Err(Shortage::Balance)) };
+    if !count_spent(tx, posting)? {
+        return Ok(Err(Shortage::SpendingLimit));
+    }
     record(tx, posting, purse)?;
-    Ok(Some(purse))
+    Ok(Ok(purse))
+}
+
+/// Counts what a key with a spending limit has spent: what was reserved for its questions and not released.
+/// `false` when that would be more than it may. The account's row must be locked.
+pub(crate) fn count_spent(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<bool> {
+    let (Some(key), true) = (posting.key, posting.limited) else { return Ok(true) };
+    let sql = match posting.kind {
+        PostingKind::Grant | PostingKind::Settle => return Ok(true),
+        PostingKind::Reserve => {
+            "UPDATE keys SET spent = spent + $2 WHERE id = $1 AND spent + $2 <= spending_limit"
+        }
+        PostingKind::Release => "UPDATE keys SET spent = spent - $2 WHERE id = $1",
+    };
+    Ok(tx.execute(sql, params![key, int(posting.amount.0)?])? > 0)
 }
 
 fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>> {

@@ -1,12 +1,14 @@
 //! Keys of the interface (section 5). Only their fingerprints are stored.
 
 use domain::account::Licence;
+use domain::credits::Credits;
 use domain::id::{AccountId, KeyId, UserId};
 use domain::key::KeyFingerprint;
+use domain::scope::Scope;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 /// The most keys that an account has at once.
 pub const KEYS_MAX: u32 = 1000;
@@ -24,8 +26,12 @@ pub struct NewKey {
     pub name: String,
     /// Its fingerprint.
     pub fingerprint: KeyFingerprint,
-    /// When it ends before the licence does.
+    /// When it ends before the licence does; in the future.
     pub expires_at: Option<Timestamp>,
+    /// What it may do.
+    pub scope: Scope,
+    /// How many credits its questions may cost together; for ever, and never changed.
+    pub spending_limit: Option<Credits>,
     /// The present.
     pub now: Timestamp,
 }
@@ -43,6 +49,19 @@ pub struct Key {
     pub expires_at: Option<Timestamp>,
     /// The minute in which it was last used.
     pub last_used_at: Option<Timestamp>,
+    /// What it may do.
+    pub scope: Scope,
+    /// What its questions may cost and have cost so far, with what is held for those under way.
+    pub spending: Option<Spending>,
+}
+
+/// How far a key with a spending limit has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spending {
+    /// What its questions may cost together.
+    pub limit: Credits,
+    /// What was settled for them, and what is held.
+    pub spent: Credits,
 }
 
 /// What a fingerprint stands for.
@@ -60,8 +79,8 @@ pub struct Resolved {
     pub revoked: bool,
     /// When it ends before the licence does.
     pub expires_at: Option<Timestamp>,
-    /// What it may do; everything when `None`.
-    pub scope: Option<String>,
+    /// What it may do.
+    pub scope: Scope,
     /// Whether the account has a machine.
     pub has_machine: bool,
 }
@@ -84,6 +103,9 @@ pub enum KeyError {
     /// The account has no licence that holds.
     #[error("the account has no active licence")]
     NoLicence,
+    /// The key would have ended before it began.
+    #[error("a key's end lies in the future")]
+    Ended,
     /// The account has [`KEYS_MAX`] keys.
     #[error("the account has too many keys")]
     TooMany,
@@ -95,7 +117,7 @@ pub enum KeyError {
 /// Makes a key.
 ///
 /// # Errors
-/// [`KeyError::NoLicence`], [`KeyError::TooMany`], and [`KeyError::NotFound`] when there is no such account.
+/// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], and [`KeyError::NotFound`] when there is no such account.
 pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
     let (licence_until, keys) = tx
@@ -110,13 +132,27 @@ pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
     if !(Licence { until: licence_until }).active(new.now) {
         return Err(KeyError::NoLicence);
     }
+    if new.expires_at.is_some_and(|end| end <= new.now) {
+        return Err(KeyError::Ended);
+    }
     if keys >= i64::from(KEYS_MAX) {
         return Err(KeyError::TooMany);
     }
+    let scope = (new.scope != Scope::ALL).then(|| new.scope.to_string());
     tx.execute(
-        "INSERT INTO keys (id, account_id, user_id, name, fingerprint, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        params![new.id, new.account, new.user, &new.name, &new.fingerprint.0, new.now, new.expires_at],
+        "INSERT INTO keys (id, account_id, user_id, name, fingerprint, created_at, expires_at, scope, spending_limit)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        params![
+            new.id,
+            new.account,
+            new.user,
+            &new.name,
+            &new.fingerprint.0,
+            new.now,
+            new.expires_at,
+            scope.as_ref(),
+            new.spending_limit.map(|limit| int(limit.0)).transpose()?,
+        ],
     )?;
     Ok(())
 }
@@ -129,7 +165,7 @@ pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
     tx.all(
         "SELECT k.id, k.name, k.created_at,
             CASE WHEN k.expires_at < a.licence_until THEN k.expires_at ELSE a.licence_until END,
-            k.last_used_at
+            k.last_used_at, k.scope, k.spending_limit, k.spent
          FROM keys k JOIN accounts a ON a.id = k.account_id
          WHERE k.account_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT $2",
         params![account, KEYS_MAX],
@@ -140,6 +176,11 @@ pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
                 created_at: row.time(2)?,
                 expires_at: row.opt_time(3)?,
                 last_used_at: row.opt_time(4)?,
+                scope: read_scope(row, 5)?,
+                spending: match row.opt_int(6)? {
+                    Some(_) => Some(Spending { limit: row.credits(6)?, spent: row.credits(7)? }),
+                    None => None,
+                },
             })
         },
     )
@@ -191,6 +232,13 @@ pub fn touch(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
     Ok(())
 }
 
+/// Everything, unless it was narrowed.
+fn read_scope(row: &dyn Row, column: usize) -> Result<Scope> {
+    let text = row.opt_text(column)?;
+    let read = |text: &str| Scope::parse(text).map_err(|error| StoreError::damaged("scope", text, error));
+    text.map_or(Ok(Scope::ALL), read)
+}
+
 fn read_resolved(row: &dyn Row) -> Result<Resolved> {
     Ok(Resolved {
         key: row.id(0)?,
@@ -199,7 +247,7 @@ fn read_resolved(row: &dyn Row) -> Result<Resolved> {
         licence_until: row.opt_time(3)?,
         revoked: row.opt_int(4)?.is_some(),
         expires_at: row.opt_time(5)?,
-        scope: row.opt_text(6)?.map(str::to_owned),
+        scope: read_scope(row, 6)?,
         has_machine: row.opt_int(7)?.is_some(),
     })
 }

@@ -5,7 +5,7 @@ use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId
 use domain::time::Timestamp;
 
 use crate::conversations::{Summary, read_summary_columns, summary_columns};
-use crate::credits::{Posting, read_purse, record};
+use crate::credits::{Posting, count_spent, read_purse, record};
 use crate::error::StoreError;
 use crate::form;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
@@ -133,6 +133,9 @@ pub enum AskError {
     /// The balance does not cover the first step.
     #[error("not enough credits")]
     Insufficient,
+    /// The key may spend no more than it has, or not so much more.
+    #[error("the key has reached its spending limit")]
+    SpendingLimit,
     /// The idempotency key came with another body before.
     #[error("the idempotency key was used with another body")]
     Mismatch,
@@ -148,14 +151,15 @@ pub enum AskError {
 /// transaction.
 ///
 /// # Errors
-/// [`AskError`]. Of several reasons the first of: repeated, not found, busy, insufficient.
+/// [`AskError`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
+/// limit; of an existing conversation busy before insufficient.
 pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, AskError> {
     if let Some(idempotency) = &new.idempotency
         && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
     {
         return Ok(Asked::Replayed { conversation, answer });
     }
-    let Some(purse) = hold(tx, new)? else { return Err(why_not_held(tx, new)?) };
+    let Some((purse, limited)) = hold(tx, new)? else { return Err(why_not_held(tx, new)?) };
     let (conversation, ordinal) = place(tx, new)?;
     begin(tx, new, &conversation, ordinal)?;
     if new.reserve > Credits(0) {
@@ -165,6 +169,10 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, AskError> {
         posting.key = new.key();
         posting.model = Some(&conversation.model);
         posting.step = Some(0);
+        posting.limited = limited;
+        if !count_spent(tx, &posting)? {
+            return Err(AskError::SpendingLimit);
+        }
         record(tx, &posting, purse)?;
     }
     let conversation = Summary { open_answer: Some(new.answer), ..conversation };
@@ -244,14 +252,16 @@ fn replayed(
     }
 }
 
-/// Locks the account's row, holds the credits and counts the conversation. `None` when that can't be.
-fn hold(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<Purse>> {
+/// Locks the account's row, holds the credits and counts the conversation; tells also whether the key has a
+/// spending limit, which never changes. `None` when they can't be held.
+fn hold(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Purse, bool)>> {
     let begun = matches!(new.target, Target::New(_));
     tx.one(
         "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2, conversations = conversations + $3
-         WHERE id = $1 AND balance >= $2 RETURNING balance, reserved",
-        params![new.account, int(new.reserve.0)?, begun],
-        read_purse,
+         WHERE id = $1 AND balance >= $2
+         RETURNING balance, reserved, (SELECT k.spending_limit FROM keys k WHERE k.id = $4)",
+        params![new.account, int(new.reserve.0)?, begun, new.key()],
+        |row| Ok((read_purse(row)?, row.opt_int(2)?.is_some())),
     )
 }
 

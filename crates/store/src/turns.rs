@@ -16,7 +16,7 @@ mod lease;
 mod load;
 mod steps;
 
-use domain::credits::{Bill, Credits};
+use domain::credits::{Bill, Credits, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, NodeId};
 use domain::step::Usage;
 
@@ -49,9 +49,9 @@ pub enum TurnError {
     /// The step of this number was committed before.
     #[error("the step was committed before")]
     StepCommitted,
-    /// The balance does not cover the step.
-    #[error("not enough credits")]
-    Insufficient,
+    /// What the step may cost can't be held.
+    #[error("the step can't be paid for")]
+    Short(Shortage),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -62,6 +62,8 @@ struct Open {
     account: AccountId,
     conversation: ConversationId,
     key: Option<KeyId>,
+    /// Whether the key has a spending limit.
+    limited: bool,
     outstanding: Credits,
     next_step: u32,
 }
@@ -69,7 +71,8 @@ struct Open {
 /// Looks at the answer under the lease. The write that follows checks again what it relies on.
 fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
     tx.one(
-        "SELECT a.account_id, a.conversation_id, a.outstanding, a.next_step, q.key_id
+        "SELECT a.account_id, a.conversation_id, a.outstanding, a.next_step, q.key_id,
+            (SELECT k.spending_limit FROM keys k WHERE k.id = q.key_id)
          FROM answers a JOIN dispatch d ON d.answer_id = a.id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.id = $1 AND a.epoch = $2 AND a.completed_at IS NULL AND d.node_id = $3",
@@ -81,6 +84,7 @@ fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
                 outstanding: row.credits(2)?,
                 next_step: row.small(3)?,
                 key: row.opt_id(4)?,
+                limited: row.opt_int(5)?.is_some(),
             })
         },
     )?

@@ -42,34 +42,34 @@ macro_rules! refusals {
 // Besides these, any operation can be 401 and 500.
 refusals! {
     /// Of what can hardly fail.
-    Unlikely:;
+    Unlikely: KeyScope;
     /// Of looking at the machine: one that is asked for and is not there is "not found".
     VmStatus: NoMachine as NOT_FOUND, Unavailable;
     /// Of commanding the machine.
-    VmCommand: NoMachine, Unavailable;
+    VmCommand: KeyScope, NoMachine, Unavailable;
     /// Of uploading.
-    Upload: BadRequest, EmptyFile, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooSlow, AlreadyExists,
+    Upload: KeyScope, BadRequest, EmptyFile, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooSlow, AlreadyExists,
         QuotaExceeded, TooLarge;
     /// Of downloading.
-    Download: BadRequest, IsFolder, OutsideWorkspace, Forbidden, NotFound, RangeNotSatisfiable;
+    Download: KeyScope, BadRequest, IsFolder, OutsideWorkspace, Forbidden, NotFound, RangeNotSatisfiable;
     /// Of deleting a file or folder.
-    DeleteFile: BadRequest, OutsideWorkspace, Forbidden, NotFound, NotEmpty;
+    DeleteFile: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, NotEmpty;
     /// Of listing a folder.
-    ListFolder: BadRequest, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooManyEntries;
+    ListFolder: KeyScope, BadRequest, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooManyEntries;
     /// Of listing the home folder.
-    ListHome: Forbidden, TooManyEntries;
+    ListHome: KeyScope, Forbidden, TooManyEntries;
     /// Of creating a folder.
-    CreateFolder: BadRequest, OutsideWorkspace, Forbidden, NotFound, AlreadyExists, QuotaExceeded;
+    CreateFolder: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, AlreadyExists, QuotaExceeded;
     /// Of asking.
-    Ask: BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
-        OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, NoMachine,
-        IdempotencyMismatch, TooLarge;
+    Ask: KeyScope, BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
+        OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, SpendingLimit,
+        NoMachine, IdempotencyMismatch, TooLarge;
     /// Of listing conversations.
-    ListChats: BadRequest;
+    ListChats: KeyScope, BadRequest;
     /// Of what needs nothing but a conversation or an answer.
-    OfChat: NotFound;
+    OfChat: KeyScope, NotFound;
     /// Of changing a conversation.
-    PatchChat: BadRequest, NotFound, TooSlow, TooLarge;
+    PatchChat: KeyScope, BadRequest, NotFound, TooSlow, TooLarge;
 }
 
 /// The responses that every operation has, by the names that operations refer to them by, and that of a path which
@@ -143,6 +143,7 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
             ("the path leads out of the workspace", "the path points outside the workspace")
         }
         Code::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
+        Code::KeyScope => ("the key may not do it", "the key's scope does not hold this"),
         Code::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
         Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),
         Code::ConversationBusy => (
@@ -150,6 +151,7 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
             "the conversation is still being answered",
         ),
         Code::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
+        Code::SpendingLimit => ("the key may not spend so much", "the key has reached its spending limit"),
         Code::NoMachine => ("the account has no machine", "the account has no machine"),
         Code::IdempotencyMismatch => (
             "the idempotency key came with another body before",

@@ -51,8 +51,8 @@ words! {
     /// Why an answer could not be finished.
     AnswerErrorCode = [
         ErrorCode::ModelUnavailable, ErrorCode::ModelRejected, ErrorCode::ContextTooLong,
-        ErrorCode::InsufficientCredits, ErrorCode::MachineFailed, ErrorCode::TooManySteps,
-        ErrorCode::OutputExhausted, ErrorCode::Internal,
+        ErrorCode::InsufficientCredits, ErrorCode::SpendingLimit, ErrorCode::MachineFailed,
+        ErrorCode::TooManySteps, ErrorCode::OutputExhausted, ErrorCode::Internal,
     ].map(ErrorCode::as_str);
 
     /// What went wrong, for programs.

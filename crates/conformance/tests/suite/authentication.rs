@@ -6,7 +6,7 @@ use conformance::{Api, Expect, NewAccount, Options, Request, Service, caller};
 
 /// Everything that a wrong key must not get past: each operation, broken bodies, paths that do not exist or
 /// lead out.
-fn assert_rejected(api: &Api) {
+pub(crate) fn assert_rejected(api: &Api) {
     for operation in OPERATIONS {
         api.call(operation.method, &sample_target(operation)).expect_rejection();
     }

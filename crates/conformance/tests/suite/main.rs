@@ -12,6 +12,7 @@ mod errors;
 mod files;
 mod folders;
 mod hostile;
+mod keys;
 mod operator;
 mod parts;
 mod streams;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::LogEntry;
+use domain::credits::Shortage;
+
 use domain::id::{AccountId, PostingId};
 use domain::step::{Item, StepError, StepRequest};
 use domain::turn::HostFrame;
@@ -428,7 +430,7 @@ impl Shell {
             reserve: self.posting(),
             now: self.shared.environment.now(),
         };
-        let granted = Event::Reserved { number, granted: true };
+        let granted = Event::Reserved { number, outcome: Ok(()) };
         self.write(granted, move |tx, fence| turns::reserve(tx, fence, &new)).await
     }
 
@@ -480,7 +482,7 @@ impl Shell {
                 Err(TurnError::Fenced) => return Ok(Event::Fenced),
                 // The first try was durable and its answer lost.
                 Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
-                Err(TurnError::Insufficient) => return Ok(refused(done)),
+                Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
                 Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
                     tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
                     tokio::time::sleep(STORE_PAUSE * 2_u32.pow(attempt)).await;
@@ -495,10 +497,10 @@ impl Shell {
     }
 }
 
-/// What a reservation that the balance does not cover comes to.
-fn refused(done: Event) -> Event {
+/// What a reservation that can't be paid for comes to.
+fn refused(done: Event, shortage: Shortage) -> Event {
     match done {
-        Event::Reserved { number, .. } => Event::Reserved { number, granted: false },
+        Event::Reserved { number, .. } => Event::Reserved { number, outcome: Err(shortage) },
         other => other,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use domain::answer::{Answer, Ending, LogEntry};
-use domain::credits::{Bill, Credits, PostingKind, Price, Purse};
+use domain::credits::{Bill, Credits, PostingKind, Price, Purse, Shortage};
 use domain::id::MessageId;
 use domain::step::Usage;
 use domain::turn::host::{Completion, Exchange, Setup};
@@ -38,7 +38,7 @@ pub(crate) enum Op {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Done {
-    Reserved { number: u32, granted: bool },
+    Reserved { number: u32, outcome: Result<(), Shortage> },
     Step { number: u32 },
     Result { call: String },
     Completed,
@@ -165,7 +165,7 @@ impl Store {
                     self.purse = purse;
                     self.row(answer).held = greatest;
                 }
-                Done::Reserved { number, granted: granted.is_ok() }
+                Done::Reserved { number, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
             }
             Op::CommitStep { entry, cost, bill } => {
                 let LogEntry::Step { number, .. } = &entry else { unreachable!("a step is committed") };

@@ -424,7 +424,7 @@ impl World {
             return; // it had not reached the store when its node was killed
         }
         let event = match self.store.run(at.answer, at.epoch, op) {
-            Done::Reserved { number, granted } => Event::Reserved { number, granted },
+            Done::Reserved { number, outcome } => Event::Reserved { number, outcome },
             Done::Step { number } => Event::StepCommitted { number },
             Done::Result { call } => Event::ResultCommitted { call },
             Done::Completed => Event::Completed,

@@ -1,7 +1,7 @@
 //! Deleting: what the user sees goes at once, the rows in chunks later.
 
 use domain::credits::PostingKind;
-use domain::id::{AccountId, ConversationId, MessageId, PostingId};
+use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
 use domain::time::Timestamp;
 
 use super::ConversationError;
@@ -31,24 +31,28 @@ pub fn delete(
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let open = tx
         .one(
-            "SELECT a.id, a.outstanding FROM conversations c
+            "SELECT a.id, a.outstanding, k.id FROM conversations c
              LEFT JOIN answers a ON a.conversation_id = c.id AND a.completed_at IS NULL
+             LEFT JOIN questions q ON q.conversation_id = c.id AND q.ordinal = a.ordinal
+             LEFT JOIN keys k ON k.id = q.key_id AND k.spending_limit IS NOT NULL
              WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
             params![conversation, account],
             |row| match row.opt_id::<MessageId>(0)? {
-                Some(answer) => Ok(Some((answer, row.credits(1)?))),
+                Some(answer) => Ok(Some((answer, row.credits(1)?, row.opt_id::<KeyId>(2)?))),
                 None => Ok(None),
             },
         )?
         .ok_or(ConversationError::NotFound)?;
     tx.send("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
-    if let Some((answer, outstanding)) = open
+    if let Some((answer, outstanding, limited_key)) = open
         && outstanding.0 > 0
     {
         let mut posting = Posting::new(release, account, PostingKind::Release, outstanding, now);
         posting.conversation = Some(conversation);
         posting.answer = Some(answer);
-        post(tx, &posting)?.ok_or(StoreError::Rule("what is held covers what is given back"))?;
+        posting.key = limited_key;
+        posting.limited = limited_key.is_some();
+        post(tx, &posting)?.map_err(|_| StoreError::Rule("what is held covers what is given back"))?;
     }
     let found = tx.execute(
         "UPDATE conversations SET deleted_at = $3 WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
@@ -57,7 +61,7 @@ pub fn delete(
     if found == 0 {
         return Err(ConversationError::NotFound);
     }
-    if let Some((answer, outstanding)) = open {
+    if let Some((answer, outstanding, _)) = open {
         let ended = tx.execute(
             "UPDATE answers SET completed_at = $2, ending = 'deleted', outstanding = 0
              WHERE id = $1 AND completed_at IS NULL AND outstanding = $3",
@@ -68,7 +72,7 @@ pub fn delete(
         }
         tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
     }
-    Ok(Deleted { open_answer: open.map(|(answer, _)| answer) })
+    Ok(Deleted { open_answer: open.map(|(answer, ..)| answer) })
 }
 
 /// Removes up to `limit` rows of deleted conversations and says how many; none are left when that is 0.

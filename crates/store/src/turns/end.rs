@@ -49,7 +49,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     let open = open(tx, fence)?;
     if open.outstanding > Credits(0) {
         let posting = open.posting(fence, *release, PostingKind::Release, open.outstanding, *now);
-        post(tx, &posting)?.ok_or(StoreError::Rule("the purse covers what is held"))?;
+        post(tx, &posting)?.map_err(|_| StoreError::Rule("the purse covers what is held"))?;
     }
     tx.send("UPDATE conversations SET modified_at = $2 WHERE id = $1", params![open.conversation, *now])?;
     let ended = tx.execute(

@@ -55,7 +55,7 @@ pub struct StepDone {
 /// exactly that is held already, nothing is done.
 ///
 /// # Errors
-/// [`TurnError::Fenced`]; [`TurnError::Insufficient`], and then what was held before is still held.
+/// [`TurnError::Fenced`]; [`TurnError::Short`], and then what was held before is still held.
 pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
@@ -68,11 +68,10 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), Turn
         ..open.posting(fence, id, kind, amount, new.now)
     };
     if open.outstanding > Credits(0) {
-        post(tx, &posting(new.release, PostingKind::Release, open.outstanding))?.ok_or(UNCOVERED)?;
+        post(tx, &posting(new.release, PostingKind::Release, open.outstanding))?.map_err(|_| UNCOVERED)?;
     }
     if new.greatest > Credits(0) {
-        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?
-            .ok_or(TurnError::Insufficient)?;
+        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?.map_err(TurnError::Short)?;
     }
     let held = tx.execute(
         "UPDATE answers SET outstanding = $4
@@ -101,9 +100,9 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<()
     };
     let settle = posting(done.settle, PostingKind::Settle, done.cost);
     // Also a step that costs nothing has its posting, for its usage.
-    post(tx, &Posting { usage: Some(done.step.usage), ..settle })?.ok_or(UNCOVERED)?;
+    post(tx, &Posting { usage: Some(done.step.usage), ..settle })?.map_err(|_| UNCOVERED)?;
     if rest > Credits(0) {
-        post(tx, &posting(done.release, PostingKind::Release, rest))?.ok_or(UNCOVERED)?;
+        post(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
     }
     let body = form::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, done, body.len())?;
@@ -173,6 +172,7 @@ impl Open {
             conversation: Some(self.conversation),
             answer: Some(fence.answer),
             key: self.key,
+            limited: self.limited,
             ..Posting::new(id, self.account, kind, amount, now)
         }
     }

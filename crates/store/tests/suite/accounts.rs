@@ -6,6 +6,7 @@ use domain::account::Licence;
 use domain::credits::{Credits, PostingKind, Purse};
 use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
+use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use store::accounts::{AccountError, NewAccount};
 use store::credits::GrantError;
@@ -24,6 +25,7 @@ on_every_engine!(
     a_key_needs_a_licence_and_ends_with_it,
     a_revoked_key_is_gone_for_good,
     a_key_remembers_its_latest_use,
+    a_key_has_its_scope_and_its_own_end,
     the_audit_log_tells_the_newest_first,
 );
 
@@ -156,6 +158,8 @@ fn new_key(fixture: &Fixture, account: AccountId) -> NewKey {
         name: "a tool".to_owned(),
         fingerprint: SecretKey::from_random(bits).fingerprint(),
         expires_at: None,
+        scope: Scope::ALL,
+        spending_limit: None,
         now: START,
     }
 }
@@ -229,6 +233,24 @@ async fn a_key_remembers_its_latest_use(engine: Engine) {
     }
     let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
     assert_eq!(listed[0].last_used_at, Some(minute(3)));
+}
+
+async fn a_key_has_its_scope_and_its_own_end(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(0).await;
+    let scope = Scope::of(&[Permission::Files, Permission::Read]).expect("there are two");
+    let narrow = NewKey { scope, spending_limit: Some(Credits(7)), ..new_key(&fixture, account) };
+    make_key(&fixture, &narrow).await.expect("the licence holds");
+    let whole = new_key(&fixture, account);
+    make_key(&fixture, &whole).await.expect("the licence holds");
+    let told = |key: &keys::Key| (key.scope, key.spending);
+    let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+    let spending = Some(keys::Spending { limit: Credits(7), spent: Credits(0) });
+    assert_eq!(listed.iter().map(told).collect::<Vec<_>>(), [(scope, spending), (Scope::ALL, None)]);
+    assert_eq!(resolve(&fixture, narrow.fingerprint).await.expect("it is known").scope, scope);
+    assert_eq!(resolve(&fixture, whole.fingerprint).await.expect("it is known").scope, Scope::ALL);
+    let ended = NewKey { expires_at: Some(START), ..new_key(&fixture, account) };
+    assert!(matches!(make_key(&fixture, &ended).await, Err(KeyError::Ended)));
 }
 
 async fn the_audit_log_tells_the_newest_first(engine: Engine) {

@@ -8,13 +8,16 @@ use crate::server;
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
 use domain::credits::{Credits, Purse};
-use domain::id::{AccountId, ConversationId, InstanceId, MessageId, NodeId};
+use domain::id::{AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId};
+use domain::key::KeyFingerprint;
+use domain::scope::Scope;
 use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
 use domain::time::Timestamp;
 use store::accounts::NewAccount;
+use store::keys::NewKey;
 use store::questions::{Accepted, AskError, Asked, NewConversation, NewQuestion, Target, Through};
 use store::turns::{Claimed, Completion, Fence, Reserve, StepDone, Terms, TurnError};
-use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, machines, questions, turns};
+use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
 
 /// What a suite can run on.
 #[derive(Debug, Clone, Copy)]
@@ -164,15 +167,46 @@ impl Fixture {
     }
 
     pub(crate) async fn reserve(&self, fence: Fence, step: u32, greatest: u64) -> Result<(), TurnError> {
-        let new = Reserve {
+        let new = self.reservation(step, greatest);
+        self.store.write(move |tx| turns::reserve(tx, fence, &new)).await
+    }
+
+    pub(crate) fn reservation(&self, step: u32, greatest: u64) -> Reserve {
+        Reserve {
             step,
             greatest: Credits(greatest),
             model: "reader".to_owned(),
             release: domain::id::PostingId::from_random(self.bits()),
             reserve: domain::id::PostingId::from_random(self.bits()),
             now: START,
+        }
+    }
+
+    /// A key of the account that may do everything, and spend so much.
+    pub(crate) async fn key(&self, account: AccountId, spending_limit: Option<u64>) -> KeyId {
+        let id = KeyId::from_random(self.bits());
+        let mut fingerprint = [0; 32];
+        fingerprint[..16].copy_from_slice(&id.bits().to_be_bytes());
+        let new = NewKey {
+            id,
+            account,
+            user: None,
+            name: "a tool".to_owned(),
+            fingerprint: KeyFingerprint(fingerprint),
+            expires_at: None,
+            scope: Scope::ALL,
+            spending_limit: spending_limit.map(Credits),
+            now: START,
         };
-        self.store.write(move |tx| turns::reserve(tx, fence, &new)).await
+        self.store.write(move |tx| keys::create(tx, &new)).await.expect("the licence holds");
+        id
+    }
+
+    /// What a key with a spending limit has spent.
+    pub(crate) async fn spent(&self, account: AccountId, key: KeyId) -> Credits {
+        let listed = self.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+        let spending = listed.iter().find(|one| one.id == key).and_then(|one| one.spending);
+        spending.expect("it has a limit").spent
     }
 
     pub(crate) async fn commit_step(&self, fence: Fence, number: u32, cost: u64) -> Result<(), TurnError> {

@@ -1,12 +1,16 @@
 //! The ledger under whatever happens: its postings add up to the purse, and nothing is ever below zero.
 
 use domain::credits::{Credits, PostingKind, Purse};
-use domain::id::{AccountId, PostingId};
+use domain::id::{AccountId, KeyId, PostingId};
 use proptest::prelude::*;
+use store::questions::Through;
 use store::turns::{Fence, Terms};
 use store::{RowExt, SqlExt, conversations, credits, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, terms};
+
+/// Less than accounts come to have, so that it is met.
+const KEY_MAY_SPEND: u64 = 70;
 
 /// Something that moves credits, or that could do so by mistake.
 #[derive(Debug, Clone)]
@@ -57,6 +61,7 @@ proptest! {
 async fn play(engine: Engine, acts: Vec<Act>) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
+    let key = fixture.key(account, Some(KEY_MAY_SPEND)).await;
     let mut turns_taken: Vec<(Fence, domain::id::ConversationId, u32)> = Vec::new();
     for act in acts {
         let pick = |at: usize| turns_taken.len().checked_sub(1).map(|last| at.min(last));
@@ -72,6 +77,7 @@ async fn play(engine: Engine, acts: Vec<Act>) {
             Act::Ask(reserve) => {
                 let mut question = fixture.question(account);
                 question.reserve = Credits(reserve);
+                question.through = Through::Key(key);
                 drop(fixture.ask(question).await);
             }
             Act::Claim => {
@@ -120,13 +126,14 @@ async fn play(engine: Engine, acts: Vec<Act>) {
                 assert!(fixture.complete(stale, done(stale.answer)).await.is_err());
             }
         }
-        check(&fixture, account).await;
+        check(&fixture, account, key).await;
     }
 }
 
 /// The purse is what the postings add up to, what is held is what the answers hold, and what was granted is
-/// what is there and what was spent. Below zero no number can be.
-async fn check(fixture: &Fixture, account: AccountId) {
+/// what is there and what was spent. Below zero no number can be. All that was asked came through one key, which never
+/// spends more than it may.
+async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
     let purse = fixture.purse(account).await;
     let held = fixture.count("SELECT CAST(COALESCE(SUM(outstanding), 0) AS BIGINT) FROM answers").await;
     assert_eq!(Credits(u64::try_from(held).expect("not below zero")), purse.reserved);
@@ -143,6 +150,9 @@ async fn check(fixture: &Fixture, account: AccountId) {
         .await;
     let (granted, settled) = sums.expect("a read").expect("there are sums");
     assert_eq!(purse.balance.0 + purse.reserved.0 + settled, granted);
+    let spent = fixture.spent(account, key).await;
+    assert_eq!(spent, Credits(purse.reserved.0 + settled));
+    assert!(spent <= Credits(KEY_MAY_SPEND));
     let newest_first =
         fixture.store.read(move |tx| credits::ledger(tx, account, 0, 1000)).await.expect("a read");
     let mut replayed = Purse::default();

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use domain::credits::{Credits, Purse};
+use domain::credits::{Credits, Purse, Shortage};
 use domain::id::{NodeId, PostingId};
 use store::accounts::NewAccount;
-use store::questions::{AskError, NewQuestion};
+use store::questions::{AskError, NewQuestion, Through};
 use store::turns::{Terms, TurnError};
 use store::{StoreError, accounts, conversations, machines, turns};
 
@@ -14,6 +14,8 @@ use crate::fixture::{Engine, Fixture, START, done, terms};
 on_every_engine!(
     of_64_askers_of_one_conversation_one_wins,
     credits_for_50_carry_50_of_200,
+    a_key_never_spends_more_than_it_may,
+    steps_of_one_key_keep_its_limit_together,
     no_answer_is_taken_up_twice,
     whoever_ends_an_answer_first_ends_it_alone,
     a_share_is_kept_by_many_claims_at_once,
@@ -67,6 +69,65 @@ async fn credits_for_50_carry_50_of_200(engine: Engine) {
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(9), reserved: Credits(500) });
     assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 50);
     assert_eq!(fixture.count("SELECT conversations FROM accounts").await, 50);
+}
+
+async fn a_key_never_spends_more_than_it_may(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100_000).await;
+    let (key, other) = (fixture.key(account, Some(205)).await, fixture.key(account, None).await);
+    let mut tasks = Vec::new();
+    for number in 0..64 {
+        let through = Through::Key(if number % 2 == 0 { key } else { other });
+        let question = NewQuestion { through, ..fixture.question(account) };
+        let store = fixture.store.clone();
+        tasks.push(tokio::spawn(async move {
+            let asked = store.write(move |tx| store::questions::ask(tx, &question)).await;
+            (number % 2 == 0, asked)
+        }));
+    }
+    let (mut limited, mut free) = (0, 0);
+    for task in tasks {
+        match task.await.expect("it does not panic") {
+            (true, Ok(_)) => limited += 1,
+            (true, Err(error)) => assert!(matches!(error, AskError::SpendingLimit), "{error}"),
+            (false, asked) => free += i32::from(asked.is_ok()),
+        }
+    }
+    assert_eq!((limited, free), (20, 32), "each question holds 10; the other key is not bound");
+    assert_eq!(fixture.spent(account, key).await, Credits(200));
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(99_480), reserved: Credits(520) });
+    assert_eq!(fixture.count("SELECT count(*) FROM answers").await, 52, "what is refused leaves nothing");
+}
+
+async fn steps_of_one_key_keep_its_limit_together(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100_000).await;
+    let key = fixture.key(account, Some(300)).await;
+    let mut fences = Vec::new();
+    for _ in 0..16 {
+        let question = NewQuestion { through: Through::Key(key), ..fixture.question(account) };
+        fixture.ask(question).await.expect("the key may spend so much");
+    }
+    fences.extend(fixture.claim().await.into_iter().map(|claimed| claimed.fence));
+    let mut tasks = Vec::new();
+    for fence in &fences {
+        let (store, new, fence) = (fixture.store.clone(), fixture.reservation(0, 45), *fence);
+        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::reserve(tx, fence, &new)).await }));
+    }
+    let mut granted = 0;
+    for task in tasks {
+        match task.await.expect("it does not panic") {
+            Ok(()) => granted += 1,
+            Err(error) => assert!(matches!(error, TurnError::Short(Shortage::SpendingLimit)), "{error}"),
+        }
+    }
+    // Sixteen times ten are held; each that is granted holds thirty-five more.
+    assert_eq!(granted, 4);
+    assert_eq!(fixture.spent(account, key).await, Credits(300));
+    for fence in fences {
+        fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    }
+    assert_eq!(fixture.spent(account, key).await, Credits(0), "what was only held is given back");
 }
 
 async fn no_answer_is_taken_up_twice(engine: Engine) {

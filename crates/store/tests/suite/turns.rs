@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::credits::{Credits, PostingKind, Purse, Shortage};
 use domain::id::{AccountId, MessageId, NodeId, PostingId};
 use domain::step::Usage;
 use store::machines::{Desired, MachineError};
@@ -328,7 +328,7 @@ async fn a_reservation_replaces_the_one_before(engine: Engine) {
     assert_eq!(fixture.count("SELECT count(*) FROM postings").await, 2);
     fixture.reserve(fence, 0, 40).await.expect("what was held counts");
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
-    assert!(matches!(fixture.reserve(fence, 0, 41).await, Err(TurnError::Insufficient)));
+    assert!(matches!(fixture.reserve(fence, 0, 41).await, Err(TurnError::Short(Shortage::Balance))));
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
     fixture.reserve(fence, 0, 0).await.expect("it gives back");
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(40), reserved: Credits(0) });

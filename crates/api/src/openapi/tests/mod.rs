@@ -8,12 +8,14 @@ use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use domain::limits::{ATTACHMENTS_MAX, TITLE_MAX_CHARS};
+use domain::scope::Permission;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use self::shape::{check, resolved};
 use super::{interface, publish};
 use crate::error::Code;
+use crate::operations::{OPERATIONS, Operation};
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
@@ -82,6 +84,29 @@ fn routes_and_operations_are_the_same() {
     }
     for name in &told {
         assert!(routed.iter().any(|names| names.contains(name)), "{name} has no route");
+    }
+}
+
+#[test]
+fn every_operation_has_its_permissions() {
+    let document = document();
+    let told = operations(&document);
+    for (name, operation) in &told {
+        let (method, path) = name.split_once(' ').unwrap();
+        let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+        let found = Operation::of(&method, &path.replace("{path}", "{*path}"));
+        let found = found.unwrap_or_else(|| panic!("{name} is not among the operations"));
+        assert_eq!(operation["operationId"], found.id, "{name}");
+        // A key may be too narrow for whatever not every key may.
+        let narrow = found.needs.len() < Permission::ALL.len();
+        let forbidden = operation["responses"]["403"].to_string();
+        assert_eq!(forbidden.contains("KEY_SCOPE"), narrow, "{name}");
+    }
+    assert_eq!(told.len(), OPERATIONS.len());
+    for names in routed() {
+        let (method, path) = names[0].split_once(' ').unwrap();
+        let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
+        assert!(Operation::of(&method, &path.replace("{path}", "{*path}")).is_some(), "{}", names[0]);
     }
 }
 

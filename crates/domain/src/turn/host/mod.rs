@@ -29,7 +29,7 @@ use super::backoff::pause_after;
 use super::{AgentFrame, CallNote, HostFrame, LinkStamp, Open, Output, estimated_tokens};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::citation::NumberedPassage;
-use crate::credits::{Bill, Credits};
+use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
 use crate::limits::{SOURCES_MAX, STEPS_MAX};
 use crate::step::{Call, CallResult, Outcome, Step, StepError, StepEvent, StopReason, Usage};
@@ -143,7 +143,7 @@ impl Turn {
             Event::MachineFailed(reason) => self.fail(ErrorCode::MachineFailed, &machine_failed(&reason)),
             Event::Agent(frame) => self.heard(frame, &mut effects),
             Event::Violation => self.violated(&mut effects),
-            Event::Reserved { number, granted } => self.reserved(number, granted, &mut effects),
+            Event::Reserved { number, outcome } => self.reserved(number, outcome, &mut effects),
             Event::Said { number, attempt, event } => self.said(number, attempt, event, &mut effects),
             Event::SayFailed { number, attempt, error, jitter } => {
                 self.say_failed(number, attempt, error, jitter, &mut effects);
@@ -336,18 +336,16 @@ impl Turn {
         self.setup.overhead_tokens + self.transcript.tokens(keep)
     }
 
-    fn reserved(&mut self, number: u32, granted: bool, effects: &mut Vec<Effect>) {
+    fn reserved(&mut self, number: u32, outcome: Result<(), Shortage>, effects: &mut Vec<Effect>) {
         let Phase::Reserving { keep } = &self.phase else { return };
         if number != self.next() {
             return;
         }
         let keep = keep.clone();
-        if !granted {
+        if let Err(shortage) = outcome {
             self.phase = Phase::Idle;
-            return self.fail(
-                ErrorCode::InsufficientCredits,
-                "The answer was ended: the account has no credits left.",
-            );
+            let (code, told) = words::of_shortage(shortage);
+            return self.fail(code, told);
         }
         let held = self.greatest(&keep);
         self.say(0, keep, held, effects);

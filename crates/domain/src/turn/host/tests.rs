@@ -1,7 +1,7 @@
 //! What the end of a turn says to whom, and when.
 
 use super::*;
-use crate::credits::Price;
+use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
 
 fn turn() -> Turn {
@@ -31,7 +31,7 @@ fn the_agent_is_not_let_go_before_the_end_is_durable() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, granted: true });
+    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Text("Done.".to_owned())));
     turn.on(said(StepEvent::Finished { stop: StopReason::Done, usage: None }));
@@ -41,6 +41,25 @@ fn the_agent_is_not_let_go_before_the_end_is_durable() {
     assert!(!closes(&ending), "were the service killed now, the next one would need the agent");
     let ended = turn.on(Event::Completed);
     assert!(closes(&ended) && ended.last() == Some(&Effect::Leave), "{ended:?}");
+}
+
+#[test]
+fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
+    for (shortage, code) in [
+        (Shortage::Balance, ErrorCode::InsufficientCredits),
+        (Shortage::SpendingLimit, ErrorCode::SpendingLimit),
+    ] {
+        let mut turn = turn();
+        turn.begin();
+        turn.on(Event::Linked(InstanceId::from_random(1)));
+        turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+        let ending = turn.on(Event::Reserved { number: 0, outcome: Err(shortage) });
+        let told = ending.iter().find_map(|effect| match effect {
+            Effect::Complete(completion) => completion.answer.ending.clone(),
+            _ => None,
+        });
+        assert!(matches!(told, Some(Ending::Failed(error)) if error.code == code), "{ending:?}");
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Exchange;
-use crate::answer::{Answer, Change, Ending, LogEntry, Stamp};
-use crate::credits::{Bill, Credits, Price};
+use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
+use crate::credits::{Bill, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
 use crate::step::{CallResult, Item, StepError, StepEvent};
 use crate::turn::{AgentFrame, HostFrame};
@@ -54,8 +54,8 @@ pub enum Event {
     Reserved {
         /// The step.
         number: u32,
-        /// Whether the balance covered it.
-        granted: bool,
+        /// Whether it is held, and if not, why.
+        outcome: Result<(), Shortage>,
     },
     /// The model put something out.
     Said {
@@ -177,4 +177,16 @@ pub struct Completion {
     pub ending: Ending,
     /// The answer with its end.
     pub answer: Answer,
+}
+
+/// How an answer ends whose next step can't be paid for.
+pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str) {
+    match shortage {
+        Shortage::Balance => {
+            (ErrorCode::InsufficientCredits, "The answer was ended: the account has no credits left.")
+        }
+        Shortage::SpendingLimit => {
+            (ErrorCode::SpendingLimit, "The answer was ended: the key has reached its spending limit.")
+        }
+    }
 }

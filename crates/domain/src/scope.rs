@@ -1,0 +1,124 @@
+//! What a key may do.
+
+use std::fmt;
+
+/// One thing that a key may be allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// To see conversations and their answers.
+    Read,
+    /// To ask, and to change and delete conversations.
+    Ask,
+    /// To use the workspace's files and folders.
+    Files,
+    /// To start and stop the machine.
+    Machine,
+}
+
+impl Permission {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Ask, Self::Files, Self::Machine];
+
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Ask => "ask",
+            Self::Files => "files",
+            Self::Machine => "machine",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Read => 1,
+            Self::Ask => 2,
+            Self::Files => 4,
+            Self::Machine => 8,
+        }
+    }
+}
+
+/// What a key may do, at least one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope(u8);
+
+/// The text is no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no scope: it is one or more of read, ask, files, machine, with commas between them")]
+pub struct NotAScope(pub String);
+
+impl Scope {
+    /// Everything.
+    pub const ALL: Self = Self(15);
+
+    /// Exactly these; `None` when there are none.
+    #[must_use]
+    pub fn of(permissions: &[Permission]) -> Option<Self> {
+        let bits = permissions.iter().fold(0, |bits, permission| bits | permission.bit());
+        (bits != 0).then_some(Self(bits))
+    }
+
+    /// Reads words with commas between them, in any order.
+    ///
+    /// # Errors
+    /// [`NotAScope`] when there is none or one that is unknown.
+    pub fn parse(text: &str) -> Result<Self, NotAScope> {
+        let read = |word: &str| Permission::ALL.into_iter().find(|one| one.as_str() == word.trim());
+        let permissions: Option<Vec<Permission>> = text.split(',').map(read).collect();
+        permissions.as_deref().and_then(Self::of).ok_or_else(|| NotAScope(text.to_owned()))
+    }
+
+    /// Whether this is allowed.
+    #[must_use]
+    pub const fn allows(self, permission: Permission) -> bool {
+        self.0 & permission.bit() != 0
+    }
+
+    /// What is allowed.
+    pub fn permissions(self) -> impl Iterator<Item = Permission> {
+        Permission::ALL.into_iter().filter(move |one| self.allows(*one))
+    }
+}
+
+/// The words with commas between them.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, permission) in self.permissions().enumerate() {
+            f.write_str(if at == 0 { "" } else { "," })?;
+            f.write_str(permission.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_survives_its_text() {
+        for bits in 1..=15 {
+            let scope = Scope(bits);
+            assert_eq!(Scope::parse(&scope.to_string()), Ok(scope));
+        }
+        assert_eq!(Scope::parse("ask, read"), Ok(Scope(3)));
+        assert_eq!(Scope::ALL.to_string(), "read,ask,files,machine");
+    }
+
+    #[test]
+    fn what_is_no_scope_is_refused() {
+        for wrong in ["", ",", "read,", "READ", "write", "read,everything"] {
+            assert_eq!(Scope::parse(wrong), Err(NotAScope(wrong.to_owned())));
+        }
+        assert_eq!(Scope::of(&[]), None);
+    }
+
+    #[test]
+    fn a_scope_allows_what_it_names_and_nothing_else() {
+        let scope = Scope::of(&[Permission::Read, Permission::Files]).expect("there are two");
+        let allowed = Permission::ALL.map(|permission| scope.allows(permission));
+        assert_eq!(allowed, [true, false, true, false]);
+    }
+}
