@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows what is said over them: statuses, error bodies and pages belong to the faces.
 
+mod address;
 mod body;
 mod compression;
 mod disposition;
@@ -12,8 +13,10 @@ mod events;
 mod json;
 pub mod limits;
 mod pace;
+mod rate;
 mod upload;
 
+pub use address::{Network, NotANetwork, Peer, client_address, counted};
 pub use body::{BodyError, limited_json_body};
 pub use compression::compression;
 pub use disposition::attachment;
@@ -21,4 +24,5 @@ pub use download::{RangeNotSatisfiable, download_response};
 pub use events::{Frame, event_stream};
 pub use json::json_escape_into;
 pub use pace::Stalled;
+pub use rate::{Limiter, NotARate, Rate};
 pub use upload::{UploadError, UploadForm, receive_upload, upload_form};

@@ -1,0 +1,194 @@
+//! Whose request it is, by address: the connection's, or what proxies that the operator trusts say of it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use axum::http::{HeaderMap, HeaderName, header};
+
+/// Where proxies write whom they forward for, unless they use `Forwarded`.
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The most addresses of a chain that are looked at.
+const HOPS_MAX: usize = 32;
+/// One customer has the whole of such a network, so its addresses count as one.
+const IPV6_PREFIX_BITS: u32 = 64;
+
+/// The other end of the connection that a request came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
+
+/// Addresses that begin alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    address: u128,
+    bits: u32,
+}
+
+/// The text is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither an address nor a network such as 10.0.0.0/8")]
+pub struct NotANetwork(pub String);
+
+impl FromStr for Network {
+    type Err = NotANetwork;
+
+    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+        let wrong = || NotANetwork(text.to_owned());
+        let (address, bits) = text.trim().split_once('/').map_or((text.trim(), None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), |bits| bits.parse::<u32>().map_err(|_| wrong()))?;
+        if bits > most {
+            return Err(wrong());
+        }
+        Ok(Self { address: number(address), bits: 128 - most + bits })
+    }
+}
+
+impl Network {
+    fn holds(&self, address: IpAddr) -> bool {
+        let differing = (self.address ^ number(address)).leading_zeros();
+        differing >= self.bits
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Ipv6Addr::from(self.address).to_ipv4_mapped() {
+            Some(address) if self.bits >= 96 => write!(f, "{address}/{}", self.bits - 96),
+            _ => write!(f, "{}/{}", Ipv6Addr::from(self.address), self.bits),
+        }
+    }
+}
+
+/// The address that a request is counted under. What proxies say is believed only of those in `trusted`, from the
+/// nearest on: whatever else a client writes into these headers counts for nothing.
+#[must_use]
+pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
+    let trusts = |address: IpAddr| trusted.iter().any(|network| network.holds(address));
+    let mut client = peer.to_canonical();
+    if trusted.is_empty() || !trusts(client) {
+        return client;
+    }
+    for said in forwarded_for(headers).into_iter().rev().take(HOPS_MAX) {
+        // Beyond what can't be read nothing is known.
+        let Some(said) = said else { break };
+        client = said;
+        if !trusts(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// The address as it is counted: of IPv6 the network of one customer.
+#[must_use]
+pub fn counted(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let host = (1_u128 << (128 - IPV6_PREFIX_BITS)) - 1;
+            IpAddr::V6(Ipv6Addr::from(u128::from(address) & !host))
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// What proxies wrote, the nearest last; `None` for what is no address.
+fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    let lines = |name: HeaderName| headers.get_all(name).iter().map(|line| line.to_str().unwrap_or_default());
+    if headers.contains_key(X_FORWARDED_FOR) {
+        return lines(X_FORWARDED_FOR).flat_map(|line| line.split(',')).map(read_address).collect();
+    }
+    lines(header::FORWARDED).flat_map(|line| line.split(',')).map(read_forwarded).collect()
+}
+
+/// The `for` of one element of a `Forwarded` header.
+fn read_forwarded(element: &str) -> Option<IpAddr> {
+    let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, said) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    read_address(said.trim().trim_matches('"'))
+}
+
+/// An address, perhaps with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+fn read_address(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    let bare = match text.strip_prefix('[') {
+        Some(rest) => rest.split(']').next()?,
+        None if text.matches(':').count() == 1 => text.split(':').next()?,
+        None => text,
+    };
+    bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(Ipv4Addr::to_ipv6_mapped(&address)),
+        IpAddr::V6(address) => u128::from(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, name: &'static str, value: &str, trusted: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in value.split('|').filter(|line| !line.is_empty()) {
+            headers.append(name, line.parse().expect("a header"));
+        }
+        let trusted: Vec<Network> = trusted.iter().map(|text| text.parse().expect("a network")).collect();
+        client_address(peer.parse().expect("an address"), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn nobody_is_believed_unless_trusted() {
+        let forged = "198.51.100.1";
+        assert_eq!(client("192.0.2.7", "x-forwarded-for", forged, &[]), "192.0.2.7");
+        assert_eq!(client("192.0.2.7", "x-forwarded-for", forged, &["10.0.0.0/8"]), "192.0.2.7");
+        assert_eq!(client("192.0.2.7", "forwarded", "for=198.51.100.1", &["10.0.0.0/8"]), "192.0.2.7");
+    }
+
+    #[test]
+    fn the_nearest_that_is_not_trusted_is_the_client() {
+        let trusted = &["10.0.0.0/8", "::1"];
+        let x = |value| client("10.1.2.3", "x-forwarded-for", value, trusted);
+        assert_eq!(x("203.0.113.9"), "203.0.113.9");
+        assert_eq!(x("1.1.1.1, 203.0.113.9, 10.0.0.5"), "203.0.113.9", "what stands before it is anybody's");
+        assert_eq!(x("1.1.1.1|203.0.113.9:4711"), "203.0.113.9");
+        assert_eq!(x("203.0.113.9, nonsense, 10.0.0.5"), "10.0.0.5", "beyond nonsense nothing is known");
+        assert_eq!(x(""), "10.1.2.3");
+        assert_eq!(x("[2001:db8::7]:80"), "2001:db8::7");
+        let forwarded = |value| client("::1", "forwarded", value, trusted);
+        assert_eq!(
+            forwarded("for=1.1.1.1, For=\"[2001:db8::7]:443\";proto=https;by=10.0.0.1"),
+            "2001:db8::7"
+        );
+        assert_eq!(forwarded("for=_hidden"), "::1");
+        assert_eq!(client("::ffff:10.1.2.3", "x-forwarded-for", "203.0.113.9", trusted), "203.0.113.9");
+    }
+
+    #[test]
+    fn a_network_holds_what_begins_like_it() {
+        let holds = |network: &str, address: &str| {
+            network.parse::<Network>().expect("a network").holds(address.parse().expect("an address"))
+        };
+        assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
+        assert!(holds("192.0.2.1", "192.0.2.1") && !holds("192.0.2.1", "192.0.2.2"));
+        assert!(holds("2001:db8::/32", "2001:db8:ffff::1") && !holds("2001:db8::/32", "2001:db9::1"));
+        assert!(holds("0.0.0.0/0", "8.8.8.8") && !holds("0.0.0.0/0", "2001:db8::1"));
+        assert!(holds("::/0", "8.8.8.8"));
+        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/x", "host"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+        assert_eq!("10.0.0.0/8".parse::<Network>().expect("a network").to_string(), "10.0.0.0/8");
+        assert_eq!("2001:db8::/32".parse::<Network>().expect("a network").to_string(), "2001:db8::/32");
+    }
+
+    #[test]
+    fn one_customers_network_counts_as_one() {
+        let of = |text: &str| counted(text.parse().expect("an address")).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("192.0.2.1"), "192.0.2.1");
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
+    }
+}
