@@ -76,7 +76,7 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, granted: true });
+    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Reasoning("Hm, ".repeat(100))));
     let effects = turn.on(said(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
