@@ -16,16 +16,18 @@ use workspace::Quota;
 
 use crate::commands::{
     AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request,
-    Secret, Where,
+    Secret, Where, data_argument,
 };
 use crate::data::{self, Holder};
 use crate::failure::Failure;
-use crate::socket;
+use crate::{config, settings, socket};
 
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
     let (request, at) = request(command)?;
-    let answer = carry_out(&at.data, request).await?;
+    let sources = settings::sources(at.config.as_deref(), data_argument(at.data.as_deref()));
+    let data = settings::data_folder(sources).map_err(config::invalid)?;
+    let answer = carry_out(&data, request).await?;
     print(&answer, at.json);
     Ok(())
 }

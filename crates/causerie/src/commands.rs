@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use serde::{Deserialize, Serialize};
+
+use crate::settings::MachineDriver;
 
 /// Agents that answer questions about your documents, each account in a machine of its own.
 #[derive(Debug, Parser)]
@@ -20,37 +22,52 @@ pub(crate) enum Command {
     Serve(ServeOptions),
     /// Ask a question about example documents, and go on serving
     Demo(DemoOptions),
+    /// Look at the settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Ask a question from the terminal (CAUSERIE_URL and CAUSERIE_API_KEY say whom)
     Ask(AskOptions),
     #[command(flatten)]
     Admin(AdminCommand),
 }
 
-/// How machines are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MachineDriver {
-    /// The best that works here
-    Auto,
-    /// Virtual machines
-    Qemu,
-    /// Processes in namespaces of their own
-    Sandbox,
+/// An argument stands before the variable of its key, that before the file, and that before the default.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ServeOptions {
+    /// The file of settings [env: CAUSERIE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The data folder [env: CAUSERIE_DATA] [default: data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where to listen [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// How machines are made [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
+    #[arg(long, value_enum)]
+    pub(crate) machine_driver: Option<MachineDriver>,
+    /// The largest upload in bytes; no limit but the quota unless given [env: CAUSERIE_UPLOAD_MAX_BYTES]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) upload_max_bytes: Option<u64>,
 }
 
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ServeOptions {
-    /// The data folder
-    #[arg(long, env = "CAUSERIE_DATA", default_value = "data", value_name = "DIR")]
-    pub(crate) data: PathBuf,
-    /// Where to listen
-    #[arg(long, env = "CAUSERIE_LISTEN", default_value = "127.0.0.1:8080", value_name = "HOST:PORT")]
-    pub(crate) listen: SocketAddr,
-    /// How machines are made
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) machine_driver: MachineDriver,
-    /// The largest upload in bytes; no limit but the quota unless given
-    #[arg(long, env = "CAUSERIE_UPLOAD_MAX_BYTES", value_name = "BYTES")]
-    pub(crate) upload_max_bytes: Option<u64>,
+impl ServeOptions {
+    /// The keys of the settings that were given: key, argument, value.
+    pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
+        let mut given = data_argument(self.data.as_deref());
+        given.extend(self.listen.map(|listen| ("listen", "--listen", listen.to_string())));
+        let driver = self.machine_driver.map(|driver| driver.name().to_owned());
+        given.extend(driver.map(|driver| ("machine.driver", "--machine-driver", driver)));
+        let most = self.upload_max_bytes.map(|bytes| bytes.to_string());
+        given.extend(most.map(|bytes| ("upload_max_bytes", "--upload-max-bytes", bytes)));
+        given
+    }
+}
+
+/// The data folder as it was given.
+pub(crate) fn data_argument(data: Option<&Path>) -> Vec<(&'static str, &'static str, String)> {
+    let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
+    data.into_iter().collect()
 }
 
 #[derive(Debug, Clone, Args)]
@@ -100,12 +117,44 @@ impl From<AskOptions> for crate::ask::Options {
 /// What every operator's command takes.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Where {
-    /// The data folder
-    #[arg(long, env = "CAUSERIE_DATA", default_value = "data", value_name = "DIR")]
-    pub(crate) data: PathBuf,
+    /// The data folder [env: CAUSERIE_DATA] [default: data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The file of settings, of which the data folder is taken [env: CAUSERIE_CONFIG]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Tell whether a file of settings is right, looking at nothing else
+    Check {
+        /// The file
+        file: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show each setting as it holds, and where it comes from
+    Print {
+        /// The file of settings [env: CAUSERIE_CONFIG]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl ConfigCommand {
+    /// Whether its answer and its failure are for programs.
+    pub(crate) fn as_json(&self) -> bool {
+        let (Self::Check { json, .. } | Self::Print { json, .. }) = self;
+        *json
+    }
 }
 
 #[derive(Debug, Subcommand)]

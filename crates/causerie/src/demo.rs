@@ -7,6 +7,7 @@ use domain::machine::MachineStatus;
 use crate::ask::{self, Options};
 use crate::commands::{DemoOptions, ServeOptions};
 use crate::serve;
+use crate::settings::{self, Settings, Sources};
 
 /// A file of the examples, with its name.
 macro_rules! document {
@@ -38,13 +39,16 @@ const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3
 pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     say("Starting the service, with everything that it needs in one folder …");
     let once = options.once;
-    let serve = ServeOptions {
-        data: options.data,
-        listen: options.listen,
-        machine_driver: options.machine_driver,
-        upload_max_bytes: None,
+    let arguments = ServeOptions {
+        data: Some(options.data),
+        listen: Some(options.listen),
+        machine_driver: Some(options.machine_driver),
+        ..ServeOptions::default()
     };
-    let running = serve::start(serve).await.map_err(|error| error.to_string())?;
+    // It looks at no file: what it shows is what anybody gets.
+    let sources = Sources::new(arguments.arguments(), settings::environment());
+    let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
+    let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;
     let asked = introduce(&running).await;
     if asked.is_ok() && !once {
         say("\nThe service goes on; Ctrl-C ends it.");

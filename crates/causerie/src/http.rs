@@ -14,8 +14,6 @@ use tokio_util::sync::CancellationToken;
 /// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
 /// so that its stalling is noticed.
 const CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
-/// Header lines of a request.
-const HEADERS_MAX: usize = 100;
 /// Streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 1000;
 /// How long requests under way may take when the service ends.
@@ -23,20 +21,49 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to wait when the kernel has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// What connections may hold and send.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    /// Connections at once; others wait to be accepted.
+    pub(crate) connections_max: usize,
+    /// Header lines of a request.
+    pub(crate) headers_max: usize,
+    /// Bytes of the request line and all headers.
+    pub(crate) header_bytes_max: usize,
+    /// Within this the headers must have come in.
+    pub(crate) header_timeout: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            headers_max: 100,
+            header_bytes_max: HEADERS_MAX_BYTES,
+            header_timeout: HEADERS_TIMEOUT,
+        }
+    }
+}
+
 /// Serves until `ending`; then requests under way are finished, for a while.
-pub(crate) async fn serve(listener: TcpListener, router: Router, ending: CancellationToken) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Connections,
+    ending: CancellationToken,
+) {
     let mut server = Builder::new(TokioExecutor::new());
     server
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_TIMEOUT)
-        .max_headers(HEADERS_MAX)
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(limits.headers_max)
         .max_buf_size(CONNECTION_BUFFER_BYTES)
         .half_close(true);
     server
         .http2()
         .timer(TokioTimer::new())
-        .max_header_list_size(HEADERS_MAX_BYTES as u32)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(HTTP2_STREAMS_MAX);
     let open = GracefulShutdown::new();
     loop {

@@ -4,11 +4,13 @@ mod admin;
 mod agent;
 mod ask;
 mod commands;
+mod config;
 mod data;
 mod demo;
 mod failure;
 mod http;
 mod serve;
+mod settings;
 mod socket;
 
 use std::io::IsTerminal;
@@ -16,8 +18,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use commands::{Cli, Command};
+use commands::{Cli, Command, ServeOptions};
 use failure::Failure;
+use settings::{Log, LogFormat, Settings};
 
 /// The exit code of a wrong command line.
 const MISUSED: u8 = 2;
@@ -32,7 +35,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    log(&cli.command);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -42,8 +44,17 @@ fn main() -> ExitCode {
 }
 
 async fn run(command: Command) -> ExitCode {
+    if !matches!(command, Command::Serve(_)) {
+        let level = std::env::var("RUST_LOG").ok().filter(|level| !level.is_empty());
+        log(&Log { format: LogFormat::Text, level: level.unwrap_or_else(|| "error".to_owned()) });
+    }
     let done = match command {
-        Command::Serve(options) => serve::run(options).await.map_err(|error| error.to_string()),
+        Command::Serve(options) => serve(&options).await,
+        Command::Config(command) => {
+            let as_json = command.as_json();
+            return config::run(command)
+                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
         Command::Demo(options) => demo::run(options).await,
         Command::Ask(options) => {
             let outcome = ask::ask(options.into()).await;
@@ -62,23 +73,34 @@ async fn run(command: Command) -> ExitCode {
     done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
 }
 
-/// Logs go to standard error: of a service what it does, of other commands what goes wrong. `RUST_LOG` sets
-/// more.
-fn log(command: &Command) {
-    let default = if matches!(command, Command::Serve(_)) { "info" } else { "error" };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+async fn serve(options: &ServeOptions) -> Result<(), String> {
+    let sources = settings::sources(options.config.as_deref(), options.arguments());
+    let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
+    log(&loaded.settings.log);
+    for warning in loaded.warnings {
+        tracing::warn!("{warning}");
+    }
+    serve::run(loaded.settings).await.map_err(|error| error.to_string())
+}
+
+/// The log goes to standard error, one line an event.
+fn log(wanted: &Log) {
+    // What does not parse was refused before.
+    let filter = tracing_subscriber::EnvFilter::try_new(&wanted.level).unwrap_or_default();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match wanted.format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
+        }
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "this is the command line")]
 fn failed(error: &str) -> ExitCode {
-    eprintln!("causerie: {error}");
+    for line in error.lines() {
+        eprintln!("causerie: {line}");
+    }
     ExitCode::FAILURE
 }
 
@@ -87,7 +109,7 @@ fn failed(error: &str) -> ExitCode {
 fn refused(error: &Failure, as_json: bool) -> ExitCode {
     match serde_json::to_string(error) {
         Ok(json) if as_json => eprintln!("{json}"),
-        _ => eprintln!("causerie: {error}"),
+        _ => return failed(&error.message),
     }
     ExitCode::FAILURE
 }

@@ -12,17 +12,14 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use control::service::StartError;
 use control::{Environment, Service, ServiceConfig};
-use domain::machine::Rules;
 use machine::{Driver, DriverError, Sandbox, SandboxConfig};
-use models::VendorsConfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use workspace::Quota;
 
-use crate::commands::{MachineDriver, ServeOptions};
 use crate::data::{self, Holder};
+use crate::settings::{MachineDriver, Settings};
 use crate::{agent, http, socket};
 
 /// Why the service does not run.
@@ -57,10 +54,10 @@ pub(crate) struct Running {
 }
 
 /// Runs until it is told to end.
-pub(crate) async fn run(options: ServeOptions) -> Result<(), ServeError> {
+pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     // Before anybody can see that the service is there, and end it.
     let told = until_told();
-    let running = start(options).await?;
+    let running = start(settings).await?;
     tracing::info!("listening on http://{}", running.address);
     told.await;
     running.end().await;
@@ -90,34 +87,36 @@ fn open_files() {
 }
 
 /// Starts the service.
-pub(crate) async fn start(options: ServeOptions) -> Result<Running, ServeError> {
+pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     open_files();
-    let data = data::prepare(&options.data).map_err(|error| ServeError::Data(options.data.clone(), error))?;
+    let data =
+        data::prepare(&settings.data).map_err(|error| ServeError::Data(settings.data.clone(), error))?;
     let lock = match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
         Holder::Us(lock) => lock,
         Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
     };
-    let driver = driver(&data, options.machine_driver).await?;
-    let listener =
-        TcpListener::bind(options.listen).await.map_err(|error| ServeError::Listen(options.listen, error))?;
-    let address = listener.local_addr().map_err(|error| ServeError::Listen(options.listen, error))?;
+    let driver = driver(&data, &settings).await?;
+    let unheard = |error| ServeError::Listen(settings.listen, error);
+    let listener = TcpListener::bind(settings.listen).await.map_err(unheard)?;
+    let address = listener.local_addr().map_err(unheard)?;
     let config = ServiceConfig {
         data: data.clone(),
-        quota: Quota::default(),
-        limits: control::dispatch::DispatchLimits::default(),
-        rules: Rules::default(),
-        vendors: VendorsConfig::from_environment(),
+        quota: settings.quota,
+        limits: settings.dispatch,
+        rules: settings.rules,
+        vendors: settings.vendors,
+        jurisdictions: settings.jurisdictions,
         driver,
     };
     let service = Arc::new(Service::start(config, Environment::system()).await?);
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
-    let limits = api::Limits { upload_max_bytes: options.upload_max_bytes };
+    let limits = api::Limits { upload_max_bytes: settings.upload_max_bytes };
     let router = api::router(&service, limits, api::Ending(ending.clone()))
         .merge(state_of(service.clone()))
         .layer(axum::middleware::from_fn(edge::compression));
-    let serving = tokio::spawn(http::serve(listener, router, ending.clone()));
+    let serving = tokio::spawn(http::serve(listener, router, settings.connections, ending.clone()));
     Ok(Running { service, address, ending, serving, _lock: lock })
 }
 
@@ -150,17 +149,16 @@ async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
 
-async fn driver(data: &Path, wanted: MachineDriver) -> Result<Driver, ServeError> {
+async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> {
     let refused = |error: DriverError| ServeError::Driver(error.to_string());
-    match wanted {
+    match settings.driver {
         MachineDriver::Qemu => {
             Err(ServeError::Driver("this version has no driver for virtual machines".to_owned()))
         }
         MachineDriver::Auto | MachineDriver::Sandbox => {
             let program = agent::unpack(data).map_err(ServeError::Driver)?;
             let mut config = SandboxConfig::new(data.join("machines"), program);
-            // One bound for what comes in over the interface and what tools write.
-            config.limits.workspace_bytes = Quota::default().bytes_max;
+            config.limits = settings.machine.clone();
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;
             Ok(Driver::Sandbox(sandbox))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::catalog::{Jurisdiction, builtin_jurisdictions};
+use domain::catalog::Jurisdiction;
 use domain::id::NodeId;
 use domain::machine::Rules;
 use domain::time::Timestamp;
@@ -44,6 +44,8 @@ pub struct ServiceConfig {
     pub rules: Rules,
     /// The vendors.
     pub vendors: VendorsConfig,
+    /// What questions may name.
+    pub jurisdictions: Vec<Jurisdiction>,
     /// How machines are made.
     pub driver: Driver,
 }
@@ -139,7 +141,7 @@ impl Service {
         tasks.spawn(keep_fresh(catalog.clone(), told, shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
         let access = Access::new(store.clone(), environment.clone());
-        let jurisdictions = Arc::new(builtin_jurisdictions());
+        let jurisdictions = Arc::new(config.jurisdictions);
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),

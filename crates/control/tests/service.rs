@@ -13,6 +13,7 @@ use control::passwords::Password;
 use control::questions::{Asking, Taken};
 use control::{Environment, Service, ServiceConfig};
 use domain::answer::{Ending, ErrorCode};
+use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Credits, Purse};
 use domain::id::{ConversationId, NodeId};
 use domain::machine::{MachineStatus, Rules};
@@ -89,6 +90,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         limits,
         rules: Rules { start_attempts_max: 1, ..Rules::default() },
         vendors: VendorsConfig::default(),
+        jurisdictions: builtin_jurisdictions(),
         driver: Driver::Simulated(driver.clone()),
     }
 }

@@ -67,25 +67,6 @@ pub struct VendorsConfig {
     pub output_max_tokens: Option<u32>,
 }
 
-impl VendorsConfig {
-    /// The vendors that the environment names, by the variables that the vendors' own libraries read.
-    #[must_use]
-    pub fn from_environment() -> Self {
-        Self::from_variables(|name| std::env::var(name).ok())
-    }
-
-    /// The same with the variables handed in. An empty variable is none.
-    #[must_use]
-    pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let variable =
-            |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let key = variable("OPENAI_API_KEY").map(Secret::new);
-        let base_url = variable("OPENAI_BASE_URL");
-        let openai = (key.is_some() || base_url.is_some()).then_some(VendorConfig { key, base_url });
-        Self { openai, ..Self::default() }
-    }
-}
-
 /// A vendor's configuration cannot be used. Says nothing of its secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VendorError {
@@ -215,20 +196,6 @@ mod tests {
         assert!(!format!("{server:?} {:?}", server.bearer()).contains("secret"));
         assert_eq!(server.redact("bad key sk-secret!"), "bad key [key]!");
         assert_eq!(Server::new("https://x", Some(Secret::new("a\nb"))).err(), Some(VendorError::Key));
-    }
-
-    #[test]
-    fn the_environment_names_the_vendor() {
-        let config = |given: &'static [(&str, &str)]| {
-            VendorsConfig::from_variables(|name| {
-                given.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-            })
-        };
-        assert_eq!(config(&[]).openai, None);
-        assert_eq!(config(&[("OPENAI_API_KEY", " ")]).openai, None);
-        let local = config(&[("OPENAI_BASE_URL", "http://localhost:11434")]).openai.unwrap();
-        assert!(local.key.is_none() && local.base_url.is_some());
-        assert!(config(&[("OPENAI_API_KEY", "sk-1")]).openai.unwrap().key.is_some());
     }
 
     #[test]

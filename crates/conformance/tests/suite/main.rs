@@ -6,6 +6,7 @@ mod authentication;
 mod catalogs;
 mod chats;
 mod commands;
+mod configuration;
 mod coverage;
 mod crash;
 mod errors;

@@ -9,7 +9,7 @@ use serde_json::Value;
 fn code(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
-    let error: Value = serde_json::from_slice(&output.stderr).unwrap_or_else(|_| panic!("no JSON: {said}"));
+    let error: Value = serde_json::from_str(&said).expect("one JSON object");
     assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
     assert_eq!(error.as_object().map(serde_json::Map::len), Some(2), "{error}");
     error["code"].as_str().expect("a code").to_owned()

@@ -7,6 +7,7 @@ use super::{Complaint, File, Tree};
 /// Where variables are described: those of the service for its operators, those of a machine and of tests in
 /// documents of their own.
 const DOCUMENTS: &str = "docs/";
+const SETTINGS: &str = "docs/configuration.md";
 const CHANGELOG: &str = "CHANGELOG.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
@@ -107,13 +108,22 @@ fn variables(tree: &Tree, out: &mut Vec<Complaint>) {
     let sources = tree.ending(".rs").filter(|file| !file.path.starts_with("crates/xtask/"));
     let read: BTreeSet<String> = sources.flat_map(|file| names(&file.text)).collect();
     let documents = tree.files.iter().filter(|file| file.path.starts_with(DOCUMENTS));
-    let described: BTreeSet<String> = documents.flat_map(|file| names(&file.text)).collect();
+    let mut described: BTreeSet<String> = documents.flat_map(|file| names(&file.text)).collect();
+    // The service reads one for each key of the settings, which its own tests hold against that page.
+    let settings: BTreeSet<String> = keys(tree.text(SETTINGS).unwrap_or("")).collect();
+    described.extend(settings.iter().cloned());
     for name in read.difference(&described) {
         push(out, DOCUMENTS, 0, "variable", format!("the code reads {name}, which no document describes"));
     }
-    for name in described.difference(&read) {
+    for name in described.difference(&read).filter(|name| !settings.contains(*name)) {
         push(out, DOCUMENTS, 0, "variable", format!("no code reads {name}"));
     }
+}
+
+/// The variables of the keys that a table's rows begin with.
+fn keys(text: &str) -> impl Iterator<Item = String> {
+    let keys = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    keys.map(|key| ["CAUSERIE_", &key.to_uppercase().replace('.', "_")].concat())
 }
 
 /// The words that begin with `CAUSERIE_`.
@@ -169,6 +179,16 @@ mod tests {
             told,
             ["the code reads CAUSERIE_NEW, which no document describes", "no code reads CAUSERIE_OLD"]
         );
+    }
+
+    #[test]
+    fn a_key_of_the_settings_describes_its_variable() {
+        let files = [
+            ("crates/a/tests/b.rs", "env(\"CAUSERIE_LOG_LEVEL\"); env(\"CAUSERIE_LOG_LEVELS\")"),
+            (SETTINGS, "| key |\n| `log.level` | `CAUSERIE_LOG_LEVEL` |\n| `data` | x |\n"),
+        ];
+        let told: Vec<String> = found(&files).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(told, ["the code reads CAUSERIE_LOG_LEVELS, which no document describes"]);
     }
 
     #[test]

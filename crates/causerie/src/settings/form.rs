@@ -1,0 +1,250 @@
+//! The forms that values take: how each is read, and how it is shown again.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::source::Raw;
+
+/// The longest text of a value, in bytes.
+const TEXT_MAX_BYTES: usize = 4096;
+
+/// How a value is made of what was found, or what is wanted instead.
+type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
+
+/// How a value is read; and shown, as TOML that is read back as the same.
+pub(crate) struct Form<T> {
+    pub(super) read: Reading<T>,
+    pub(super) show: fn(&T) -> String,
+}
+
+/// A text of one line.
+pub(crate) fn text() -> Form<String> {
+    Form { read: Box::new(|raw| line(raw).map(ToOwned::to_owned)), show: |text| quoted(text) }
+}
+
+/// A path, relative to the working folder.
+pub(crate) fn path() -> Form<PathBuf> {
+    Form { read: Box::new(|raw| line(raw).map(PathBuf::from)), show: |path| quoted(&path.to_string_lossy()) }
+}
+
+/// An address to listen on: numbers and a port.
+pub(crate) fn address() -> Form<SocketAddr> {
+    let read = |raw: &Raw| {
+        let wanted = "an address like \"127.0.0.1:8080\" or \"[::]:8080\"";
+        line(raw)?.parse().map_err(|_| format!("{wanted} is wanted"))
+    };
+    Form { read: Box::new(read), show: |address| quoted(&address.to_string()) }
+}
+
+/// One of a few words.
+pub(crate) fn choice<T: Copy + PartialEq + 'static>(
+    words: &'static [(&'static str, T)],
+    show: fn(&T) -> String,
+) -> Form<T> {
+    let read = move |raw: &Raw| {
+        let said = line(raw)?;
+        let found = words.iter().find(|(word, _)| *word == said).map(|(_, value)| *value);
+        found.ok_or_else(|| {
+            let words: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
+            format!("one of {} is wanted", words.join(", "))
+        })
+    };
+    Form { read: Box::new(read), show }
+}
+
+/// A whole number within bounds.
+pub(crate) fn count(bounds: RangeInclusive<u64>) -> Form<u64> {
+    let read = move |raw: &Raw| {
+        let number = number(raw).and_then(|digits| digits.replace('_', "").parse().ok());
+        number
+            .filter(|number| bounds.contains(number))
+            .ok_or_else(|| format!("a whole number from {} to {} is wanted", bounds.start(), bounds.end()))
+    };
+    Form { read: Box::new(read), show: ToString::to_string }
+}
+
+/// Bytes within bounds: a number of them, or of KiB, MiB, GiB or TiB.
+pub(crate) fn bytes(bounds: RangeInclusive<u64>) -> Form<u64> {
+    let read = move |raw: &Raw| {
+        let number = number(raw)
+            .and_then(|text| with_unit(text, &[("", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)]));
+        let bytes = number.and_then(|(number, shift)| number.checked_mul(1 << shift));
+        bytes.filter(|bytes| bounds.contains(bytes)).ok_or_else(|| {
+            let (least, most) = (sized(*bounds.start()), sized(*bounds.end()));
+            format!("bytes from {least} to {most} are wanted, such as 65536 or \"64 KiB\"")
+        })
+    };
+    Form { read: Box::new(read), show: |bytes| quoted(&sized(*bytes)) }
+}
+
+/// A time within bounds, with its unit.
+pub(crate) fn duration(bounds: RangeInclusive<Duration>) -> Form<Duration> {
+    let read = move |raw: &Raw| {
+        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+        let number = line(raw).ok().and_then(|text| with_unit(text, &units));
+        let time = number.and_then(|(number, unit)| number.checked_mul(unit)).map(Duration::from_millis);
+        time.filter(|time| bounds.contains(time)).ok_or_else(|| {
+            let (least, most) = (timed(bounds.start()), timed(bounds.end()));
+            format!("a time from {least} to {most} is wanted, such as \"90s\" or \"15m\"")
+        })
+    };
+    Form { read: Box::new(read), show: |time| quoted(&timed(time)) }
+}
+
+/// The same, or `never`.
+pub(crate) fn duration_or_never(bounds: RangeInclusive<Duration>) -> Form<Option<Duration>> {
+    let inner = duration(bounds);
+    let read = move |raw: &Raw| match line(raw) {
+        Ok("never") => Ok(None),
+        _ => (inner.read)(raw).map(Some).map_err(|wanted| format!("{wanted}, or \"never\"")),
+    };
+    Form {
+        read: Box::new(read),
+        show: |time| time.as_ref().map_or_else(|| quoted("never"), |time| quoted(&timed(time))),
+    }
+}
+
+/// Credits with up to three decimals, in thousandths.
+pub(crate) fn credits() -> Form<u64> {
+    const MOST: u64 = 1_000_000_000;
+    let read = |raw: &Raw| {
+        let number = number(raw).and_then(|text| {
+            let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+            let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            if !digits(whole) || !digits(decimals) || decimals.len() > 3 {
+                return None;
+            }
+            let millis: u64 = format!("{decimals:0<3}").parse().ok()?;
+            whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(millis)
+        });
+        let wanted = "credits from 0 to 1000000 with at most three decimals are wanted";
+        number.filter(|millis| *millis <= MOST).ok_or_else(|| wanted.to_owned())
+    };
+    let show = |millis: &u64| {
+        let text = format!("{}.{:03}", millis / 1000, millis % 1000);
+        let text = text.trim_end_matches('0');
+        if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
+    };
+    Form { read: Box::new(read), show }
+}
+
+/// A text as TOML writes it.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// One line of text, not empty.
+pub(super) fn line(raw: &Raw) -> Result<&str, String> {
+    match raw {
+        Raw::Text(text) | Raw::Typed(text)
+            if !text.is_empty() && text.len() <= TEXT_MAX_BYTES && !text.contains(char::is_control) =>
+        {
+            Ok(text)
+        }
+        Raw::Text(_) | Raw::Typed(_) => Err("one line of text is wanted".to_owned()),
+        Raw::Number(_) | Raw::Other(_) => Err(format!("a text in quotes is wanted, not {}", raw.kind())),
+    }
+}
+
+/// What may be a number: a number of the file, or a text.
+fn number(raw: &Raw) -> Option<&str> {
+    match raw {
+        Raw::Text(text) | Raw::Typed(text) | Raw::Number(text) => Some(text.trim()),
+        Raw::Other(_) => None,
+    }
+}
+
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
+    let text = text.trim();
+    let end =
+        text.find(|character: char| !character.is_ascii_digit() && character != '_').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let factor = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim()))?.1;
+    Some((digits.replace('_', "").parse().ok()?, factor))
+}
+
+fn sized(bytes: u64) -> String {
+    for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+fn timed(time: &Duration) -> String {
+    let millis = time.as_millis();
+    for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
+        if millis != 0 && millis.is_multiple_of(factor) {
+            return format!("{}{unit}", millis / factor);
+        }
+    }
+    format!("{millis}ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T>(form: &Form<T>, text: &str) -> Option<T> {
+        (form.read)(&Raw::Typed(text.to_owned())).ok()
+    }
+
+    #[test]
+    fn numbers_with_units_are_read_within_their_bounds_and_shown_again() {
+        let form = bytes(1..=1 << 40);
+        for (text, value) in
+            [("65536", 65536), ("64 KiB", 65536), ("64kib", 65536), ("1_000", 1000), ("1TiB", 1 << 40)]
+        {
+            assert_eq!(read(&form, text), Some(value), "{text}");
+            assert_eq!(read(&form, (form.show)(&value).trim_matches('"')), Some(value), "{text}");
+        }
+        for text in ["", "0", "2 TiB", "64 KB", "-1", "1.5 GiB", "99999999999999999999", "KiB"] {
+            assert_eq!(read(&form, text), None, "{text}");
+        }
+        let form = duration(Duration::from_millis(1)..=Duration::from_secs(86_400));
+        for (text, millis) in [("500ms", 500), ("90s", 90_000), ("15 m", 900_000), ("1d", 86_400_000)] {
+            let time = Duration::from_millis(millis);
+            assert_eq!(read(&form, text), Some(time), "{text}");
+            assert_eq!(read(&form, (form.show)(&time).trim_matches('"')), Some(time), "{text}");
+        }
+        for text in ["", "90", "0s", "2d", "-1s", "1.5h"] {
+            assert_eq!(read(&form, text), None, "{text}");
+        }
+        let form = duration_or_never(Duration::from_secs(1)..=Duration::from_secs(60));
+        assert_eq!(read(&form, "never"), Some(None));
+        assert_eq!(read(&form, "5s"), Some(Some(Duration::from_secs(5))));
+        assert_eq!(read(&form, "sometimes"), None);
+    }
+
+    #[test]
+    fn credits_have_three_decimals() {
+        for (text, millis) in [("1", 1000), ("0.05", 50), ("0.5", 500), ("12.345", 12_345), ("0", 0)] {
+            assert_eq!(read(&credits(), text), Some(millis), "{text}");
+            assert_eq!(read(&credits(), &(credits().show)(&millis)), Some(millis));
+        }
+        for text in ["", ".5", "1.", "0.0001", "-1", "1e3", "1000001", "1,5"] {
+            assert_eq!(read(&credits(), text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_one_line_in_quotes() {
+        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000A""#);
+        assert!((text().read)(&Raw::Text("two\nlines".to_owned())).is_err());
+        assert!((text().read)(&Raw::Number("5".to_owned())).is_err());
+        assert!(read(&address(), "127.0.0.1:8080").is_some() && read(&address(), "localhost:8080").is_none());
+    }
+}

@@ -1,0 +1,97 @@
+//! The operator's list of jurisdictions: a TOML file of `[[jurisdictions]]`, each with `id`, `cs`, `en`, `sk`.
+
+use std::path::Path;
+
+use domain::catalog::{Jurisdiction, Localized};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::{bounded, line_of};
+
+/// The most jurisdictions of a list.
+const JURISDICTIONS_MAX: usize = 1000;
+/// The longest identifier and the longest label, in bytes.
+const ID_MAX_BYTES: usize = 64;
+const LABEL_MAX_BYTES: usize = 256;
+/// The fields of a jurisdiction: all are wanted, no other is taken.
+const FIELDS: [&str; 4] = ["id", "cs", "en", "sk"];
+
+/// Reads the list.
+///
+/// # Errors
+/// What is wrong with it, with file and line.
+pub(crate) fn read(path: &Path) -> Result<Vec<Jurisdiction>, String> {
+    let text = bounded(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    parse(&text).map_err(|(at, error)| format!("{}:{}: {error}", path.display(), line_of(&text, at)))
+}
+
+/// The list in this text, or where and why it is none.
+fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
+    let table = DeTable::parse(text)
+        .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+    let table = table.get_ref();
+    if let Some((name, _)) = table.iter().find(|(name, _)| name.get_ref() != "jurisdictions") {
+        return Err((name.span().start, format!("unknown key {}", name.get_ref())));
+    }
+    let list = table.get("jurisdictions").and_then(|list| list.get_ref().as_array());
+    let list = list.ok_or((0, "a list of [[jurisdictions]] is wanted".to_owned()))?;
+    if list.is_empty() || list.len() > JURISDICTIONS_MAX {
+        return Err((0, format!("1 to {JURISDICTIONS_MAX} jurisdictions are wanted")));
+    }
+    let mut found: Vec<Jurisdiction> = Vec::with_capacity(list.len());
+    for entry in list.iter() {
+        let one = jurisdiction(entry)?;
+        if found.iter().any(|other| other.id == one.id) {
+            return Err((entry.span().start, format!("the id {} is there twice", one.id)));
+        }
+        found.push(one);
+    }
+    Ok(found)
+}
+
+fn jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<Jurisdiction, (usize, String)> {
+    let at = entry.span().start;
+    let table = entry.get_ref().as_table().ok_or((at, "a table is wanted".to_owned()))?;
+    if let Some((name, _)) = table.iter().find(|(name, _)| !FIELDS.contains(&name.get_ref().as_ref())) {
+        return Err((name.span().start, format!("unknown key {}", name.get_ref())));
+    }
+    let field = |name: &str, bytes_max: usize| {
+        let value = table.get(name).ok_or((at, format!("{name} is missing")))?;
+        let text = value
+            .get_ref()
+            .as_str()
+            .map(str::trim)
+            .filter(|text| (1..=bytes_max).contains(&text.len()) && !text.contains(char::is_control));
+        let wanted =
+            || (value.span().start, format!("{name} is a text of 1 to {bytes_max} bytes on one line"));
+        text.map(ToOwned::to_owned).ok_or_else(wanted)
+    };
+    let label = |name| field(name, LABEL_MAX_BYTES);
+    let [id, cs, en, sk] = FIELDS;
+    Ok(Jurisdiction {
+        id: field(id, ID_MAX_BYTES)?,
+        label: Localized::new(label(cs)?, label(en)?, label(sk)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUNGARY: &str =
+        "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
+
+    #[test]
+    fn a_list_has_an_id_and_three_labels_for_each() {
+        let list = parse(HUNGARY).expect("a list");
+        assert_eq!((list[0].id.as_str(), list[0].label.en.as_str()), ("HU", "Hungary"));
+        let line = |text: &str| parse(text).map(|_| ()).map_err(|(at, error)| (line_of(text, at), error));
+        let twice = format!("{HUNGARY}{HUNGARY}");
+        assert_eq!(line(&twice), Err((6, "the id HU is there twice".to_owned())));
+        assert_eq!(line(&HUNGARY.replace("sk = ", "sl = ")), Err((5, "unknown key sl".to_owned())));
+        assert_eq!(line("[[jurisdictions]]\nid = \"HU\"\n"), Err((1, "cs is missing".to_owned())));
+        assert!(line(&HUNGARY.replace("\"Hungary\"", "\" \"")).is_err_and(|(line, _)| line == 4));
+        assert!(line("jurisdictions = []").is_err() && line("").is_err() && line("id = 1").is_err());
+        assert!(line("[[jurisdictions]\n").is_err());
+    }
+}

@@ -1,0 +1,293 @@
+//! The settings of the service: read once at the edge from arguments, environment and file, then handed in.
+//!
+//! A key is one line of [`Settings::read`], with its form, its bounds and its default; `docs/configuration.md` has
+//! a line for each, which a test holds against these.
+
+mod form;
+mod jurisdictions;
+mod source;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use control::Environment;
+use control::dispatch::DispatchLimits;
+use domain::catalog::{Jurisdiction, builtin_jurisdictions};
+use domain::credits::Price;
+use domain::machine::Rules;
+use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
+use models::{Catalog, Secret, VendorConfig, VendorsConfig};
+use workspace::Quota;
+
+use crate::http::Connections;
+use crate::settings::form::{
+    address, bytes, choice, count, credits, duration, duration_or_never, path, text,
+};
+pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
+
+/// How machines are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum MachineDriver {
+    /// The best that works here
+    Auto,
+    /// Virtual machines
+    Qemu,
+    /// Processes in namespaces of their own
+    Sandbox,
+}
+
+const DRIVERS: &[(&str, MachineDriver)] =
+    &[("auto", MachineDriver::Auto), ("qemu", MachineDriver::Qemu), ("sandbox", MachineDriver::Sandbox)];
+
+impl MachineDriver {
+    /// Its name as it is set.
+    pub(crate) fn name(self) -> &'static str {
+        DRIVERS.iter().find(|(_, driver)| *driver == self).map_or("auto", |(name, _)| name)
+    }
+}
+
+/// How a line of the log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// What is logged, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Log {
+    /// The form of its lines.
+    pub(crate) format: LogFormat,
+    /// From which severity on: a level, or several for parts of the program.
+    pub(crate) level: String,
+}
+
+/// Everything that an operator can choose.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The data folder.
+    pub(crate) data: PathBuf,
+    /// Where to listen.
+    pub(crate) listen: SocketAddr,
+    /// The largest upload.
+    pub(crate) upload_max_bytes: Option<u64>,
+    /// How machines are made.
+    pub(crate) driver: MachineDriver,
+    /// What a machine may use.
+    pub(crate) machine: machine::sandbox::Limits,
+    /// How machines live.
+    pub(crate) rules: Rules,
+    /// How much is worked on at once.
+    pub(crate) dispatch: DispatchLimits,
+    /// What an account may keep.
+    pub(crate) quota: Quota,
+    /// The vendors of models, and prices.
+    pub(crate) vendors: VendorsConfig,
+    /// What a question may name.
+    pub(crate) jurisdictions: Vec<Jurisdiction>,
+    /// Connections and what they send.
+    pub(crate) connections: Connections,
+    /// The log.
+    pub(crate) log: Log,
+}
+
+/// Settings that hold, with where each came from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The settings.
+    pub(crate) settings: Settings,
+    /// Each key's value and origin.
+    pub(crate) effective: Vec<Effective>,
+    /// What is odd and no error.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Settings that do not hold: every problem, each with its place.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub(crate) struct Invalid(pub(crate) Vec<String>);
+
+impl Settings {
+    /// Reads all keys.
+    ///
+    /// # Errors
+    /// [`Invalid`].
+    pub(crate) fn load(mut sources: Sources) -> Result<Loaded, Invalid> {
+        let settings = Self::read(&mut sources);
+        let (effective, warnings) = sources.finish().map_err(Invalid)?;
+        Ok(Loaded { settings, effective, warnings })
+    }
+
+    fn read(from: &mut Sources) -> Self {
+        let data = data(from);
+        let quota = quota(from);
+        Self {
+            data,
+            listen: from.key("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), address()),
+            upload_max_bytes: from.optional("upload_max_bytes", bytes(1..=u64::MAX >> 1)),
+            driver: from.key(
+                "machine.driver",
+                MachineDriver::Auto,
+                choice(DRIVERS, |driver| form::quoted(driver.name())),
+            ),
+            machine: machine_limits(from, quota),
+            rules: rules(from),
+            dispatch: dispatch(from),
+            quota,
+            vendors: vendors(from),
+            jurisdictions: jurisdictions(from),
+            connections: connections(from),
+            log: log(from),
+        }
+    }
+}
+
+/// The data folder alone, for commands that need no more of the settings.
+///
+/// # Errors
+/// When the file that might name it cannot be read, or the name is none.
+pub(crate) fn data_folder(mut from: Sources) -> Result<PathBuf, Invalid> {
+    let data = data(&mut from);
+    from.so_far().map_err(Invalid)?;
+    Ok(data)
+}
+
+fn data(from: &mut Sources) -> PathBuf {
+    from.key("data", PathBuf::from("data"), path())
+}
+
+fn quota(from: &mut Sources) -> Quota {
+    let default = Quota::default();
+    Quota {
+        bytes_max: from.key("quota.bytes_max", default.bytes_max, bytes(1 << 20..=1 << 50)),
+        files_max: from.key("quota.files_max", default.files_max, count(1..=1_000_000_000)),
+        disk_free_min_bytes: from.key(
+            "quota.disk_free_min_bytes",
+            default.disk_free_min_bytes,
+            bytes(0..=1 << 50),
+        ),
+        ..default
+    }
+}
+
+fn machine_limits(from: &mut Sources, quota: Quota) -> machine::sandbox::Limits {
+    let default = machine::sandbox::Limits::default();
+    machine::sandbox::Limits {
+        memory_bytes: from.key("machine.memory_bytes", default.memory_bytes, bytes(128 << 20..=1 << 42)),
+        processes: from.key("machine.processes_max", default.processes, count(16..=100_000)),
+        cpu_percent: from.key("machine.cpu_percent", default.cpu_percent, count(1..=100_000)),
+        file_bytes: from.key("machine.file_bytes_max", default.file_bytes, bytes(1 << 20..=1 << 50)),
+        temporary_bytes: from.key(
+            "machine.temporary_bytes_max",
+            default.temporary_bytes,
+            bytes(1 << 20..=1 << 40),
+        ),
+        open_files: from.key("machine.open_files_max", default.open_files, count(64..=1_000_000)),
+        // One bound for what comes in over the interface and what tools write.
+        workspace_bytes: quota.bytes_max,
+    }
+}
+
+fn rules(from: &mut Sources) -> Rules {
+    let default = Rules::default();
+    let bounds = Duration::from_secs(1)..=Duration::from_hours(24 * 365);
+    Rules {
+        idle_timeout: from.key("machine.idle_timeout", default.idle_timeout, duration_or_never(bounds)),
+        ..default
+    }
+}
+
+fn dispatch(from: &mut Sources) -> DispatchLimits {
+    let default = DispatchLimits::default();
+    DispatchLimits {
+        turns_per_account: narrow(from, "machine.answers_max", default.turns_per_account, 10_000),
+        turns: narrow(from, "limits.answers_max", default.turns, 100_000),
+    }
+}
+
+fn narrow(from: &mut Sources, key: &'static str, default: u32, most: u32) -> u32 {
+    let value = from.key(key, u64::from(default), count(1..=u64::from(most)));
+    u32::try_from(value).unwrap_or(default)
+}
+
+fn vendors(from: &mut Sources) -> VendorsConfig {
+    let base_url = from.optional("openai.base_url", text());
+    let key = from.secret("openai.api_key", "openai.api_key_file").map(Secret::new);
+    let openai = (key.is_some() || base_url.is_some()).then_some(VendorConfig { key, base_url });
+    let vendors = VendorsConfig {
+        openai,
+        default_model: from.optional("models.default", text()),
+        output_max_tokens: Some(narrow(from, "models.output_max_tokens", OUTPUT_MAX_TOKENS, 1_000_000)),
+        price: Some(Price {
+            base_millis: from.key("prices.base", DEFAULT_PRICE.base_millis, credits()),
+            input_millis: from.key("prices.thousand_tokens_read", DEFAULT_PRICE.input_millis, credits()),
+            output_millis: from.key("prices.thousand_tokens_written", DEFAULT_PRICE.output_millis, credits()),
+        }),
+    };
+    // It connects to nothing, and knows best what it takes.
+    if let Err(error) = Catalog::new(vendors.clone(), Environment::system().clock()) {
+        from.refuse("openai.base_url", error);
+    }
+    vendors
+}
+
+fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
+    const KEY: &str = "jurisdictions_file";
+    let Some(file) = from.optional(KEY, path()) else { return builtin_jurisdictions() };
+    jurisdictions::read(&file).unwrap_or_else(|error| {
+        from.refuse(KEY, error);
+        Vec::new()
+    })
+}
+
+fn connections(from: &mut Sources) -> Connections {
+    let default = Connections::default();
+    let time = |most| duration(Duration::from_secs(1)..=Duration::from_secs(most));
+    let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    Connections {
+        connections_max: whole(from.key(
+            "limits.connections_max",
+            default.connections_max as u64,
+            count(1..=1_000_000),
+        )),
+        headers_max: whole(from.key("limits.headers_max", default.headers_max as u64, count(10..=1000))),
+        header_bytes_max: whole(from.key(
+            "limits.header_bytes_max",
+            default.header_bytes_max as u64,
+            bytes(8 << 10..=1 << 20),
+        )),
+        header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
+    }
+}
+
+fn log(from: &mut Sources) -> Log {
+    let show: fn(&LogFormat) -> String = |format| {
+        form::quoted(LOG_FORMATS.iter().find(|(_, known)| known == format).map_or("text", |(name, _)| name))
+    };
+    let format = from.key("log.format", LogFormat::Text, choice(LOG_FORMATS, show));
+    let level = from.key("log.level", "info".to_owned(), text());
+    if tracing_subscriber::EnvFilter::try_new(&level).is_err() {
+        from.refuse("log.level", "a level is wanted: error, warn, info, debug or trace");
+    }
+    Log { format, level }
+}
+
+/// The sources of a command: its arguments, the environment, and the file that one of them names.
+pub(crate) fn sources(
+    config: Option<&Path>,
+    arguments: Vec<(&'static str, &'static str, String)>,
+) -> Sources {
+    let sources = Sources::new(arguments, environment());
+    match config.map(Path::to_owned).or_else(|| sources.named_file()) {
+        Some(file) => sources.with_file(&file),
+        None => sources,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! Where values come from: arguments, the environment, the file, and what holds without any of them; in this order.
+//!
+//! Each key is read in one place, with its form and its default (`Settings::read`). What nobody has read when all
+//! have been is unknown, and is refused with the nearest name that was.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::form::{Form, line, path, quoted};
+
+/// The largest file of settings or of a secret.
+const FILE_MAX_BYTES: u64 = 1 << 20;
+/// What the names of variables begin with.
+const PREFIX: &str = "CAUSERIE_";
+/// The variable that names the file.
+const CONFIG: &str = "CAUSERIE_CONFIG";
+/// Variables that other programs read for the same thing: they hold where ours says nothing.
+const ALIASES: &[(&str, &str)] = &[
+    ("openai.api_key", "OPENAI_API_KEY"),
+    ("openai.base_url", "OPENAI_BASE_URL"),
+    ("log.level", "RUST_LOG"),
+];
+/// Variables of this name that are no settings: of `ask`, of the choice of the file, of builds and tests.
+pub(super) const OTHERS: &[&str] =
+    &[CONFIG, "CAUSERIE_URL", "CAUSERIE_API_KEY", "CAUSERIE_AGENT", "CAUSERIE_BIN", "CAUSERIE_BASE_URL"];
+/// What stands for a secret wherever settings are shown.
+const REDACTED: &str = "(secret)";
+
+/// A value as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// A text of the file.
+    Text(String),
+    /// A text of an argument or a variable, which can stand for a number as well.
+    Typed(String),
+    /// A number of the file.
+    Number(String),
+    /// Something of the file that no key takes.
+    Other(&'static str),
+}
+
+impl Raw {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) | Self::Typed(_) => "a text",
+            Self::Number(_) => "a number",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// An argument.
+    Argument(&'static str),
+    /// A variable of the environment.
+    Variable(String),
+    /// A line of the file.
+    File(PathBuf, usize),
+    /// Nobody said anything.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Argument(name) => f.write_str(name),
+            Self::Variable(name) => f.write_str(name),
+            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// What holds for a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Effective {
+    /// The key.
+    pub(crate) key: &'static str,
+    /// Its value as TOML; `None` when it has none. Never a secret.
+    pub(crate) value: Option<String>,
+    /// Where it came from.
+    pub(crate) origin: Origin,
+}
+
+struct Entry {
+    raw: Raw,
+    line: usize,
+}
+
+/// Everything that values come from, and what was made of it so far.
+pub(crate) struct Sources {
+    arguments: Vec<(&'static str, &'static str, String)>,
+    variables: BTreeMap<String, String>,
+    file: Option<(PathBuf, BTreeMap<String, Entry>)>,
+    read: Vec<Effective>,
+    problems: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Sources {
+    /// Arguments (key, name of the argument, value) and variables; no file yet.
+    pub(crate) fn new(
+        arguments: Vec<(&'static str, &'static str, String)>,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        // A variable that is empty is none.
+        let variables = variables.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect();
+        Self {
+            arguments,
+            variables,
+            file: None,
+            read: Vec::new(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads the file. What is wrong with it is told with all the rest.
+    pub(crate) fn with_file(mut self, path: &Path) -> Self {
+        match bounded(path) {
+            Ok(text) => {
+                let entries = self.parse(path, &text);
+                self.file = Some((path.to_owned(), entries));
+            }
+            Err(error) => self.problems.push(format!("{}: {error}", path.display())),
+        }
+        self
+    }
+
+    /// The file that the environment names.
+    pub(crate) fn named_file(&self) -> Option<PathBuf> {
+        self.variables.get(CONFIG).map(PathBuf::from)
+    }
+
+    /// The value of a key, or its default.
+    pub(crate) fn key<T>(&mut self, key: &'static str, default: T, form: Form<T>) -> T {
+        let found = self.value(key, &form);
+        let (value, origin) = found.map_or((default, Origin::Default), |(value, origin)| (value, origin));
+        self.read.push(Effective { key, value: Some((form.show)(&value)), origin });
+        value
+    }
+
+    /// The value of a key that has no default.
+    pub(crate) fn optional<T>(&mut self, key: &'static str, form: Form<T>) -> Option<T> {
+        let (value, origin) = self.value(key, &form).unzip();
+        let shown = value.as_ref().map(form.show);
+        self.read.push(Effective { key, value: shown, origin: origin.unwrap_or(Origin::Default) });
+        value
+    }
+
+    /// A secret, said by `key` itself or by `file_key`, which names a file that holds it.
+    pub(crate) fn secret(&mut self, key: &'static str, file_key: &'static str) -> Option<String> {
+        let (here, there) = (self.find(key), self.find(file_key));
+        let of = |found: &Option<(Raw, Origin)>| {
+            found.as_ref().map_or(Origin::Default, |(_, origin)| origin.clone())
+        };
+        let (origin, file_origin) = (of(&here), of(&there));
+        let shown = here.as_ref().map(|_| quoted(REDACTED));
+        self.read.push(Effective { key, value: shown, origin: origin.clone() });
+        let file = there.and_then(|(raw, origin)| self.parsed(file_key, &path(), &raw, &origin));
+        let shown = file.as_ref().map(|path| quoted(&path.to_string_lossy()));
+        self.read.push(Effective { key: file_key, value: shown, origin: file_origin.clone() });
+        match (here, file) {
+            (Some(_), Some(_)) => {
+                self.problems
+                    .push(format!("{file_origin}: {file_key} and {key} ({origin}) exclude each other"));
+                None
+            }
+            (Some((raw, origin)), None) => {
+                if let Origin::File(path, _) = &origin {
+                    self.warn_when_open(&path.clone());
+                }
+                // What is wrong with a secret must not show it.
+                match line(&raw) {
+                    Ok(text) => Some(text.trim().to_owned()),
+                    Err(_) => {
+                        self.problems.push(format!("{origin}: {key}: one line of text is wanted"));
+                        None
+                    }
+                }
+            }
+            (None, Some(path)) => self.read_secret(file_key, &file_origin, &path),
+            (None, None) => None,
+        }
+    }
+
+    /// Something is wrong with what a key, or several together, say.
+    pub(crate) fn refuse(&mut self, key: &str, what: impl fmt::Display) {
+        let origin = self.read.iter().find(|read| read.key == key).map(|read| read.origin.clone());
+        let origin = origin.unwrap_or(Origin::Default);
+        self.problems.push(format!("{origin}: {key}: {what}"));
+    }
+
+    /// Ends the reading of some keys: all that is wrong with them.
+    pub(crate) fn so_far(self) -> Result<(), Vec<String>> {
+        if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
+    }
+
+    /// Ends the reading: what holds, and warnings; or all that is wrong.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Effective>, Vec<String>), Vec<String>> {
+        let known: Vec<&str> = self.read.iter().map(|read| read.key).collect();
+        if let Some((path, entries)) = &self.file {
+            for (name, entry) in entries.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+                let hint =
+                    nearest(name, known.iter().copied()).map(|known| format!("; did you mean {known}?"));
+                let (path, line, hint) = (path.display(), entry.line, hint.unwrap_or_default());
+                self.problems.push(format!("{path}:{line}: unknown key {name}{hint}"));
+            }
+        }
+        let variables: Vec<String> = known.iter().map(|key| variable(key)).collect();
+        for name in self.variables.keys().filter(|name| name.starts_with(PREFIX)) {
+            // Others may set variables that begin so, such as Kubernetes for a service of our name.
+            if !variables.contains(name) && !OTHERS.contains(&name.as_str()) {
+                let hint = nearest(name, variables.iter().map(String::as_str));
+                let hint = hint.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+                self.warnings.push(format!("{name}: unknown variable{hint}"));
+            }
+        }
+        if self.problems.is_empty() { Ok((self.read, self.warnings)) } else { Err(self.problems) }
+    }
+
+    fn value<T>(&mut self, key: &str, form: &Form<T>) -> Option<(T, Origin)> {
+        let (raw, origin) = self.find(key)?;
+        let value = self.parsed(key, form, &raw, &origin)?;
+        Some((value, origin))
+    }
+
+    fn parsed<T>(&mut self, key: &str, form: &Form<T>, raw: &Raw, origin: &Origin) -> Option<T> {
+        match (form.read)(raw) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.problems.push(format!("{origin}: {key}: {error}"));
+                None
+            }
+        }
+    }
+
+    fn find(&self, key: &str) -> Option<(Raw, Origin)> {
+        if let Some((_, name, value)) = self.arguments.iter().find(|(of, _, _)| *of == key) {
+            return Some((Raw::Typed(value.clone()), Origin::Argument(name)));
+        }
+        let aliases = ALIASES.iter().filter(|(of, _)| *of == key).map(|(_, name)| (*name).to_owned());
+        for name in std::iter::once(variable(key)).chain(aliases) {
+            if let Some(value) = self.variables.get(&name) {
+                return Some((Raw::Typed(value.trim().to_owned()), Origin::Variable(name)));
+            }
+        }
+        let (path, entries) = self.file.as_ref()?;
+        let entry = entries.get(key)?;
+        Some((entry.raw.clone(), Origin::File(path.clone(), entry.line)))
+    }
+
+    fn read_secret(&mut self, key: &str, origin: &Origin, path: &Path) -> Option<String> {
+        let text = match bounded(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problems.push(format!("{origin}: {key}: {}: {error}", path.display()));
+                return None;
+            }
+        };
+        self.warn_when_open(path);
+        let secret = text.trim();
+        if secret.is_empty() || secret.contains(char::is_control) {
+            self.problems.push(format!("{origin}: {key}: {}: one line of text is wanted", path.display()));
+            return None;
+        }
+        Some(secret.to_owned())
+    }
+
+    /// Secrets are for the service's user. Some ways of handing them in give them to everybody in a container, where
+    /// there is nobody else: so this is no error.
+    fn warn_when_open(&mut self, path: &Path) {
+        let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
+        let warning =
+            format!("{}: it holds a secret, and every user of this host can read it", path.display());
+        if open && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn parse(&mut self, path: &Path, text: &str) -> BTreeMap<String, Entry> {
+        let mut entries = BTreeMap::new();
+        match DeTable::parse(text) {
+            Ok(table) => flatten(table.get_ref(), "", text, &mut entries),
+            Err(error) => {
+                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                self.problems.push(format!("{}:{line}: {}", path.display(), error.message()));
+            }
+        }
+        entries
+    }
+}
+
+/// The variable of a key.
+pub(crate) fn variable(key: &str) -> String {
+    format!("{PREFIX}{}", key.to_uppercase().replace('.', "_"))
+}
+
+/// The environment, as far as it is text.
+pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// A text file of bounded size.
+pub(super) fn bounded(path: &Path) -> Result<String, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_MAX_BYTES {
+        return Err(format!("the file is larger than {FILE_MAX_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "the file is no UTF-8".to_owned())
+}
+
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn flatten(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<String, Entry>) {
+    for (name, value) in table {
+        let key =
+            if under.is_empty() { name.get_ref().to_string() } else { format!("{under}.{}", name.get_ref()) };
+        if let DeValue::Table(inner) = value.get_ref()
+            && !inner.is_empty()
+        {
+            flatten(inner, &key, text, entries);
+            continue;
+        }
+        entries.insert(key, Entry { raw: raw(value), line: line_of(text, name.span().start) });
+    }
+}
+
+fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
+    match value.get_ref() {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Raw::Number(number.as_str().to_owned()),
+        DeValue::Integer(_) => Raw::Other("a number that is not decimal"),
+        DeValue::Float(number) => Raw::Number(number.as_str().to_owned()),
+        DeValue::Boolean(_) => Raw::Other("true or false"),
+        DeValue::Datetime(_) => Raw::Other("a date"),
+        DeValue::Array(_) => Raw::Other("a list"),
+        DeValue::Table(_) => Raw::Other("a table"),
+    }
+}
+
+/// The name that `wrong` was most likely meant to be, if one is near.
+fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = wrong.chars().count().div_ceil(3).max(2);
+    // A key that was put under another table, or under none, is near however long the table's name is.
+    let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
+    let far = |known: &str| if last(wrong) == last(known) { 1 } else { distance(wrong, known) };
+    let (away, name) = known.map(|name| (far(name), name)).min_by_key(|(away, _)| *away)?;
+    (away <= most).then_some(name)
+}
+
+/// How many letters must be put in, taken out or replaced to make one of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (above, letter) in one.chars().enumerate() {
+        let mut corner = above;
+        row[0] = above + 1;
+        for (at, wanted) in other.iter().enumerate() {
+            let replaced = corner + usize::from(letter != *wanted);
+            corner = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(corner + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+        let known = ["listen", "machine.memory_bytes", "machine.idle_timeout", "quota.bytes_max"];
+        let near = |wrong| nearest(wrong, known.into_iter());
+        assert_eq!(near("lisen"), Some("listen"));
+        assert_eq!(near("machin.memory_bytes"), Some("machine.memory_bytes"));
+        assert_eq!(near("machine.memory_byte"), Some("machine.memory_bytes"));
+        assert_eq!(near("limits.idle_timeout"), Some("machine.idle_timeout"));
+        assert_eq!(near("idle_timeout"), Some("machine.idle_timeout"));
+        assert_eq!(near("entirely.different"), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}

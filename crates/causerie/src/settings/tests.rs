@@ -1,0 +1,196 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+
+use tempfile::TempDir;
+
+use super::source::variable;
+use super::*;
+
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
+
+fn loaded(
+    file: Option<&Path>,
+    arguments: &[(&'static str, &'static str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<Loaded, Vec<String>> {
+    let arguments = arguments.iter().map(|(key, name, value)| (*key, *name, (*value).to_owned())).collect();
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let sources = Sources::new(arguments, variables);
+    let sources = match file {
+        Some(file) => sources.with_file(file),
+        None => sources,
+    };
+    Settings::load(sources).map_err(|invalid| invalid.0)
+}
+
+/// A file of this content, in a folder of its own.
+fn file(content: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("causerie.toml");
+    std::fs::write(&path, content).expect("a file");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("one's own");
+    (folder, path)
+}
+
+fn problems(content: &str) -> Vec<String> {
+    let (_folder, path) = file(content);
+    let problems = loaded(Some(&path), &[], &[]).expect_err("refused");
+    problems.iter().map(|problem| problem.replace(path.to_str().expect("a path"), "FILE")).collect()
+}
+
+#[test]
+fn the_page_names_every_key_with_its_default() {
+    let told: BTreeMap<&str, &str> = PAGE
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split(" | ");
+            let (key, default, about) = (cells.next()?.strip_suffix('`')?, cells.next()?, cells.next()?);
+            assert!(about.len() > 10, "{key} is explained");
+            Some((key, default.trim_matches('`')))
+        })
+        .collect();
+    let loaded = loaded(None, &[], &[]).expect("the defaults hold");
+    let held: BTreeMap<&str, &str> =
+        loaded.effective.iter().map(|key| (key.key, key.value.as_deref().unwrap_or("–"))).collect();
+    assert_eq!(told, held);
+}
+
+#[test]
+fn the_example_of_the_page_loads() {
+    let example =
+        PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let (folder, path) = file("");
+    let at_hand = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(at_hand("openai.key"), "sk-example\n").expect("a file");
+    let list = "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
+    std::fs::write(at_hand("jurisdictions.toml"), list).expect("a file");
+    // The files that it names are those of this folder.
+    let example = example.replace("/etc/causerie/", &at_hand(""));
+    std::fs::write(&path, &example).expect("a file");
+    let loaded = loaded(Some(&path), &[], &[]).expect("it holds");
+    assert_eq!(loaded.settings.jurisdictions[0].id, "HU");
+    assert!(loaded.settings.vendors.openai.is_some_and(|openai| openai.key.is_some()));
+    assert!(loaded.effective.iter().filter(|key| matches!(key.origin, Origin::File(..))).count() > 8);
+}
+
+#[test]
+fn an_argument_stands_before_the_environment_before_the_file_before_the_default() {
+    let (_folder, path) = file(
+        "listen = \"127.0.0.1:3\"\nupload_max_bytes = \"1 MiB\"\n[openai]\nbase_url = \"http://file\"\n",
+    );
+    let argument = [("listen", "--listen", "127.0.0.1:1")];
+    let variables = [
+        ("CAUSERIE_LISTEN", "127.0.0.1:2"),
+        ("OPENAI_BASE_URL", "http://alias"),
+        ("CAUSERIE_UPLOAD_MAX_BYTES", " "),
+    ];
+    let told = |arguments: &[(&'static str, &'static str, &str)], variables: &[(&str, &str)]| {
+        let loaded = loaded(Some(&path), arguments, variables).expect("they hold");
+        let origin =
+            loaded.effective.iter().find(|key| key.key == "listen").map(|key| key.origin.to_string());
+        (loaded.settings.listen.port(), origin.expect("its origin"), loaded.settings)
+    };
+    let (port, origin, settings) = told(&argument, &variables);
+    assert_eq!((port, origin.as_str()), (1, "--listen"));
+    assert_eq!(settings.upload_max_bytes, Some(1 << 20), "an empty variable is none");
+    assert_eq!(settings.vendors.openai.and_then(|openai| openai.base_url).as_deref(), Some("http://alias"));
+    let (port, origin, _) = told(&[], &variables);
+    assert_eq!((port, origin.as_str()), (2, "CAUSERIE_LISTEN"));
+    let ours = [("CAUSERIE_OPENAI_BASE_URL", "http://ours"), ("OPENAI_BASE_URL", "http://alias")];
+    let (port, origin, settings) = told(&[], &ours);
+    assert_eq!((port, origin), (3, format!("{}:1", path.display())));
+    assert_eq!(settings.vendors.openai.and_then(|openai| openai.base_url).as_deref(), Some("http://ours"));
+    let loaded = loaded(None, &[], &[]).expect("the defaults hold");
+    assert_eq!(loaded.settings.listen.port(), 8080);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
+    let content = "lisen = \"127.0.0.1:1\"\n\n[machine]\nmemory_byte = 5\nidle_timeout = 15\ndriver = \"vm\"\n\
+                   [quota]\nfiles_max = -1\nbytes_max = [1]\n[prices]\nbase = 0.00001\n[extra]\n";
+    let told = problems(content);
+    for wanted in [
+        "FILE:1: unknown key lisen; did you mean listen?",
+        "FILE:4: unknown key machine.memory_byte; did you mean machine.memory_bytes?",
+        "FILE:5: machine.idle_timeout: a time from 1s to 365d is wanted, such as \"90s\" or \"15m\", or \"never\"",
+        "FILE:6: machine.driver: one of \"auto\", \"qemu\", \"sandbox\" is wanted",
+        "FILE:8: quota.files_max: a whole number from 1 to 1000000000 is wanted",
+        "FILE:9: quota.bytes_max: bytes from 1 MiB to 1024 TiB are wanted, such as 65536 or \"64 KiB\"",
+        "FILE:11: prices.base: credits from 0 to 1000000 with at most three decimals are wanted",
+        "FILE:12: unknown key extra",
+    ] {
+        assert!(told.iter().any(|problem| problem == wanted), "{wanted}\n{told:#?}");
+    }
+    assert_eq!(told.len(), 8, "{told:#?}");
+    assert!(
+        problems("listen = 8080")[0].starts_with("FILE:1: listen: a text in quotes is wanted, not a number")
+    );
+    assert!(problems("a = 1\n= 2\n")[0].starts_with("FILE:2: "), "what is no TOML has a line as well");
+    assert!(problems("listen = \"a\"\nlisten = \"b\"\n")[0].starts_with("FILE:2: "));
+    assert!(problems("log.level = \"causerie=loudly\"")[0].starts_with("FILE:1: log.level: "));
+    assert!(problems("openai.base_url = \"ftp://x\"")[0].starts_with("FILE:1: openai.base_url: "));
+    let missing = loaded(Some(Path::new("/nowhere/causerie.toml")), &[], &[]).expect_err("refused");
+    assert!(missing[0].starts_with("/nowhere/causerie.toml: "), "{missing:?}");
+    let wrong = loaded(None, &[], &[("CAUSERIE_MACHINE_CPU_PERCENT", "much")]).expect_err("refused");
+    assert!(wrong[0].starts_with("CAUSERIE_MACHINE_CPU_PERCENT: machine.cpu_percent: "), "{wrong:?}");
+}
+
+#[test]
+fn a_secret_comes_from_a_file_and_is_never_shown() {
+    let (folder, path) = file("");
+    let key = folder.path().join("key");
+    let write = |content: &str, mode: u32| {
+        std::fs::write(&key, content).expect("a file");
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).expect("one's own");
+    };
+    let by_file = format!("[openai]\napi_key_file = \"{}\"\n", key.display());
+    std::fs::write(&path, &by_file).expect("a file");
+    write("sk-very-secret\n", 0o600);
+    let told = loaded(Some(&path), &[], &[]).expect("it holds");
+    assert!(
+        told.settings
+            .vendors
+            .openai
+            .as_ref()
+            .is_some_and(|openai| openai.key == Some(Secret::new("sk-very-secret")))
+    );
+    assert!(told.warnings.is_empty(), "{:?}", told.warnings);
+    assert!(!format!("{told:?}").contains("very-secret"));
+    write("sk-very-secret\n", 0o644);
+    let told = loaded(Some(&path), &[], &[]).expect("it holds");
+    assert!(told.warnings.len() == 1 && told.warnings[0].contains("every user"), "{:?}", told.warnings);
+    for wrong in ["", "\n", "two\nlines"] {
+        write(wrong, 0o600);
+        let told = loaded(Some(&path), &[], &[]).expect_err("refused");
+        assert!(
+            told.len() == 1 && told[0].contains("openai.api_key_file") && !told[0].contains("two"),
+            "{told:?}"
+        );
+    }
+    write("sk-very-secret\n", 0o600);
+    let both = loaded(Some(&path), &[], &[("OPENAI_API_KEY", "sk-very-secret")]).expect_err("refused");
+    assert!(both[0].contains("exclude each other") && !both[0].contains("very-secret"), "{both:?}");
+    let by_variable = loaded(None, &[], &[("CAUSERIE_OPENAI_API_KEY", "sk-very-secret")]).expect("it holds");
+    assert!(by_variable.settings.vendors.openai.is_some());
+    let shown = by_variable.effective.iter().find(|key| key.key == "openai.api_key").expect("the key");
+    assert_eq!(shown.value.as_deref(), Some("\"(secret)\""));
+    assert!(!format!("{by_variable:?}").contains("very-secret"));
+    let odd = loaded(None, &[], &[("CAUSERIE_OPENAI_API_KEY", "sk-very-secret\nX: y")]).expect_err("refused");
+    assert!(!odd.concat().contains("very-secret"), "{odd:?}");
+}
+
+#[test]
+fn every_key_has_a_variable_of_its_own() {
+    let loaded =
+        loaded(None, &[], &[(concat!("CAUSERIE_", "LISTN"), "127.0.0.1:1"), ("CAUSERIE_URL", "http://x")])
+            .expect("they hold");
+    assert_eq!(
+        loaded.warnings,
+        [concat!("CAUSERIE_", "LISTN: unknown variable; did you mean CAUSERIE_LISTEN?")]
+    );
+    let mut variables: Vec<String> = loaded.effective.iter().map(|key| variable(key.key)).collect();
+    variables.sort();
+    variables.dedup();
+    assert_eq!(variables.len(), loaded.effective.len());
+    assert!(!variables.iter().any(|name| source::OTHERS.contains(&name.as_str())));
+}

@@ -1,0 +1,142 @@
+//! The settings as an operator meets them: a file, the environment, and commands that tell what holds.
+
+use std::path::PathBuf;
+use std::process::Output;
+
+use conformance::{Expect, Options, Service};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder with these files.
+fn folder(files: &[(&str, &str)]) -> (TempDir, impl Fn(&str) -> String + use<>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).expect("a file");
+    }
+    let root: PathBuf = folder.path().to_owned();
+    (folder, move |name: &str| root.join(name).to_str().expect("a path").to_owned())
+}
+
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_file_sets_the_service_up() {
+    let hungary = "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
+    let (_folder, at) = folder(&[("jurisdictions.toml", hungary)]);
+    let content = format!(
+        "upload_max_bytes = \"1 KiB\"\njurisdictions_file = \"{}\"\nlog.format = \"json\"\n\
+         quota.files_max = 3\n",
+        at("jurisdictions.toml")
+    );
+    std::fs::write(at("causerie.toml"), content).expect("a file");
+    let arguments = vec!["--config".to_owned(), at("causerie.toml")];
+    // The variable stands before the file.
+    let environment = vec![("CAUSERIE_UPLOAD_MAX_BYTES".to_owned(), "2048".to_owned())];
+    let service = Service::start(Options { environment, arguments });
+    let api = service.api(&service.account());
+    let listed = api.catalog("jurisdictions", Some("en")).expect_status(200).json();
+    assert_eq!(listed, serde_json::json!([{ "id": "HU", "label": "Hungary" }]));
+    api.upload("a.txt", &[b'x'; 2000]).expect_status(201);
+    api.upload("b.txt", &[b'x'; 3000]).expect_refusal(413);
+    api.upload("b.txt", b"x").expect_status(201);
+    api.upload("c.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
+    for line in service.log().lines() {
+        let event: Value = serde_json::from_str(line).expect("one JSON object a line");
+        assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_lines() {
+    let service = Service::start(Options::default());
+    let (_folder, at) = folder(&[("wrong.toml", "[machine]\n\nmemory_byte = 5\nidle_timeout = 5\n")]);
+    let file = at("wrong.toml");
+    let run = |arguments: &[&str]| service.command().args(arguments).output().expect("the binary can be run");
+    let data = at("data");
+    for arguments in [
+        vec!["serve", "--config", &file, "--data", &data],
+        vec!["config", "check", &file],
+        vec!["config", "print", "--config", &file],
+    ] {
+        let output = run(&arguments);
+        let (out, err) = text(&output);
+        assert!(!output.status.success() && out.is_empty(), "{arguments:?}: {out}");
+        let unknown = format!(
+            "causerie: {file}:3: unknown key machine.memory_byte; did you mean machine.memory_bytes?"
+        );
+        assert!(err.lines().any(|line| line == unknown), "{err}");
+        assert!(err.contains(&format!("{file}:4: machine.idle_timeout: ")), "{err}");
+    }
+    assert!(!std::path::Path::new(&data).exists(), "nothing was begun");
+    let (_, err) = text(&run(&["config", "check", "--json", &file]));
+    let refused: Value = serde_json::from_str(&err).expect("one JSON object");
+    assert_eq!(refused["code"], "INVALID_CONFIGURATION");
+    assert!(refused["message"].as_str().is_some_and(|message| message.lines().count() == 2), "{refused}");
+}
+
+#[test]
+fn what_holds_is_shown_with_its_origin_and_without_secrets() {
+    let service = Service::start(Options::default());
+    let content = "listen = \"127.0.0.1:1\"\n[openai]\nbase_url = \"http://127.0.0.1:2/v1\"\n[machine]\nidle_timeout = \"1h\"\n";
+    let (_folder, at) = folder(&[("causerie.toml", content)]);
+    let file = at("causerie.toml");
+    let print = |arguments: &[&str]| {
+        let mut command = service.command();
+        command
+            .env("CAUSERIE_CONFIG", &file)
+            .env("OPENAI_API_KEY", "sk-very-secret")
+            .env("CAUSERIE_LISTEN", "127.0.0.1:3");
+        let output =
+            command.args(["config", "print"]).args(arguments).output().expect("the binary can be run");
+        let (out, err) = text(&output);
+        assert!(output.status.success() && !format!("{out}{err}").contains("very-secret"), "{err}");
+        out
+    };
+    let plain = print(&[]);
+    for line in [
+        "listen = \"127.0.0.1:3\"  # CAUSERIE_LISTEN".to_owned(),
+        format!("machine.idle_timeout = \"1h\"  # {file}:5"),
+        "machine.cpu_percent = 100  # default".to_owned(),
+        "openai.api_key = \"(secret)\"  # OPENAI_API_KEY".to_owned(),
+        "# models.default is not set".to_owned(),
+    ] {
+        assert!(plain.lines().any(|printed| printed == line), "{line}\n{plain}");
+    }
+    let whole: Value = serde_json::from_str(&print(&["--json"])).expect("one JSON object");
+    let settings = whole["settings"].as_array().expect("a list");
+    let of = |key: &str| settings.iter().find(|one| one["key"] == key).unwrap_or(&Value::Null);
+    assert_eq!(
+        (&of("machine.cpu_percent")["value"], &of("machine.cpu_percent")["origin"]),
+        (&100.into(), &"default".into())
+    );
+    assert_eq!(of("openai.base_url")["value"], "http://127.0.0.1:2/v1");
+    assert_eq!(of("models.default")["value"], Value::Null);
+    // What was printed is a file of settings itself.
+    let again = at("again.toml");
+    std::fs::write(&again, &plain).expect("a file");
+    let mut command = service.command();
+    let checked =
+        command.args(["config", "check", "--json", &again]).output().expect("the binary can be run");
+    let told: Value = serde_json::from_slice(&checked.stdout).expect("one JSON object");
+    assert_eq!(
+        told["keys"].as_u64(),
+        Some(settings.iter().filter(|one| !one["value"].is_null()).count() as u64)
+    );
+}
+
+#[test]
+fn the_operator_s_commands_take_the_data_folder_from_the_file() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let content = format!("data = \"{}\"\n", service.data().display());
+    let (_folder, at) = folder(&[("causerie.toml", &content)]);
+    let show = ["credits", "show", "--account", &account.email, "--json"];
+    let mut command = service.command();
+    let output =
+        command.args(show).env("CAUSERIE_CONFIG", at("causerie.toml")).output().expect("it can be run");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(told["balance"], 10_000);
+}
