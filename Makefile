@@ -17,6 +17,9 @@ STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-agent.sh)
 AGENT := $(TARGET)/agent/release/causerie-agent
 AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
 
+# What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
+ON_POSTGRES := package(conformance) & (binary(kills) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|streams|streams_resumed|vm)::/)))
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -44,6 +47,8 @@ test: tools agent-debug ## Run every test
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
 	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
 		$(CARGO) nextest run --workspace
+	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
+		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
 
 schemathesis: tools agent-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --bin causerie

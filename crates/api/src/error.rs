@@ -4,14 +4,15 @@ use std::fmt::Display;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use control::StoreError;
 use control::conversations::ConversationError;
 use control::questions::{AskError, Refused};
-use control::vm::MachineError;
+use control::vm::{MachineError, RecordsError};
 use serde::Serialize;
 use workspace::WorkspaceError;
 
-/// When to try a busy conversation again, in seconds.
-const BUSY_RETRY_AFTER: &str = "5";
+/// When to try again, in seconds: a busy conversation, or a service that is not available.
+const RETRY_AFTER: &str = "5";
 
 /// The codes of errors, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub enum Code {
     TooSlow,
     /// The service failed.
     Internal,
-    /// The service is starting or stopping.
+    /// The service is starting or stopping, or cannot reach its database.
     Unavailable,
 }
 
@@ -178,6 +179,23 @@ impl ApiError {
         Self::new(Code::Internal, "the service failed; try again later")
     }
 
+    /// A store that failed. One that cannot be reached is a matter of time.
+    pub(crate) fn of_store(error: &StoreError) -> Self {
+        if !error.is_outage() {
+            return Self::internal(error);
+        }
+        tracing::warn!(%error, "a request could not be served");
+        Self::new(
+            Code::Unavailable,
+            match error {
+                StoreError::Uncertain(_) => {
+                    "whether the request was carried out is not known; look before you repeat it"
+                }
+                _ => "the service cannot reach its database; try again later",
+            },
+        )
+    }
+
     /// The same error under another status.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
@@ -196,8 +214,8 @@ impl IntoResponse for ApiError {
         let (code, status) = self.code.on_the_wire();
         let status = self.status.unwrap_or(status);
         let mut response = (status, Json(Body { code, message: &self.message })).into_response();
-        if self.code == Code::ConversationBusy {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(BUSY_RETRY_AFTER));
+        if matches!(self.code, Code::ConversationBusy | Code::Unavailable) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
         response
     }
@@ -240,7 +258,7 @@ impl From<ConversationError> for ApiError {
     fn from(error: ConversationError) -> Self {
         match error {
             ConversationError::NotFound => Self::not_found(),
-            ConversationError::Store(error) => Self::internal(error),
+            ConversationError::Store(error) => Self::of_store(&error),
         }
     }
 }
@@ -250,10 +268,13 @@ impl From<MachineError> for ApiError {
         match error {
             MachineError::NoMachine => Self::new(Code::NoMachine, error),
             MachineError::ShuttingDown => Self::new(Code::Unavailable, error),
-            MachineError::Stopped
-            | MachineError::GivenUp(_)
-            | MachineError::NotInTime
-            | MachineError::Records(_) => Self::internal(error),
+            MachineError::Records(RecordsError(ref source)) => match source.downcast_ref() {
+                Some(store) => Self::of_store(store),
+                None => Self::internal(error),
+            },
+            MachineError::Stopped | MachineError::GivenUp(_) | MachineError::NotInTime => {
+                Self::internal(error)
+            }
         }
     }
 }
@@ -281,9 +302,9 @@ impl From<AskError> for ApiError {
                 Refused::Insufficient => Code::InsufficientCredits,
                 Refused::SpendingLimit => Code::SpendingLimit,
                 Refused::Mismatch => Code::IdempotencyMismatch,
-                Refused::Store(error) => return Self::internal(error),
+                Refused::Store(error) => return Self::of_store(error),
             },
-            AskError::Store(error) => return Self::internal(error),
+            AskError::Store(error) => return Self::of_store(error),
         };
         Self::new(code, error)
     }

@@ -24,7 +24,7 @@ pub(crate) async fn let_in(State(access): State<Access>, mut request: Request, n
             let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
             return (StatusCode::UNAUTHORIZED, challenge).into_response();
         }
-        Err(AccessError::Store(error)) => return ApiError::internal(error).into_response(),
+        Err(AccessError::Store(error)) => return ApiError::of_store(&error).into_response(),
     };
     if !may(&caller, &request) {
         return ApiError::new(Code::KeyScope, "the key's scope does not hold this").into_response();

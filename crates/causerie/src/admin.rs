@@ -2,11 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
 use control::service::StartError;
-use control::{Admin, Environment};
+use control::{Admin, DatabaseUrl, Environment};
 use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -16,30 +17,36 @@ use workspace::Quota;
 
 use crate::commands::{
     AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request,
-    Secret, Where, data_argument,
+    Secret, Where,
 };
 use crate::data::{self, Holder};
 use crate::failure::Failure;
+use crate::settings::Places;
 use crate::{config, settings, socket};
 
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
     let (request, at) = request(command)?;
-    let sources = settings::sources(at.config.as_deref(), data_argument(at.data.as_deref()));
-    let data = settings::data_folder(sources).map_err(config::invalid)?;
-    let answer = carry_out(&data, request).await?;
+    let sources = settings::sources(at.config.as_deref(), at.arguments());
+    let places = settings::places(sources).map_err(config::invalid)?;
+    let answer = carry_out(&places, request).await?;
     print(&answer, at.json);
     Ok(())
 }
 
 /// Has the service do it; without one, does it straight to the data folder, which no service can take meanwhile.
-async fn carry_out(data: &Path, request: Request) -> Result<Value, Failure> {
+async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> {
+    let data = places.data.as_path();
     let unusable = |error: std::io::Error| {
         Failure::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
     };
     // Who makes the first account may make the data folder with it; everybody else has mistyped its name.
     let first = matches!(request, Request::CreateAccount { .. });
-    if !first && !data.join(data::DATABASE).is_file() && socket::connect(data).await.is_none() {
+    if !first
+        && places.database.is_none()
+        && !data.join(data::DATABASE).is_file()
+        && socket::connect(data).await.is_none()
+    {
         let message = format!(
             "there is no database {}: --data (or CAUSERIE_DATA) names the data folder",
             data.join(data::DATABASE).display()
@@ -50,7 +57,7 @@ async fn carry_out(data: &Path, request: Request) -> Result<Value, Failure> {
     match data::hold(&data).await.map_err(unusable)? {
         Holder::Service(service) => socket::ask(service, &request).await,
         Holder::Us(lock) => {
-            let answered = offline(&data, request).await;
+            let answered = offline(&data, places.database.as_ref(), request).await;
             drop(lock);
             answered
         }
@@ -220,9 +227,9 @@ fn purse(purse: Purse) -> Value {
 }
 
 /// Without a service: straight to the data folder, which this process holds.
-async fn offline(data: &Path, request: Request) -> Result<Value, Failure> {
+async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) -> Result<Value, Failure> {
     let failed = |error: StartError| Failure::new("DATABASE_FAILED", error.to_string());
-    let store = control::service::open_store(data).map_err(failed)?;
+    let store = control::service::open_store(data, database, Duration::ZERO).await.map_err(failed)?;
     let workspaces = control::service::open_workspaces(data, Quota::default()).map_err(failed)?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let answered = answer(&admin, request).await;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use control::DatabaseUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::MachineDriver;
@@ -40,6 +41,10 @@ pub(crate) struct ServeOptions {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME. A password belongs into the
+    /// variable or a file, not into an argument, which every user of the host can see [env: CAUSERIE_DATABASE]
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
     /// Where to listen [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<SocketAddr>,
@@ -54,7 +59,7 @@ pub(crate) struct ServeOptions {
 impl ServeOptions {
     /// The keys of the settings that were given: key, argument, value.
     pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
-        let mut given = data_argument(self.data.as_deref());
+        let mut given = places(self.data.as_deref(), self.database.as_ref());
         given.extend(self.listen.map(|listen| ("listen", "--listen", listen.to_string())));
         let driver = self.machine_driver.map(|driver| driver.name().to_owned());
         given.extend(driver.map(|driver| ("machine.driver", "--machine-driver", driver)));
@@ -64,10 +69,11 @@ impl ServeOptions {
     }
 }
 
-/// The data folder as it was given.
-pub(crate) fn data_argument(data: Option<&Path>) -> Vec<(&'static str, &'static str, String)> {
+/// Data folder and database as they were given.
+fn places(data: Option<&Path>, database: Option<&DatabaseUrl>) -> Vec<(&'static str, &'static str, String)> {
     let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
-    data.into_iter().collect()
+    let database = database.map(|url| ("database.url", "--database", url.reveal().to_owned()));
+    data.into_iter().chain(database).collect()
 }
 
 #[derive(Debug, Clone, Args)]
@@ -78,6 +84,9 @@ pub(crate) struct DemoOptions {
     /// The data folder
     #[arg(long, default_value = "data/demo", value_name = "DIR")]
     pub(crate) data: PathBuf,
+    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
     /// Where to listen; a free port unless given
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
@@ -120,7 +129,11 @@ pub(crate) struct Where {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The file of settings, of which the data folder is taken [env: CAUSERIE_CONFIG]
+    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME. A password belongs into the
+    /// variable or a file, not into an argument, which every user of the host can see [env: CAUSERIE_DATABASE]
+    #[arg(long, value_name = "URL")]
+    pub(crate) database: Option<DatabaseUrl>,
+    /// The file of settings, of which data folder and database are taken [env: CAUSERIE_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print one JSON object
@@ -154,6 +167,13 @@ impl ConfigCommand {
     pub(crate) fn as_json(&self) -> bool {
         let (Self::Check { json, .. } | Self::Print { json, .. }) = self;
         *json
+    }
+}
+
+impl Where {
+    /// The keys of the settings that were given: key, argument, value.
+    pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
+        places(self.data.as_deref(), self.database.as_ref())
     }
 }
 

@@ -41,12 +41,16 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     let once = options.once;
     let arguments = ServeOptions {
         data: Some(options.data),
+        database: options.database,
         listen: Some(options.listen),
         machine_driver: Some(options.machine_driver),
         ..ServeOptions::default()
     };
     // It looks at no file: what it shows is what anybody gets.
-    let sources = Sources::new(arguments.arguments(), settings::environment());
+    // Nor does it touch the database of a service that is set up by the environment.
+    let environment =
+        settings::environment().into_iter().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
+    let sources = Sources::new(arguments.arguments(), environment);
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
     let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;
     let asked = introduce(&running).await;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,6 +32,9 @@ pub(crate) enum ServeError {
     /// Another service runs on the data folder.
     #[error("another service runs on the data folder {0}")]
     Taken(PathBuf),
+    /// Another service took the database over.
+    #[error("another service works with the database now")]
+    Ousted,
     /// Machines cannot be made here.
     #[error("machines cannot be made here: {0}")]
     Driver(String),
@@ -57,11 +61,18 @@ pub(crate) struct Running {
 pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     // Before anybody can see that the service is there, and end it.
     let told = until_told();
-    let running = start(settings).await?;
+    let mut told = pin!(told);
+    let running = tokio::select! {
+        started = start(settings) => started?,
+        () = &mut told => return Ok(()),
+    };
     tracing::info!("listening on http://{}", running.address);
-    told.await;
+    let ended = tokio::select! {
+        () = told => Ok(()),
+        () = running.service.ousted() => Err(ServeError::Ousted),
+    };
     running.end().await;
-    Ok(())
+    ended
 }
 
 /// Waits for an interrupt or a request to end.
@@ -101,6 +112,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let address = listener.local_addr().map_err(unheard)?;
     let config = ServiceConfig {
         data: data.clone(),
+        database: settings.database,
         quota: settings.quota,
         limits: settings.dispatch,
         rules: settings.rules,
@@ -134,9 +146,13 @@ impl Running {
 fn state_of(service: Arc<Service>) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
-        .route("/readyz", get(async || StatusCode::OK))
+        .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(service)
+}
+
+async fn ready(State(service): State<Arc<Service>>) -> StatusCode {
+    if service.ready().await { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {

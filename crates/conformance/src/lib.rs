@@ -20,6 +20,6 @@ pub mod vendor;
 pub use api::{Api, Expect, caller};
 pub use events::{Event, Events};
 pub use http::{Request, Response};
-pub use service::{Account, NewAccount, Options, Service};
+pub use service::{Account, DATABASE, NewAccount, Options, Service};
 pub use standin::Standin;
 pub use vendor::{Say, Vendor};

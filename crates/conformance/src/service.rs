@@ -18,6 +18,8 @@ use crate::poll;
 
 /// How often a start is tried when another process takes the port in between.
 const STARTS_MAX: u32 = 5;
+/// The variable that names the database.
+pub const DATABASE: &str = "CAUSERIE_DATABASE";
 /// How much of the service's log a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 
@@ -77,7 +79,11 @@ impl Service {
     /// # Panics
     /// When the binary is not built or the service does not start.
     #[must_use]
-    pub fn start(options: Options) -> Self {
+    pub fn start(mut options: Options) -> Self {
+        let given = options.environment.iter().any(|(name, _)| name == DATABASE);
+        if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
+            options.environment.push((DATABASE.to_owned(), servers::shared().new_database()));
+        }
         let binary = binary();
         assert!(
             binary.is_file(),

@@ -25,4 +25,5 @@ pub use models::Catalog;
 pub use passwords::Passwords;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};
+pub use store::{DatabaseUrl, StoreError};
 pub use vm::Vm;

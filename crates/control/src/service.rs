@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use domain::catalog::Jurisdiction;
 use domain::id::NodeId;
@@ -11,7 +11,7 @@ use domain::machine::Rules;
 use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, VendorError, VendorsConfig};
-use store::{Store, StoreError, conversations, questions};
+use store::{DatabaseUrl, Store, StoreError, Tenure, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
@@ -21,6 +21,14 @@ use crate::live::Live;
 use crate::vm::Records;
 use crate::{Access, Admin, Answers, Conversations, Environment, Passwords, Questions, Vm};
 
+/// How long the start waits for a database that can't be reached, and how long between two attempts.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
+const DATABASE_AGAIN: Duration = Duration::from_secs(1);
+/// How long it waits for another service to leave the database: a server may take half a minute to see that the
+/// host of one is gone.
+const TENURE_PATIENCE: Duration = Duration::from_secs(40);
+/// How long the database may take to show that it is there.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often vendors are asked for their models, and so whether they answer; sooner after one did not.
@@ -36,6 +44,8 @@ const SWEEP_ROWS: u32 = 500;
 pub struct ServiceConfig {
     /// The data folder.
     pub data: PathBuf,
+    /// The database, when it is not the data folder's own.
+    pub database: Option<DatabaseUrl>,
     /// Bounds of each workspace.
     pub quota: Quota,
     /// How much is worked on at once.
@@ -90,18 +100,44 @@ pub struct Service {
     /// Files.
     pub workspaces: Workspaces,
     store: Store,
+    tenure: Tenure,
     machines: Machines,
     dispatch: Dispatch,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
-/// The database of a data folder.
+/// The database of a data folder, or another one. One that can't be reached is waited for that long.
 ///
 /// # Errors
-/// [`StartError`].
-pub fn open_store(data: &Path) -> Result<Store, StartError> {
-    Ok(Store::open(&data.join("causerie.db"))?)
+/// [`StartError::Store`].
+pub async fn open_store(
+    data: &Path,
+    database: Option<&DatabaseUrl>,
+    patience: Duration,
+) -> Result<Store, StartError> {
+    let own = data.join("causerie.db");
+    let Some(database) = database.cloned() else {
+        return Ok(off_thread(move || Store::open(&own)).await?);
+    };
+    database.check()?;
+    let begun = Instant::now();
+    loop {
+        let url = database.clone();
+        match off_thread(move || Store::connect(url.reveal())).await {
+            Err(StoreError::Unreachable(reason)) if begun.elapsed() < patience => {
+                tracing::warn!(%database, reason, waited = ?begun.elapsed(), "the database is not reachable yet");
+                tokio::time::sleep(DATABASE_AGAIN).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
 }
 
 /// The workspaces of a data folder.
@@ -118,7 +154,8 @@ impl Service {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
-        let store = open_store(&config.data)?;
+        let store = open_store(&config.data, config.database.as_ref(), DATABASE_PATIENCE).await?;
+        let tenure = store.tenure(TENURE_PATIENCE).await?;
         let workspaces = open_workspaces(&config.data, config.quota)?;
         let node = node_id(&config.data, &environment)?;
         let live = Arc::new(Live::default());
@@ -169,6 +206,7 @@ impl Service {
             vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
             workspaces,
             store,
+            tenure,
             machines,
             dispatch,
             tasks,
@@ -180,6 +218,16 @@ impl Service {
     #[must_use]
     pub fn turns(&self) -> usize {
         self.dispatch.turns()
+    }
+
+    /// Whether requests can be served: the database answers.
+    pub async fn ready(&self) -> bool {
+        self.store.ready(READY_TIMEOUT).await
+    }
+
+    /// Waits until another service has taken the database over. This one is of no use then.
+    pub async fn ousted(&self) {
+        self.tenure.lost().await;
     }
 
     /// Ends the service. Answers under way are given back and go on after the next start; machines run on.

@@ -3,8 +3,8 @@
 use domain::id::AccountId;
 use domain::machine::{Desired, MachineStatus};
 use futures_util::future::BoxFuture;
-pub use machine::MachineError;
-use machine::{Home, MachineRecord, MachineRecords, Machines, RecordsError};
+use machine::{Home, MachineRecord, MachineRecords, Machines};
+pub use machine::{MachineError, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 

@@ -86,6 +86,7 @@ async fn stage_of(limits: DispatchLimits) -> Stage {
 fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
     ServiceConfig {
         data: data.path().to_owned(),
+        database: None,
         quota: Quota::default(),
         limits,
         rules: Rules { start_attempts_max: 1, ..Rules::default() },

@@ -17,6 +17,9 @@ pub enum StoreError {
     /// out. The operation may have happened.
     #[error("whether the database committed is unknown: {0}")]
     Uncertain(String),
+    /// Another process serves the database.
+    #[error("another service works with this database")]
+    Taken,
     /// A constraint of the schema was broken. Operations ask before they write, so this tells of a value
     /// that the edge should have refused, or of a mistake in here.
     #[error("the constraint {0} was broken")]
@@ -55,6 +58,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether it may go by itself: the database cannot be reached just now, or the store is being closed.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Uncertain(_) | Self::Closed)
+    }
+
     /// The error of a row of `table` that can't be read.
     pub(crate) fn damaged(table: &str, row: impl std::fmt::Display, reason: impl std::fmt::Display) -> Self {
         Self::Damaged { place: format!("{table} {row}"), reason: reason.to_string() }

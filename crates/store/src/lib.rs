@@ -34,7 +34,9 @@ mod sql;
 mod sqlite;
 mod store;
 pub mod turns;
+mod url;
 
 pub use error::StoreError;
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
-pub use store::{Options, Store};
+pub use store::{Options, Store, Tenure};
+pub use url::DatabaseUrl;

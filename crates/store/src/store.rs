@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tokio::sync::{oneshot, watch};
+
 use crate::error::StoreError;
 use crate::job::{Call, Job};
 #[cfg(feature = "postgres")]
 use crate::postgres;
 use crate::queue::Queue;
-use crate::sql::{Result, Sql};
+use crate::sql::{Result, RowExt, Sql, SqlExt};
 use crate::{migrations, sqlite};
 
 /// How many writes may wait. Callers beyond that wait for room.
@@ -62,11 +64,35 @@ struct Inner {
     threads: Mutex<Threads>,
 }
 
+/// The right to serve a database, which one process at a time has; given up when it is dropped.
+#[derive(Debug)]
+pub struct Tenure {
+    lost: Option<watch::Receiver<bool>>,
+    _hold: Option<oneshot::Sender<()>>,
+}
+
+impl Tenure {
+    fn of_file() -> Self {
+        Self { lost: None, _hold: None }
+    }
+
+    /// Waits until another process has taken it, which can only happen while the database is not reachable from
+    /// here. Cancel safe.
+    pub async fn lost(&self) {
+        if let Some(lost) = &self.lost
+            && lost.clone().wait_for(|lost| *lost).await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
 /// Where the database is.
 enum Place {
     File(PathBuf),
     #[cfg(feature = "postgres")]
-    Server,
+    Server(Arc<postgres::Reach>),
 }
 
 #[derive(Default)]
@@ -139,15 +165,15 @@ impl Store {
 
     #[cfg(feature = "postgres")]
     fn connect_server(url: &str, options: Options) -> Result<Self> {
-        let config = postgres::parse(url)?;
+        let address = postgres::Address::parse(url)?;
         // On a thread of its own: the caller may be inside a runtime.
         let migrating = {
-            let config = config.clone();
-            spawn("store-migrations".to_owned(), move || postgres::migrate(&config))?
+            let address = address.clone();
+            spawn("store-migrations".to_owned(), move || postgres::migrate(&address))?
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
-        let reach = Arc::new(postgres::Reach::new(config, options.outage_patience));
-        let store = Self::at(Place::Server);
+        let reach = Arc::new(postgres::Reach::new(address, options.outage_patience));
+        let store = Self::at(Place::Server(Arc::clone(&reach)));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);
         for number in 0..writers {
@@ -220,12 +246,42 @@ impl Store {
         let from = match &self.inner.place {
             Place::File(path) => path.clone(),
             #[cfg(feature = "postgres")]
-            Place::Server => return Err(StoreError::Rule("a PostgreSQL database is copied by pg_dump")),
+            Place::Server(_) => return Err(StoreError::Rule("a PostgreSQL database is copied by pg_dump")),
         };
         let to = to.to_owned();
         tokio::task::spawn_blocking(move || sqlite::backup(&from, &to))
             .await
             .unwrap_or(Err(StoreError::Panicked))
+    }
+
+    /// Whether the database answers within `patience`. One that is known to be away is not asked again.
+    pub async fn ready(&self, patience: Duration) -> bool {
+        #[cfg(feature = "postgres")]
+        if let Place::Server(reach) = &self.inner.place
+            && reach.is_out()
+        {
+            return false;
+        }
+        let asked = self.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0)));
+        matches!(tokio::time::timeout(patience, asked).await, Ok(Ok(Some(1))))
+    }
+
+    /// Takes the right to be the one process that serves this database, waiting up to `patience` for another one to
+    /// give it up. SQLite gives it at once: there it is the data folder that one process at a time holds.
+    ///
+    /// # Errors
+    /// [`StoreError::Taken`] when another process has it, [`StoreError::Unreachable`].
+    pub async fn tenure(&self, patience: Duration) -> Result<Tenure> {
+        match &self.inner.place {
+            Place::File(_) => Ok(Tenure::of_file()),
+            #[cfg(feature = "postgres")]
+            Place::Server(reach) => {
+                let address = reach.address.clone();
+                let taking = tokio::task::spawn_blocking(move || postgres::take_tenure(address, patience));
+                let (lost, hold) = taking.await.unwrap_or(Err(StoreError::Panicked))?;
+                Ok(Tenure { lost: Some(lost), _hold: Some(hold) })
+            }
+        }
     }
 
     /// Finishes what was begun, folds the write-ahead log into the database and ends the threads. Later

@@ -40,7 +40,9 @@ fn meaning(name: &str) -> (&'static str, Value) {
             ("`true` when the question had been asked before; absent otherwise", json!(true))
         }
         "Last-Modified" => ("When it was changed, to the second", json!("Sat, 21 Nov 2026 09:30:00 GMT")),
-        "Retry-After" => ("Of `CONVERSATION_BUSY`: after how many seconds to try again", json!(5)),
+        "Retry-After" => {
+            ("Of `CONVERSATION_BUSY` and `UNAVAILABLE`: after how many seconds to try again", json!(5))
+        }
         "Vary" => ("What the response depends on", json!("Accept-Language")),
         _ => ("", Value::Null),
     }
@@ -65,7 +67,8 @@ fn add_to(operation: &mut Operation, status: &str, names: &[&str]) {
     }
 }
 
-fn header(name: &str) -> Header {
+/// A header by its name.
+pub(super) fn header(name: &str) -> Header {
     let (told, example) = meaning(name);
     let schema = match &example {
         Value::Bool(_) => ObjectBuilder::new().schema_type(Type::Boolean),

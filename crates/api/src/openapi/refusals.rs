@@ -9,6 +9,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, Header, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
+use super::headers;
 use super::words::RefusalCode;
 use crate::error::Code;
 
@@ -39,14 +40,14 @@ macro_rules! refusals {
     (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
 }
 
-// Besides these, any operation can be 401 and 500.
+// Besides these, any operation can be 401, 500 and 503.
 refusals! {
     /// Of what can hardly fail.
     Unlikely: KeyScope;
     /// Of looking at the machine: one that is asked for and is not there is "not found".
-    VmStatus: NoMachine as NOT_FOUND, Unavailable;
+    VmStatus: NoMachine as NOT_FOUND;
     /// Of commanding the machine.
-    VmCommand: KeyScope, NoMachine, Unavailable;
+    VmCommand: KeyScope, NoMachine;
     /// Of uploading.
     Upload: KeyScope, BadRequest, EmptyFile, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooSlow, AlreadyExists,
         QuotaExceeded, TooLarge;
@@ -74,15 +75,18 @@ refusals! {
 
 /// The responses that every operation has, by the names that operations refer to them by, and that of a path which
 /// lacks the operation.
-pub(crate) fn everywhere() -> [(&'static str, Response); 3] {
+pub(crate) fn everywhere() -> [(&'static str, Response); 4] {
     let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
         .header("WWW-Authenticate", challenge);
+    let mut unavailable = refusal(&[Code::Unavailable]);
+    unavailable.headers.insert("Retry-After".to_owned(), headers::header("Retry-After").into());
     [
         ("Unauthorized", unauthorized.build()),
         ("Failed", refusal(&[Code::Internal])),
         ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
+        ("Unavailable", unavailable),
     ]
 }
 
@@ -92,7 +96,7 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
         by_status.entry(status.as_u16()).or_default().push(*code);
     }
     let own = by_status.into_iter().map(|(status, codes)| (status.to_string(), refusal(&codes).into()));
-    let shared = [("401", "Unauthorized"), ("500", "Failed")]
+    let shared = [("401", "Unauthorized"), ("500", "Failed"), ("503", "Unavailable")]
         .map(|(status, name)| (status.to_owned(), Ref::from_response_name(name).into()));
     own.chain(shared).collect()
 }
@@ -169,6 +173,9 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         }
         Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
         Code::Internal => ("the service failed", "the service failed; try again later"),
-        Code::Unavailable => ("the service is starting or stopping", "the service is stopping"),
+        Code::Unavailable => (
+            "the service is starting or stopping, or cannot reach its database",
+            "the service cannot reach its database; try again later",
+        ),
     }
 }

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::Environment;
 use control::dispatch::DispatchLimits;
+use control::{DatabaseUrl, Environment};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::credits::Price;
 use domain::machine::Rules;
@@ -72,6 +72,8 @@ pub(crate) struct Log {
 pub(crate) struct Settings {
     /// The data folder.
     pub(crate) data: PathBuf,
+    /// The database, when it is not the data folder's own.
+    pub(crate) database: Option<DatabaseUrl>,
     /// Where to listen.
     pub(crate) listen: SocketAddr,
     /// The largest upload.
@@ -124,10 +126,11 @@ impl Settings {
     }
 
     fn read(from: &mut Sources) -> Self {
-        let data = data(from);
+        let Places { data, database } = Places::read(from);
         let quota = quota(from);
         Self {
             data,
+            database,
             listen: from.key("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), address()),
             upload_max_bytes: from.optional("upload_max_bytes", bytes(1..=u64::MAX >> 1)),
             driver: from.key(
@@ -147,18 +150,35 @@ impl Settings {
     }
 }
 
-/// The data folder alone, for commands that need no more of the settings.
-///
-/// # Errors
-/// When the file that might name it cannot be read, or the name is none.
-pub(crate) fn data_folder(mut from: Sources) -> Result<PathBuf, Invalid> {
-    let data = data(&mut from);
-    from.so_far().map_err(Invalid)?;
-    Ok(data)
+/// Where the data is.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The data folder.
+    pub(crate) data: PathBuf,
+    /// The database, when it is not the data folder's own.
+    pub(crate) database: Option<DatabaseUrl>,
 }
 
-fn data(from: &mut Sources) -> PathBuf {
-    from.key("data", PathBuf::from("data"), path())
+impl Places {
+    fn read(from: &mut Sources) -> Self {
+        const URL: &str = "database.url";
+        let data = from.key("data", PathBuf::from("data"), path());
+        let database = from.secret(URL, "database.url_file").map(DatabaseUrl::from);
+        if let Some(Err(error)) = database.as_ref().map(DatabaseUrl::check) {
+            from.refuse(URL, error);
+        }
+        Self { data, database }
+    }
+}
+
+/// Where the data is, for commands that need no more of the settings.
+///
+/// # Errors
+/// When the file that might name it cannot be read, or what it names is none.
+pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
+    let places = Places::read(&mut from);
+    from.so_far().map_err(Invalid)?;
+    Ok(places)
 }
 
 fn quota(from: &mut Sources) -> Quota {

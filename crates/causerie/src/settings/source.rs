@@ -20,15 +20,25 @@ const FILE_MAX_BYTES: u64 = 1 << 20;
 const PREFIX: &str = "CAUSERIE_";
 /// The variable that names the file.
 const CONFIG: &str = "CAUSERIE_CONFIG";
+/// The short name of the database's variable.
+const DATABASE: &str = "CAUSERIE_DATABASE";
 /// Variables that other programs read for the same thing: they hold where ours says nothing.
 const ALIASES: &[(&str, &str)] = &[
+    ("database.url", DATABASE),
     ("openai.api_key", "OPENAI_API_KEY"),
     ("openai.base_url", "OPENAI_BASE_URL"),
     ("log.level", "RUST_LOG"),
 ];
 /// Variables of this name that are no settings: of `ask`, of the choice of the file, of builds and tests.
-pub(super) const OTHERS: &[&str] =
-    &[CONFIG, "CAUSERIE_URL", "CAUSERIE_API_KEY", "CAUSERIE_AGENT", "CAUSERIE_BIN", "CAUSERIE_BASE_URL"];
+pub(super) const OTHERS: &[&str] = &[
+    CONFIG,
+    DATABASE,
+    "CAUSERIE_URL",
+    "CAUSERIE_API_KEY",
+    "CAUSERIE_AGENT",
+    "CAUSERIE_BIN",
+    "CAUSERIE_BASE_URL",
+];
 /// What stands for a secret wherever settings are shown.
 const REDACTED: &str = "(secret)";
 

@@ -9,6 +9,7 @@ mod commands;
 mod configuration;
 mod coverage;
 mod crash;
+mod database;
 mod errors;
 mod files;
 mod folders;

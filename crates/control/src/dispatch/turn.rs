@@ -18,7 +18,7 @@ use models::{Model, StepStream};
 use protocol::turn::host_line;
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::link::{self, LinkEvent};
@@ -26,6 +26,9 @@ use super::orders::{self, Orders};
 use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, hopeless, setup};
 use crate::live::{LiveAnswer, Meta};
 
+/// How long a database that can't be reached is waited for with what is to be written, and between two tries.
+const OUTAGE_MAX: Duration = Duration::from_secs(300);
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a failing store is tried again before the answer is given back.
 const STORE_ATTEMPTS_MAX: u32 = 5;
 /// The pause before the first of these; doubles.
@@ -63,7 +66,7 @@ pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch
             let rest = async {
                 // Whoever stops or deletes it does not want it to rest.
                 let pause = REST * 2_u32.pow(doublings);
-                let _ = tokio::time::timeout(pause, orders::next(&mut given)).await;
+                let _ = timeout(pause, orders::next(&mut given)).await;
             };
             shared.shutdown.run_until_cancelled(rest).await;
             shared.give_back(fence).await;
@@ -359,7 +362,7 @@ impl Shell {
         if let Some(task) = self.link.task.take() {
             self.shared.tasks.spawn(async move {
                 // Aborted when it takes longer.
-                let _ = tokio::time::timeout(CLOSE_TIMEOUT, task).await;
+                let _ = timeout(CLOSE_TIMEOUT, task).await;
             });
         }
     }
@@ -474,8 +477,9 @@ impl Shell {
         done: Event,
         op: impl Fn(&mut dyn store::Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
     ) -> Result<Event, Ended> {
-        let fence = self.fence;
-        for attempt in 0..STORE_ATTEMPTS_MAX {
+        let (fence, begun) = (self.fence, Instant::now());
+        let (mut attempt, mut failures) = (0, 0);
+        while failures < STORE_ATTEMPTS_MAX {
             let op = op.clone();
             match self.shared.store.write(move |tx| op(tx, fence)).await {
                 Ok(()) => return Ok(done),
@@ -483,11 +487,21 @@ impl Shell {
                 // The first try was durable and its answer lost.
                 Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
                 Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
+                // What was said is paid for, and nobody else can take the answer up meanwhile.
+                Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
+                    tracing::debug!(answer = %fence.answer, %error, "an answer waits for the database");
+                    let ending = self.shared.shutdown.cancelled();
+                    if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
+                        return Err(Ended::GiveBack);
+                    }
+                }
                 Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
                     tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
-                    tokio::time::sleep(STORE_PAUSE * 2_u32.pow(attempt)).await;
+                    tokio::time::sleep(STORE_PAUSE * 2_u32.pow(failures)).await;
+                    failures += 1;
                 }
             }
+            attempt += 1;
         }
         Err(Ended::GiveBack)
     }

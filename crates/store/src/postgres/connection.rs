@@ -8,19 +8,15 @@ use futures_util::TryStreamExt;
 use futures_util::future::{join, join_all, join3};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
+use super::address::{Address, CONNECT_TIMEOUT};
 use super::fault::{Fault, reason};
 use super::value::{Bound, Sent, bind};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value};
 
-/// How long a server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long what was sent may stay unacknowledged.
-const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 /// How long the end of a session may take.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// The oldest server: it is the oldest that is still looked after, with room to spare.
@@ -48,30 +44,6 @@ pub(super) enum Begin<'a> {
 const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2, now())
     ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
 
-/// The URL as the driver understands it.
-pub(crate) fn parse(url: &str) -> Result<Config> {
-    let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-        StoreError::Engine(format!("the database's URL is not understood: {}", reason(&error)))
-    })?;
-    if !matches!(config.get_ssl_mode(), SslMode::Disable | SslMode::Prefer) {
-        return Err(StoreError::Engine(
-            "sslmode=require can't be kept: this program speaks no TLS to PostgreSQL; use a socket, a private \
-             network or a local proxy that does"
-                .to_owned(),
-        ));
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("causerie");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
-    }
-    Ok(config)
-}
-
 /// An open connection.
 pub(super) struct Link {
     client: Client,
@@ -81,8 +53,8 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects and sets the session up.
-    pub(super) async fn open(config: &Config) -> Result<Self, Fault> {
-        let connecting = timeout(CONNECT_TIMEOUT * 2, config.connect(NoTls));
+    pub(super) async fn open(address: &Address) -> Result<Self, Fault> {
+        let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect());
         let (client, connection) = connecting.await.map_err(|_| Fault::silent())??;
         let driver = tokio::spawn(async move {
             // The statements on their way are told of it, too.
@@ -228,20 +200,6 @@ fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_cannot_be_kept_is_refused() {
-        for url in
-            ["postgres://h/d?sslmode=require", "postgres://h/d?sslmode=verify-full", "postgres://h:x/d"]
-        {
-            assert!(parse(url).is_err(), "{url}");
-        }
-        for url in ["postgres://u@/d?host=/run/postgresql", "postgresql://u:p@h:1/d?sslmode=prefer"] {
-            assert!(parse(url).is_ok(), "{url}");
-        }
-        let refused = parse("postgres://u:secret@h:x/d").expect_err("that is no port").to_string();
-        assert!(!refused.contains("secret"), "{refused}");
-    }
 
     #[test]
     fn only_the_store_ends_transactions() {

@@ -1,7 +1,8 @@
 //! Bringing the tables up to date.
 
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
+use super::address::Address;
 use super::connection::Link;
 use super::fault::{Fault, reason};
 use crate::error::StoreError;
@@ -18,13 +19,13 @@ const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET LOCAL statement_
     DELETE FROM commits WHERE at < now() - INTERVAL '7 days';";
 
 /// Applies what the database lacks, and returns a name that no other store has.
-pub(crate) fn migrate(config: &Config) -> Result<String> {
+pub(crate) fn migrate(address: &Address) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     runtime.block_on(async {
-        let link = Link::open(config).await.map_err(|fault| match fault {
+        let link = Link::open(address).await.map_err(|fault| match fault {
             Fault::Lost(reason) => StoreError::Unreachable(reason),
             other @ (Fault::Conflict(_) | Fault::Told(_)) => other.into_error(),
         })?;

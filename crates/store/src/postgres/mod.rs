@@ -11,17 +11,21 @@
 //! - While the server can't be reached, each thread tries again, less and less often. Callers wait for
 //!   [`OUTAGE_PATIENCE`] altogether, then they are told at once.
 
+mod address;
 mod connection;
 mod fault;
 mod migrate;
 mod reach;
+mod tenure;
+mod tls;
 mod transaction;
 mod value;
 mod worker;
 
-pub(crate) use connection::parse;
+pub(crate) use address::Address;
 pub(crate) use migrate::migrate;
 pub(crate) use reach::Reach;
+pub(crate) use tenure::take_tenure;
 pub(crate) use worker::{Worker, read_loop, write_loop};
 
 #[cfg(doc)]

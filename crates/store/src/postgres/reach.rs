@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio_postgres::Config;
+use super::address::Address;
 
 /// How long callers wait for a server that can't be reached, from the first failure on, unless the
 /// operator says otherwise.
@@ -15,7 +15,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Where the server is, and since when it can't be reached.
 pub(crate) struct Reach {
-    pub(super) config: Config,
+    pub(crate) address: Address,
     patience: Duration,
     outage: Mutex<Option<Outage>>,
 }
@@ -29,8 +29,13 @@ struct Outage {
 
 impl Reach {
     /// A server that nothing is known of yet.
-    pub(crate) fn new(config: Config, patience: Option<Duration>) -> Self {
-        Self { config, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
+    pub(crate) fn new(address: Address, patience: Option<Duration>) -> Self {
+        Self { address, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
+    }
+
+    /// Whether the last attempt to connect failed.
+    pub(crate) fn is_out(&self) -> bool {
+        self.lock().is_some()
     }
 
     /// Why it is not worth while to try now, if it is not.

@@ -218,7 +218,7 @@ impl Worker {
         }
         // It ends: each pause is longer than the one before, and patience has an end.
         for attempt in 0.. {
-            let opened = self.runtime.block_on(Link::open(&self.reach.config));
+            let opened = self.runtime.block_on(Link::open(&self.reach.address));
             match opened {
                 Ok(link) => {
                     self.reach.reached();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::server;
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
 use domain::credits::{Credits, Purse};
@@ -50,7 +49,7 @@ impl Fixture {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let url = match engine {
             Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
-            Engine::Postgres => server::shared().new_database(),
+            Engine::Postgres => servers::shared().new_database(),
         };
         Self { folder, ..Self::at(url, options) }
     }

@@ -7,7 +7,7 @@ use store::questions::{AskError, NewQuestion};
 use store::{Options, SqlExt, StoreError, questions};
 
 use crate::fixture::Fixture;
-use crate::server::Server;
+use servers::Server;
 
 /// What is kept back, and given up later to make room.
 const BALLAST: &str = "CREATE TABLE ballast AS SELECT string_agg(md5(i::text), '') AS text

@@ -37,6 +37,6 @@ mod kill;
 mod ledger;
 mod questions;
 mod races;
-mod server;
+mod serving;
 mod transactions;
 mod turns;

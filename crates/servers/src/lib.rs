@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -36,16 +37,23 @@ rm -f "$1.lock" "$1.users"
 "#;
 
 /// A running server.
-pub(crate) struct Server {
+#[derive(Debug)]
+pub struct Server {
     folder: PathBuf,
     /// The mebibytes of a small one.
     room: Option<u32>,
+    /// Where one with TLS listens on this host.
+    port: Option<u16>,
     /// Held as long as the server is wanted.
     _used: File,
 }
 
 /// The server for everybody.
-pub(crate) fn shared() -> &'static Server {
+///
+/// # Panics
+/// When its programs are not installed, or it does not start.
+#[must_use]
+pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(|| {
         let name = format!("causerie-store-suite-{}", uid());
@@ -55,7 +63,11 @@ pub(crate) fn shared() -> &'static Server {
 
 impl Server {
     /// One for this test alone.
-    pub(crate) fn own() -> Self {
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn own() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("causerie-store-own-{}-{number}", std::process::id());
@@ -63,7 +75,11 @@ impl Server {
     }
 
     /// One for this test alone whose tables and indexes have so much room. Its log has the room of the disk.
-    pub(crate) fn small(mebibytes: u32) -> Self {
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn small(mebibytes: u32) -> Self {
         let name = format!("causerie-store-small-{}", std::process::id());
         let server = Self::at(env::temp_dir().join(name), "0", Some(mebibytes));
         server.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", server.folder.join("small").display()));
@@ -71,33 +87,82 @@ impl Server {
         server
     }
 
+    /// One for this test alone that also listens on `localhost`, where it insists on TLS. It is vouched for under
+    /// that name by the certificate [`Server::authority`].
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn secret() -> Self {
+        let name = format!("causerie-store-secret-{}", std::process::id());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        drop(listener);
+        Self::with(env::temp_dir().join(name), "0", None, Some(port))
+    }
+
+    /// The certificate that vouches for a secret one.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
+    }
+
+    /// The port of a secret one.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// Kills the whole server and starts it again.
-    pub(crate) fn kill_and_start(&self) {
+    ///
+    /// # Panics
+    /// When it does not run, or does not start again.
+    pub fn kill_and_start(&self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// Kills the whole server.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn kill(&self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it runs");
         kill(file.lines().next().expect("its id is in the first line"));
+    }
+
+    /// Starts a server that was killed.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&self) {
         // What it left behind ends by itself, and until then it can't start.
         for _ in 0..STARTS_MAX {
             if self.start_command().status().expect("it can be run").success() {
                 return;
             }
         }
-        panic!("the server does not start again");
+        unreachable!("the server does not start again");
     }
 
     /// Kills one of the processes that serve a connection, if there is any. The server then ends all of them, and
     /// recovers as from a crash.
-    pub(crate) fn kill_one_connection(&self) {
+    pub fn kill_one_connection(&self) {
         let writing = "SELECT pid FROM pg_stat_activity WHERE application_name = 'causerie'
             AND query NOT LIKE 'SELECT%' ORDER BY state_change DESC LIMIT 1";
         kill(self.sql(writing).trim());
     }
 
     fn at(folder: PathBuf, linger: &str, room: Option<u32>) -> Self {
+        Self::with(folder, linger, room, None)
+    }
+
+    fn with(folder: PathBuf, linger: &str, room: Option<u32>, port: Option<u16>) -> Self {
         let lock = open(&folder, "lock");
         lock.lock().expect("the lock of the server");
         let used = open(&folder, "users");
         used.lock_shared().expect("a place among its users");
-        let server = Self { folder, room, _used: used };
+        let server = Self { folder, room, port, _used: used };
         if !server.ready() {
             server.make(linger);
         }
@@ -120,6 +185,9 @@ impl Server {
             "-U",
             USER,
         ]));
+        if self.port.is_some() {
+            self.certify();
+        }
         self.start();
         let watch = Command::new("sh")
             .args(["-c", WATCH, "sh"])
@@ -134,6 +202,30 @@ impl Server {
         drop(watch.expect("the script that stops the server starts"));
     }
 
+    /// Makes an authority and the server's certificate, and lets nobody in over the network without TLS.
+    fn certify(&self) {
+        let file = |name: &str| self.folder.join(name);
+        let openssl = |arguments: &[&str]| {
+            let mut command = Command::new("openssl");
+            run(command.args(arguments).current_dir(&self.folder).stdin(Stdio::null()));
+        };
+        let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+        let mut authority = vec!["req", "-x509", "-subj", "/CN=authority"];
+        authority.extend(key);
+        openssl(&[&authority[..], &["-keyout", "authority.key", "-out", "authority.pem"]].concat());
+        let mut own = vec!["req", "-x509", "-subj", "/CN=server", "-addext", "subjectAltName=DNS:localhost"];
+        own.extend(key);
+        own.extend(["-addext", "basicConstraints=critical,CA:FALSE", "-CA", "authority.pem"]);
+        own.extend(["-CAkey", "authority.key", "-keyout", "server.key", "-out", "server.pem"]);
+        openssl(&own);
+        fs::set_permissions(file("server.key"), fs::Permissions::from_mode(0o600)).expect("it is ours");
+        if is_root() {
+            run(Command::new("chown").arg("postgres").args([file("server.key"), file("server.pem")]));
+        }
+        let rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
+        fs::write(file("data/pg_hba.conf"), rules).expect("its rules");
+    }
+
     /// Starts it, and waits until it takes connections.
     fn start(&self) {
         run(&mut self.start_command());
@@ -141,8 +233,17 @@ impl Server {
 
     fn start_command(&self) -> Command {
         let folder = self.folder.display();
+        let network = self.port.map_or_else(
+            || "-c listen_addresses=".to_owned(),
+            |port| {
+                format!(
+                    "-c listen_addresses=127.0.0.1 -c port={port} -c ssl=on -c ssl_cert_file={folder}/server.pem \
+                     -c ssl_key_file={folder}/server.key"
+                )
+            },
+        );
         let options = format!(
-            "-c listen_addresses= -c unix_socket_directories={folder} -c max_connections=300 \
+            "{network} -c unix_socket_directories={folder} -c max_connections=300 \
              -c shared_buffers=64MB -c fsync=on"
         );
         let mut command = match self.room {
@@ -159,6 +260,9 @@ impl Server {
     fn ready(&self) -> bool {
         for _ in 0..READY_ASKED_MAX {
             let mut asked = program("pg_isready");
+            if let Some(port) = self.port {
+                asked.arg("-p").arg(port.to_string());
+            }
             asked.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
             if asked.status().is_ok_and(|status| status.success()) {
                 return true;
@@ -178,7 +282,11 @@ impl Server {
     }
 
     /// The URL of a database that nobody else uses: a schema, which takes less time to make.
-    pub(crate) fn new_database(&self) -> String {
+    ///
+    /// # Panics
+    /// When it can't be made.
+    #[must_use]
+    pub fn new_database(&self) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{}_{}_{number}", std::process::id(), nanoseconds());
@@ -190,13 +298,20 @@ impl Server {
     }
 
     /// Where its socket is.
-    pub(crate) fn folder(&self) -> &Path {
+    #[must_use]
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Runs statements as the administrator and returns what they print.
-    pub(crate) fn sql(&self, sql: &str) -> String {
+    ///
+    /// # Panics
+    /// When they fail.
+    pub fn sql(&self, sql: &str) -> String {
         let mut psql = program("psql");
+        if let Some(port) = self.port {
+            psql.arg("-p").arg(port.to_string());
+        }
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-c", sql]);
         run(psql.arg("-h").arg(&self.folder))
     }

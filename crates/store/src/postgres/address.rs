@@ -1,0 +1,152 @@
+//! Where the server is and how to speak with it, out of a URL.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{Client, Config, Connection, Socket};
+
+use super::fault::reason;
+use super::tls::{Encrypted, Proof, Tls};
+use crate::error::StoreError;
+use crate::sql::Result;
+
+/// How long a server may take to accept a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
+
+/// A server, and what it must prove.
+#[derive(Clone)]
+pub(crate) struct Address {
+    config: Config,
+    tls: Tls,
+}
+
+impl Address {
+    /// The URL as PostgreSQL's own programs understand it. Of `sslmode` there are `disable`, `prefer`, `require`,
+    /// `verify-ca` and `verify-full`; with `sslrootcert` the latter two believe the certificates of that file
+    /// instead of the system's, and `require` becomes `verify-ca`.
+    ///
+    /// # Errors
+    /// [`StoreError::Engine`] when it is not understood; the password is not in it.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let Split { url, mode, roots } = Split::of(url)?;
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            refused(&format!("the database's URL is not understood: {}", reason(&error)))
+        })?;
+        let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
+        let (encrypt, proof) = match (mode.as_deref().unwrap_or("prefer"), roots) {
+            ("disable", _) => (SslMode::Disable, Proof::None),
+            // A socket leads to this host's own server.
+            ("prefer", _) if local => (SslMode::Disable, Proof::None),
+            ("prefer", _) => (SslMode::Prefer, Proof::None),
+            ("require", None) => (SslMode::Require, Proof::None),
+            ("require" | "verify-ca", roots) => (SslMode::Require, Proof::Chain(roots)),
+            ("verify-full", roots) => (SslMode::Require, Proof::Name(roots)),
+            (other, _) => {
+                return Err(refused(&format!(
+                    "the database's URL has sslmode={other:?}; there are disable, prefer, require, verify-ca and \
+                     verify-full"
+                )));
+            }
+        };
+        config.ssl_mode(encrypt);
+        let tls = Tls::new(proof).map_err(|error| refused(&error))?;
+        if config.get_application_name().is_none() {
+            config.application_name("causerie");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(UNACKNOWLEDGED_MAX);
+        }
+        Ok(Self { config, tls })
+    }
+
+    pub(super) async fn connect(
+        &self,
+    ) -> std::result::Result<(Client, Connection<Socket, Encrypted>), tokio_postgres::Error> {
+        self.config.connect(self.tls.clone()).await
+    }
+}
+
+fn refused(why: &str) -> StoreError {
+    StoreError::Engine(why.to_owned())
+}
+
+/// A URL without what its driver does not know.
+struct Split {
+    url: String,
+    mode: Option<String>,
+    roots: Option<PathBuf>,
+}
+
+impl Split {
+    fn of(url: &str) -> Result<Self> {
+        let mut split = Self { url: url.to_owned(), mode: None, roots: None };
+        let place = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let place = place.split(['/', '?']).next().unwrap_or_default();
+        if place.matches('@').count() > 1 || (url.contains('@') && !place.contains('@')) {
+            return Err(refused(
+                "in the database's URL the signs @, / and ? of a user, a password or a parameter are written \
+                 %40, %2F and %3F",
+            ));
+        }
+        let Some(query) = url.find('?') else { return Ok(split) };
+        let mut kept = Vec::new();
+        for parameter in url[query + 1..].split('&') {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let decoded = percent_decode_str(value).decode_utf8().map(std::borrow::Cow::into_owned);
+            let decoded = decoded.map_err(|_| refused("a parameter of the database's URL is not UTF-8"));
+            match name {
+                "sslmode" => split.mode = Some(decoded?),
+                "sslrootcert" => {
+                    split.roots = Some(decoded?).filter(|file| file != "system").map(PathBuf::from)
+                }
+                _ => kept.push(parameter),
+            }
+        }
+        split.url = format!("{}?{}", &url[..query], kept.join("&"));
+        if kept.is_empty() {
+            split.url.pop();
+        }
+        Ok(split)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> SslMode {
+        Address::parse(url).unwrap_or_else(|error| unreachable!("{url}: {error}")).config.get_ssl_mode()
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_and_no_password_is_told() {
+        for url in [
+            "postgres://u:secret@h/d?sslmode=allways",
+            "postgres://u:secret@h:x/d",
+            "postgres://u:se@secret@h/d",
+            "postgres://u:?secret@h/d",
+            "postgres://h/d?password=a@secret",
+            "postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/no/such/file.pem",
+            "postgres://u:secret@h/d?sslcert=/own.pem",
+        ] {
+            let refused = Address::parse(url).err().unwrap_or_else(|| unreachable!("{url} is understood"));
+            assert!(!refused.to_string().contains("secret"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_encrypted_is() {
+        assert_eq!(mode("postgres://u@/d?host=/run/postgresql"), SslMode::Disable, "a socket is no network");
+        assert_eq!(mode("postgresql://u:p@h:1/d"), SslMode::Prefer);
+        assert_eq!(mode("postgresql://u:p@h:1/d?sslmode=disable&application_name=x"), SslMode::Disable);
+        assert_eq!(mode("postgresql://u:p@h:1/d?connect_timeout=3&sslmode=require"), SslMode::Require);
+        assert_eq!(mode("postgresql://u:%40%3F%2F@h:1/d?sslmode=require&"), SslMode::Require);
+    }
+}

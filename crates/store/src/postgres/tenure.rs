@@ -1,0 +1,134 @@
+//! The right to serve a database: a lock of a session of its own, held for as long as the process serves.
+//!
+//! ```text
+//! waiting ──had──▶ held ──connection broke──▶ regaining ──had──▶ held
+//!    │                                            │
+//!    └─patience over─▶ refused                    └─another had it for a while─▶ lost
+//! ```
+//! The server frees it with the session, so that nothing is left of a process that dies. One that the server can't
+//! be reached from loses it without knowing. The answers that it still works on are safe by their leases and epochs;
+//! it ends as soon as it learns that another process serves.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+use super::address::Address;
+use super::connection::Link;
+use super::fault::Fault;
+use crate::error::StoreError;
+use crate::sql::Result;
+
+/// How often the session is looked at, and how long it may take to answer.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// The pause between two attempts.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How long another one must have it until it counts as lost: the server may still hold what was this process's own.
+const FOREIGN_MAX: Duration = Duration::from_secs(30);
+
+/// Databases are told apart by the table's number, as several may share one server's by their search path. The
+/// server finds out within half a minute when the host of a session is gone.
+const TAKE: &str =
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
+    SELECT 1 / pg_try_advisory_lock(1129268051, 'commits'::regclass::oid::int4)::int";
+const LOOK: &str = "SELECT 1";
+/// What the division by nothing in [`TAKE`] is called.
+const NOT_HAD: &str = "22012";
+
+/// What tells that it was lost, and what gives it up when dropped.
+pub(crate) type Taken = (watch::Receiver<bool>, oneshot::Sender<()>);
+
+/// Takes it, within `patience`. Blocks; not for a thread of a runtime.
+///
+/// # Errors
+/// [`StoreError::Taken`] when another process has it, otherwise of the server.
+pub(crate) fn take_tenure(address: Address, patience: Duration) -> Result<Taken> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| StoreError::Engine(error.to_string()))?;
+    let link = runtime.block_on(wait(&address, patience))?;
+    let (tell, lost) = watch::channel(false);
+    let (hold, given_up) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("store-tenure".to_owned())
+        .spawn(move || runtime.block_on(keep(&address, link, &tell, given_up)))
+        .map_err(|error| StoreError::Engine(error.to_string()))?;
+    Ok((lost, hold))
+}
+
+async fn wait(address: &Address, patience: Duration) -> Result<Link> {
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        match take(address).await {
+            Ok(Some(link)) => return Ok(link),
+            Ok(None) if begun.elapsed() >= patience => return Err(StoreError::Taken),
+            Ok(None) if told => {}
+            Ok(None) => {
+                tracing::info!(?patience, "another service works with the database; waiting for it to end");
+                told = true;
+            }
+            Err(Fault::Lost(reason)) if begun.elapsed() >= patience => {
+                return Err(StoreError::Unreachable(reason));
+            }
+            Err(Fault::Lost(_)) => {}
+            Err(fault @ (Fault::Conflict(_) | Fault::Told(_))) => return Err(fault.into_error()),
+        }
+        sleep(AGAIN).await;
+    }
+}
+
+/// A session that has it, or `None` when another one does.
+async fn take(address: &Address) -> Result<Option<Link>, Fault> {
+    let link = Link::open(address).await?;
+    match timeout(LOOK_MAX, link.batch(TAKE)).await.unwrap_or_else(|_| Err(Fault::silent())) {
+        Ok(()) => Ok(Some(link)),
+        Err(Fault::Told(StoreError::Engine(told))) if told.contains(NOT_HAD) => {
+            link.close().await;
+            Ok(None)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+async fn keep(
+    address: &Address,
+    link: Link,
+    tell: &watch::Sender<bool>,
+    mut given_up: oneshot::Receiver<()>,
+) {
+    let mut held = Some(link);
+    let mut foreign_since: Option<Instant> = None;
+    loop {
+        let pause = if held.is_some() { LOOK_EVERY } else { AGAIN };
+        if timeout(pause, &mut given_up).await.is_ok() {
+            break;
+        }
+        if let Some(link) = &held {
+            let looked = timeout(LOOK_MAX, link.batch(LOOK)).await;
+            if !matches!(looked, Ok(Ok(()))) {
+                tracing::warn!("the session that holds the database for this service broke");
+                held = None;
+            }
+            continue;
+        }
+        match take(address).await {
+            Ok(Some(link)) => {
+                tracing::info!("this service holds the database again");
+                (held, foreign_since) = (Some(link), None);
+            }
+            Ok(None) if foreign_since.get_or_insert_with(Instant::now).elapsed() >= FOREIGN_MAX => {
+                tell.send_replace(true);
+                return;
+            }
+            Ok(None) => {}
+            Err(_) => foreign_since = None,
+        }
+    }
+    if let Some(link) = held {
+        link.close().await;
+    }
+}

@@ -1,0 +1,75 @@
+//! Where a database is, as an operator names it.
+
+use std::fmt;
+
+use crate::error::StoreError;
+
+/// A database's URL, `postgres://…` or `sqlite:…`. It may hold a password, and shows none.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// The whole, with the password: for [`crate::Store::connect`].
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is understood.
+    ///
+    /// # Errors
+    /// Why not; no password is in it.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let server = ["postgres://", "postgresql://"].iter().any(|scheme| self.0.starts_with(scheme));
+        if !server && !self.0.starts_with("sqlite:") {
+            return Err(StoreError::Rule("a database's URL begins with postgres:// or sqlite:"));
+        }
+        #[cfg(feature = "postgres")]
+        if server {
+            crate::postgres::Address::parse(&self.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// Anything is taken, and looked at when it is used: whoever parses a command line would show what it refuses.
+impl From<String> for DatabaseUrl {
+    fn from(text: String) -> Self {
+        Self(text.trim().to_owned())
+    }
+}
+
+/// Server and name alone: neither user nor password nor parameters.
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((scheme, rest)) = self.0.split_once("://") else { return f.write_str(&self.0) };
+        let rest = rest.split_once('@').map_or(rest, |(_, place)| place);
+        write!(f, "{scheme}://{}", rest.split('?').next().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_shows_no_password() {
+        for url in
+            ["postgres://u:s3cret@h:5/d?x=1", "postgres://h/d?password=s3cret", "postgres://u:s3c@ret@h/d"]
+        {
+            let url = DatabaseUrl::from(url.to_owned());
+            assert!(!format!("{url} {url:?} {:?}", url.check()).contains("s3c"), "{url}");
+        }
+        let url = DatabaseUrl::from("postgres://u:p@h:5/d?sslmode=disable\n".to_owned());
+        assert!(url.check().is_ok());
+        assert_eq!(url.to_string(), "postgres://h:5/d");
+        let wrong = DatabaseUrl::from("mysql://u:s3cret@h/d".to_owned()).check();
+        assert!(wrong.is_err_and(|error| !error.to_string().contains("s3c")));
+    }
+}

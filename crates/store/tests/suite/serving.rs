@@ -1,0 +1,101 @@
+//! Who may serve a database, how it is reached over a network, and who makes its tables.
+
+use std::time::Duration;
+
+use servers::Server;
+use store::{Options, RowExt, SqlExt, Store, StoreError};
+
+use crate::fixture::{Engine, Fixture};
+
+on_every_engine!(it_is_ready_while_it_answers, many_at_once_make_the_tables_once);
+
+async fn it_is_ready_while_it_answers(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    assert!(fixture.store.ready(Duration::from_secs(30)).await);
+    fixture.store.close().await;
+    assert!(!fixture.store.ready(Duration::from_secs(30)).await);
+}
+
+async fn many_at_once_make_the_tables_once(engine: Engine) {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let url = match engine {
+        Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
+        Engine::Postgres => servers::shared().new_database(),
+    };
+    let opening: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || Store::connect(&url))
+        })
+        .collect();
+    for opened in opening {
+        let store = opened.join().expect("no panic").expect("each opens it");
+        let applied = "SELECT count(*) FROM migrations";
+        let count =
+            store.read(move |tx| tx.one(applied, &[], |row| row.int(0))).await.expect("it can be read");
+        let twice = "SELECT count(*) FROM counters WHERE name = 'machine'";
+        let made = store.read(move |tx| tx.one(twice, &[], |row| row.int(0))).await.expect("it can be read");
+        assert!(count >= Some(1) && made == Some(1), "{count:?} migrations made {made:?} counters");
+        store.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_at_a_time_serves_a_database() {
+    let fixture = Fixture::new(Engine::Postgres);
+    let beside = fixture.beside().expect("it can be opened beside");
+    let first = fixture.store.tenure(Duration::ZERO).await.expect("nobody has it");
+    let refused = beside.tenure(Duration::ZERO).await;
+    assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
+    let other = Fixture::new(Engine::Postgres);
+    other.store.tenure(Duration::ZERO).await.expect("another database is another matter");
+    let waiting = tokio::spawn(async move { beside.tenure(Duration::from_secs(30)).await });
+    drop(first);
+    waiting.await.expect("no panic").expect("it was given up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_serves_holds_it_again_after_a_crash_of_the_server() {
+    let server = Server::own();
+    let fixture = Fixture::at(server.new_database(), Options::default());
+    let tenure = fixture.store.tenure(Duration::ZERO).await.expect("nobody has it");
+    server.kill_and_start();
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1129268051";
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while server.sql(held).trim() != "1" {
+        assert!(std::time::Instant::now() < deadline, "it is not held again");
+    }
+    assert!(fixture.store.ready(Duration::from_secs(30)).await);
+    drop(tenure);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn over_a_network_it_is_as_secret_as_asked() {
+    let server = Server::secret();
+    let port = server.port().expect("it listens");
+    let (own, other) = (server.authority(), server.folder().join("server.pem"));
+    let connect = |host: &str, parameters: String| {
+        Store::connect(&format!("postgres://store@{host}:{port}/postgres?{parameters}"))
+    };
+    let by = |file: &std::path::Path| format!("sslrootcert={}", file.display());
+    for (host, parameters) in [
+        ("127.0.0.1", "sslmode=prefer".to_owned()),
+        ("127.0.0.1", "sslmode=require".to_owned()),
+        ("127.0.0.1", format!("sslmode=verify-ca&{}", by(&own))),
+        ("127.0.0.1", format!("{}&sslmode=require", by(&own))),
+        ("localhost", format!("sslmode=verify-full&{}", by(&own))),
+    ] {
+        let store =
+            connect(host, parameters.clone()).unwrap_or_else(|error| unreachable!("{parameters}: {error}"));
+        assert!(store.ready(Duration::from_secs(30)).await, "{parameters}");
+        store.close().await;
+    }
+    for (host, parameters) in [
+        ("127.0.0.1", "sslmode=disable".to_owned()),
+        ("127.0.0.1", format!("sslmode=verify-full&{}", by(&own))),
+        ("localhost", "sslmode=verify-full".to_owned()),
+        ("localhost", format!("sslmode=require&{}", by(&other))),
+    ] {
+        assert!(connect(host, parameters.clone()).is_err(), "{parameters}");
+    }
+}
