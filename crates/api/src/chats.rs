@@ -7,9 +7,8 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use bytes::{Bytes, BytesMut};
 use control::access::Caller;
-use control::conversations::{Message, Patch};
+use control::conversations::Patch;
 use control::live::{LiveAnswer, Snapshot};
 use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
@@ -26,7 +25,6 @@ use sha2::{Digest, Sha256};
 use crate::Ending;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::{Named, Parameters, knows};
-use crate::openapi::answer::ChatDetail;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
 use crate::openapi::{examples, refusals, successes};
 use crate::wire::{self, Change, Conversation, Page, Question};
@@ -142,51 +140,6 @@ pub(crate) async fn list(
     let page = conversations.list(caller.account, offset, limit).await?;
     let chats = page.conversations.into_iter().map(Conversation::of).collect();
     Ok(Json(Page { chats, offset, limit, total_count: page.total }))
-}
-
-/// Shows a conversation with all that was said
-///
-/// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
-#[utoipa::path(
-    get, path = "/api/v1/chats/{chatId}", operation_id = "getChat", tag = "Conversations",
-    params(OfChat),
-    responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
-)]
-pub(crate) async fn detail(
-    State(conversations): State<Conversations>,
-    State(answers): State<Answers>,
-    Extension(caller): Extension<Caller>,
-    Named(chat): Named<String>,
-) -> Answered<Response> {
-    let detail = conversations.detail(caller.account, conversation_id(&chat)?).await?;
-    let chat = serde_json::to_vec(&Conversation::of(detail.summary)).map_err(ApiError::internal)?;
-    let mut out = BytesMut::from(&b"{\"chat\":"[..]);
-    out.extend_from_slice(&chat);
-    out.extend_from_slice(b",\"messages\":[");
-    for (index, message) in detail.messages.into_iter().enumerate() {
-        if index > 0 {
-            out.extend_from_slice(b",");
-        }
-        match message {
-            Message::Question(question) => {
-                let message = wire::UserMessage {
-                    id: question.id.to_string(),
-                    role: "USER",
-                    status: "completed",
-                    created_at: question.created_at.to_string(),
-                    text: &question.text,
-                    file_paths: &question.attachments,
-                };
-                out.extend_from_slice(&serde_json::to_vec(&message).map_err(ApiError::internal)?);
-            }
-            Message::Answer(stored) => {
-                let snapshot = answers.shown(caller.account, *stored);
-                wire::assistant_message(&snapshot).iter().for_each(|segment| out.extend_from_slice(segment));
-            }
-        }
-    }
-    out.extend_from_slice(b"]}");
-    Ok(json_body(out.freeze()))
 }
 
 /// Deletes a conversation with its answers
@@ -337,11 +290,14 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn answer_body(snapshot: &Snapshot) -> Response {
-    json_body(wire::answer(snapshot).concat().into())
+    match snapshot.encoded(wire::answer) {
+        [whole] => json_body(whole.clone()),
+        pieces => json_body(pieces.concat()),
+    }
 }
 
-fn json_body(body: Bytes) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+pub(crate) fn json_body(body: impl Into<Body>) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.into()).into_response()
 }
 
 impl From<BodyError> for ApiError {

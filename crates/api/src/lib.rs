@@ -9,6 +9,7 @@ mod chats;
 mod error;
 mod extract;
 mod files;
+mod history;
 mod key;
 mod openapi;
 pub mod operations;
@@ -83,7 +84,7 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .route("/directories/", get(files::list_home).post(files::create_folder))
         .route("/directories/{*path}", get(files::list).post(files::create_folder))
         .route("/chats", post(chats::ask).get(chats::list))
-        .route("/chats/{chatId}", get(chats::detail).delete(chats::delete).patch(chats::patch))
+        .route("/chats/{chatId}", get(history::detail).delete(chats::delete).patch(chats::patch))
         .route("/chats/{chatId}/stop", post(chats::stop))
         .route("/chats/{chatId}/events", get(streams::conversation))
         .route("/chats/{chatId}/messages/{messageId}", get(chats::collect))

@@ -121,7 +121,7 @@ impl Reading {
                     return Some(Frame {
                         event: event_word(snapshot.ending.is_some()),
                         id: event_id(snapshot.meta.answer, snapshot.stamp),
-                        data: wire::answer(&snapshot),
+                        data: snapshot.encoded(wire::answer).to_vec(),
                     });
                 }
                 _ = self.look.tick() => {

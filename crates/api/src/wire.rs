@@ -1,7 +1,9 @@
 //! How things look on the wire (section 2 of the interface). Answers are written from shared segments,
 //! everything else by serde. What is said here of a type and its fields is published in the schema.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use std::io::Write;
+
+use bytes::Bytes;
 use control::conversations::Summary;
 use control::live::{Citation, Rope, Shape, ShotPart, Snapshot};
 use domain::answer::{Ending, RunState, Stamp};
@@ -390,7 +392,7 @@ pub fn read_event_id(text: &str) -> Option<(MessageId, Stamp)> {
 /// An answer (2.8) as one line of JSON, in segments that readers of the same revision share.
 #[must_use]
 pub fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
-    let mut out = Writer::default();
+    let mut out = Writer::with_room_for(snapshot);
     let meta = &snapshot.meta;
     out.raw("{\"id\":\"").display(meta.answer).raw("\",\"chatId\":\"").display(meta.conversation);
     out.raw("\",\"status\":\"").raw(status_word(snapshot.ending.is_some()));
@@ -446,54 +448,72 @@ pub(crate) struct UserMessage<'a> {
     pub(crate) file_paths: &'a [String],
 }
 
+/// Longer answers are shared segments for the most part.
+const ROOM_MAX_BYTES: usize = 16 << 10;
+/// A shorter segment is written beside its neighbours.
+const COPIED_MAX_BYTES: usize = 4 << 10;
+
 /// Writes JSON into segments: short pieces together, shared ones as they are.
 #[derive(Default)]
 struct Writer {
     done: Vec<Bytes>,
-    open: BytesMut,
+    open: Vec<u8>,
 }
 
 impl Writer {
+    /// A writer that an answer of short texts will not outgrow.
+    fn with_room_for(snapshot: &Snapshot) -> Self {
+        const HEAD_BYTES: usize = 256;
+        const PART_BYTES: usize = 192;
+        let text = |rope: &Rope| rope.len() + rope.len() / 16;
+        let part = |part: &ShotPart| match &part.shape {
+            Shape::Text { html, .. } | Shape::Reasoning { html } => PART_BYTES + text(html),
+            Shape::Tool { .. } | Shape::File { .. } => PART_BYTES,
+        };
+        let room = HEAD_BYTES + text(&snapshot.text) + snapshot.parts.iter().map(part).sum::<usize>();
+        Self { done: Vec::new(), open: Vec::with_capacity(room.min(ROOM_MAX_BYTES)) }
+    }
+
     fn raw(&mut self, text: &str) -> &mut Self {
-        self.open.put_slice(text.as_bytes());
+        self.open.extend_from_slice(text.as_bytes());
         self
     }
 
     /// What needs no escaping: identifiers, times, numbers.
     fn display(&mut self, value: impl std::fmt::Display) -> &mut Self {
-        self.raw(&value.to_string())
+        // A buffer that grows takes everything.
+        let _ = write!(self.open, "{value}");
+        self
     }
 
     fn text(&mut self, text: &str) -> &mut Self {
-        let mut escaped = Vec::with_capacity(text.len() + 2);
-        json_escape_into(text, &mut escaped);
         self.raw("\"");
-        self.open.put_slice(&escaped);
+        json_escape_into(text, &mut self.open);
         self.raw("\"")
     }
 
     fn rope(&mut self, rope: &Rope) -> &mut Self {
         self.raw("\"");
         for segment in rope.segments() {
+            if segment.text().len() < COPIED_MAX_BYTES {
+                json_escape_into(segment.text(), &mut self.open);
+                continue;
+            }
             let encoded = segment.encoded(|text| {
                 let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
                 json_escape_into(text, &mut escaped);
                 Bytes::from(escaped)
             });
-            self.share(encoded);
+            self.close();
+            self.done.push(encoded);
         }
         self.raw("\"")
     }
 
-    fn share(&mut self, segment: Bytes) {
-        if segment.len() < 512 {
-            self.open.put_slice(&segment);
-            return;
-        }
+    fn close(&mut self) {
         if !self.open.is_empty() {
-            self.done.push(self.open.split().freeze());
+            self.done.push(std::mem::take(&mut self.open).into());
         }
-        self.done.push(segment);
     }
 
     fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) -> &mut Self {
@@ -558,9 +578,7 @@ impl Writer {
     }
 
     fn segments(mut self) -> Vec<Bytes> {
-        if !self.open.is_empty() {
-            self.done.push(self.open.split().freeze());
-        }
+        self.close();
         self.done
     }
 }

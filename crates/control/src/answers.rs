@@ -10,6 +10,9 @@ use tokio::sync::watch;
 
 use crate::live::{Live, LiveAnswer, Meta, Progress, Snapshot, Watch};
 
+/// Up to this size (of [`LiveAnswer::size_bytes`]) an answer is rendered by whoever reads it.
+const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
+
 /// The answers of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Answers {
@@ -28,19 +31,29 @@ impl Answers {
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
-        if let Some(live) = self.live.get(message) {
-            let meta = live.meta();
-            let own = meta.account == account && meta.conversation == conversation;
-            return if own { Ok(live) } else { Err(ConversationError::NotFound) };
-        }
+        let moment = match self.live.find(message) {
+            Ok(live) => {
+                let meta = live.meta();
+                let own = meta.account == account && meta.conversation == conversation;
+                return if own { Ok(live) } else { Err(ConversationError::NotFound) };
+            }
+            Err(moment) => moment,
+        };
         let stored = self.stored(account, conversation, message).await?;
-        self.attach(account, stored).await
+        let completed = stored.completed_at.is_some();
+        let live = self.attach(account, stored).await?;
+        if completed {
+            self.live.keep(&live, moment);
+            rendered(&live).await;
+        }
+        Ok(live)
     }
 
-    /// A stored answer as it is shown: as it stands here, when it is being written here.
+    /// A stored answer as it is shown: as it stands here, when it is being written here. Rendering one that
+    /// was not read lately takes its time.
     #[must_use]
     pub fn shown(&self, account: AccountId, stored: Answered) -> Arc<Snapshot> {
-        let live = self.live.get(stored.id).filter(|_| stored.completed_at.is_none());
+        let live = self.live.find(stored.id).ok();
         live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer))).snapshot()
     }
 
@@ -110,6 +123,16 @@ impl Answers {
     ) -> Result<Answered, ConversationError> {
         self.store.read(move |tx| conversations::answer(tx, account, conversation, message)).await
     }
+}
+
+/// Renders a completed answer ahead of its reader; a long one where it keeps nobody waiting.
+async fn rendered(live: &Arc<LiveAnswer>) {
+    if live.size_bytes() < RENDERED_AT_ONCE_MAX_BYTES {
+        return;
+    }
+    let live = live.clone();
+    // A panic was reported; the reader meets it again.
+    let _ = tokio::task::spawn_blocking(move || live.snapshot()).await;
 }
 
 fn meta(account: AccountId, stored: &Answered) -> Meta {

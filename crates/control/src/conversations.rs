@@ -5,7 +5,9 @@ use std::sync::Arc;
 use domain::id::{AccountId, ConversationId, PostingId};
 use store::Store;
 use store::conversations;
-pub use store::conversations::{ConversationError, Detail, Message, Page, Patch, Summary};
+pub use store::conversations::{
+    ConversationError, Detail, EXCHANGES_PAGE_MAX, Message, Page, Patch, Summary,
+};
 
 use crate::Environment;
 use crate::dispatch::Dispatch;
@@ -29,8 +31,8 @@ impl Conversations {
         Ok(self.store.read(move |tx| conversations::list(tx, account, offset, limit)).await?)
     }
 
-    /// A conversation with its messages. Answers that are being written are as far as the store knows them:
-    /// [`crate::Answers::shown`] has them as they stand.
+    /// A conversation with its first messages. Answers that are being written are as far as the store knows
+    /// them: [`crate::Answers::shown`] has them as they stand.
     ///
     /// # Errors
     /// [`ConversationError`].
@@ -40,6 +42,23 @@ impl Conversations {
         conversation: ConversationId,
     ) -> Result<Detail, ConversationError> {
         self.store.read(move |tx| conversations::detail(tx, account, conversation)).await
+    }
+
+    /// The messages after those of so many exchanges, up to [`EXCHANGES_PAGE_MAX`] exchanges of them; none at
+    /// the end.
+    ///
+    /// # Errors
+    /// [`ConversationError::Store`].
+    pub async fn messages_after(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        exchanges: u32,
+    ) -> Result<Vec<Message>, ConversationError> {
+        let page = move |tx: &mut dyn store::Sql| {
+            conversations::messages(tx, account, conversation, exchanges, EXCHANGES_PAGE_MAX)
+        };
+        Ok(self.store.read(page).await?)
     }
 
     /// Changes title or pin.

@@ -230,6 +230,18 @@ pub struct Answer {
     /// How it ended; `None` while it is in progress.
     pub ending: Option<Ending>,
     step: Option<u32>,
+    grown: Grown,
+}
+
+/// Where the block that grew last stands: the step, the block, the place among the parts. It says nothing of the
+/// answer, so that any two are equal.
+#[derive(Debug, Clone, Copy, Default)]
+struct Grown(Option<(u32, u32, usize)>);
+
+impl PartialEq for Grown {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Answer {
@@ -243,6 +255,7 @@ impl Answer {
             sources: Vec::new(),
             ending: None,
             step: None,
+            grown: Grown::default(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
@@ -311,6 +324,7 @@ impl Answer {
             Change::StepBegan { number } => {
                 self.parts.retain(|part| part.step.is_none_or(|step| step < number));
                 self.step = Some(number);
+                self.grown = Grown::default();
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
                 Body::Text(markdown) => markdown.push_str(&text),
@@ -339,14 +353,17 @@ impl Answer {
     /// The body of the block of the current step, made as `fresh` when it is new.
     fn block(&mut self, block: u32, fresh: Body) -> &mut Body {
         let step = self.step.unwrap_or(0);
-        let id = part_id(self.id, "block", step, block as usize);
-        let at = match self.parts.iter().rposition(|part| part.id == id) {
-            Some(at) => at,
-            None => {
-                self.parts.push(Part { id, step: Some(step), body: fresh });
-                self.parts.len() - 1
+        let at = match self.grown.0 {
+            Some((of, grown, at)) if (of, grown) == (step, block) => at,
+            _ => {
+                let id = part_id(self.id, "block", step, block as usize);
+                self.parts.iter().rposition(|part| part.id == id).unwrap_or_else(|| {
+                    self.parts.push(Part { id, step: Some(step), body: fresh });
+                    self.parts.len() - 1
+                })
             }
         };
+        self.grown = Grown(Some((step, block, at)));
         &mut self.parts[at].body
     }
 

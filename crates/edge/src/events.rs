@@ -18,6 +18,9 @@ use crate::pace::{Pace, Stalled};
 /// A segment shorter than this is copied beside its neighbours; a longer one is shared.
 const COPIED_MAX_BYTES: usize = 4 << 10;
 
+/// What a frame takes besides its data.
+const FRAME_BYTES: usize = 128;
+
 /// An event of a stream: a state that supersedes the ones before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
@@ -123,7 +126,8 @@ impl<S: Stream<Item = Frame>> http_body::Body for EventBody<S> {
 
 /// Writes a frame as pieces: long segments as they are, what is between them gathered.
 fn write_frame(frame: &Frame, first: bool, pieces: &mut VecDeque<Bytes>) {
-    let mut gathered = BytesMut::with_capacity(256);
+    let copied = frame.data.iter().map(Bytes::len).filter(|length| *length < COPIED_MAX_BYTES);
+    let mut gathered = BytesMut::with_capacity(FRAME_BYTES + copied.sum::<usize>());
     let event = one_line(frame.event);
     for text in ["event: ", &event, "\ndata: "] {
         gathered.put_slice(text.as_bytes());

@@ -22,7 +22,9 @@ pub struct Renderer {
     closed: (usize, String),
     /// A carriage return at the end, which belongs to the line feed that may follow.
     held: bool,
-    tail_html: Arc<str>,
+    tail_html: String,
+    /// Where the open block begins, and how much of it is known to be plain.
+    plain: (usize, usize),
     /// How long the tail was when it was rendered last; `None` when it has to be in any case.
     rendered: Option<usize>,
     ended: bool,
@@ -60,7 +62,7 @@ impl Renderer {
     }
 
     /// The HTML after the finished blocks. A long one may lag behind the text by a sixteenth until [`Self::end`].
-    pub fn tail(&mut self, sources: &dyn Sources) -> Arc<str> {
+    pub fn tail(&mut self, sources: &dyn Sources) -> &str {
         let length = self.tail.len();
         let open = if self.ended { 0 } else { self.segments.open() };
         let fresh = self.rendered.is_some_and(|rendered| {
@@ -72,24 +74,24 @@ impl Renderer {
                 let prepared = prepare::prepare(&self.tail[..open], sources, true);
                 self.closed = (open, html(&prepared, sources));
             }
-            let block = &self.tail[open..];
-            let mut out = self.closed.1.clone();
-            match plain_paragraph(block).filter(|_| !self.ended) {
-                Some(text) => {
-                    out.push_str("<p>");
+            let (block, out) = (&self.tail[open..], &mut self.tail_html);
+            out.clear();
+            out.push_str(&self.closed.1);
+            let known = if self.plain.0 == open { self.plain.1 } else { 0 };
+            if self.ended {
+                out.push_str(&html(&prepare::prepare(block, sources, true), sources));
+            } else if is_plain_paragraph(block, known) {
+                self.plain = (open, block.len());
+                for text in ["<p>", block.trim_end(), "</p>\n"] {
                     out.push_str(text);
-                    out.push_str("</p>\n");
                 }
-                None if self.ended => out.push_str(&html(&prepare::prepare(block, sources, true), sources)),
-                None => {
-                    let prepared = prepare::prepare(block, sources, false);
-                    out.push_str(&sanitize::checked(emit::emit(&prepared, sources)));
-                }
+            } else {
+                let prepared = prepare::prepare(block, sources, false);
+                out.push_str(&sanitize::checked(emit::emit(&prepared, sources)));
             }
-            self.tail_html = out.into();
             self.rendered = Some(length);
         }
-        self.tail_html.clone()
+        &self.tail_html
     }
 
     fn split(&mut self, sources: &dyn Sources) {
@@ -103,21 +105,27 @@ impl Renderer {
             self.tail.drain(..start);
             self.segments.forget(start);
             self.closed = (0, String::new());
+            self.plain = (0, 0);
             self.rendered = None;
         }
     }
 }
 
-/// The text, if it is a paragraph in which nothing has a meaning of its own: most of what is written, and by
-/// far the cheapest to show.
-fn plain_paragraph(block: &str) -> Option<&str> {
-    let starts = block.chars().next().is_some_and(char::is_alphabetic);
-    let plain = |byte: &u8| {
+/// Whether it is a paragraph in which nothing has a meaning of its own: most of what is written, and by far the
+/// cheapest to show. So much of its beginning is `known` to be.
+fn is_plain_paragraph(block: &str, known: usize) -> bool {
+    let is_plain = |byte: &u8| {
         byte.is_ascii_alphanumeric()
             || *byte >= 0x80
             || matches!(byte, b' ' | b',' | b'.' | b';' | b'?' | b'(' | b')' | b'%' | b'-')
     };
-    // A no-break space is written otherwise in HTML, and `www.` begins a link.
-    let apart = block.contains(['\u{a0}', prepare::MARK_OPEN]) || block.contains("www");
-    (starts && !apart && block.as_bytes().iter().all(plain)).then(|| block.trim_end())
+    // A no-break space is written otherwise in HTML.
+    let is_apart = |text: &str| text.contains(['\u{a0}', prepare::MARK_OPEN]);
+    // `www.` begins a link, and may have come in two pieces.
+    let lately = &block.as_bytes()[known.saturating_sub(2)..];
+    let Some(new) = block.get(known..) else { return false };
+    (known > 0 || block.starts_with(char::is_alphabetic))
+        && new.as_bytes().iter().all(is_plain)
+        && (new.is_ascii() || !is_apart(new))
+        && !lately.windows(3).any(|three| three == b"www")
 }

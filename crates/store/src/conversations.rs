@@ -12,7 +12,9 @@ use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 pub use delete::{Deleted, delete, sweep_deleted};
 pub(crate) use read::read_ending;
-pub use read::{Answered, Detail, Message, Question, answer, detail, latest_answer, messages};
+pub use read::{
+    Answered, Detail, EXCHANGES_PAGE_MAX, Message, Question, answer, detail, latest_answer, messages,
+};
 
 /// The most conversations that one call lists.
 pub const CONVERSATIONS_PAGE_MAX: u32 = 200;

@@ -35,7 +35,7 @@ use self::answer::{Answer, StreamEvent};
 use self::refusals::Error;
 use crate::extract::knows;
 use crate::wire::{Jurisdiction, Model};
-use crate::{catalogs, chats, files, streams, vm};
+use crate::{catalogs, chats, files, history, streams, vm};
 
 /// The name of the schema's one way to authenticate.
 const KEY: &str = "apiKey";
@@ -63,7 +63,7 @@ const KEY: &str = "apiKey";
         catalogs::models, catalogs::jurisdictions,
         files::upload, files::download, files::delete,
         files::list_home, files::list, files::create_folder,
-        chats::ask, chats::list, chats::detail, chats::delete, chats::patch, chats::stop, chats::collect,
+        chats::ask, chats::list, history::detail, chats::delete, chats::patch, chats::stop, chats::collect,
         streams::answer, streams::conversation,
     ),
 )]

@@ -5,6 +5,7 @@
 //! so that a reader costs the same however long and fast the answer is. States supersede each other: a
 //! reader that is slow gets fewer of them.
 
+mod done;
 mod rope;
 mod shot;
 #[cfg(test)]
@@ -13,11 +14,12 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use domain::answer::{Answer, Change, Ending, Stamp};
+use domain::answer::{Answer, Body, Change, Ending, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 use tokio::sync::watch;
 
+use self::done::Done;
 pub use self::rope::{Rope, Segment};
 use self::shot::Pieces;
 pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
@@ -110,6 +112,25 @@ impl LiveAnswer {
         shot
     }
 
+    /// What it takes of memory with what is made of it for its readers, about.
+    pub(crate) fn size_bytes(&self) -> usize {
+        /// The text as it came, as it is shown, as HTML, and both as they are sent.
+        const FORMS: usize = 5;
+        /// What everything takes besides its text.
+        const EACH_BYTES: usize = 512;
+        let state = self.lock();
+        let Answer { parts, sources, .. } = &state.answer;
+        let text: usize = parts
+            .iter()
+            .map(|part| match &part.body {
+                Body::Text(text) | Body::Reasoning(text) => text.len(),
+                Body::Tool { sources, .. } => sources.len() * EACH_BYTES,
+                Body::File { .. } => 0,
+            })
+            .sum();
+        text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
+    }
+
     /// Folds a change in. A change that is not newer changes nothing.
     pub fn fold(&self, stamp: Stamp, change: Change) {
         let mut state = self.lock();
@@ -173,7 +194,11 @@ impl LiveAnswer {
     }
 }
 
-/// Every answer that is being written here, and the conversations that are watched.
+/// When something was read of the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment(u64);
+
+/// Every answer that is being written here or was read lately, and the conversations that are watched.
 #[derive(Default)]
 pub struct Live {
     known: Mutex<Known>,
@@ -183,6 +208,9 @@ pub struct Live {
 struct Known {
     answers: HashMap<MessageId, Arc<LiveAnswer>>,
     watched: HashMap<ConversationId, Watched>,
+    done: Done,
+    /// How often a conversation was deleted: what was read before that is not kept after it.
+    deleted: u64,
 }
 
 struct Watched {
@@ -196,6 +224,25 @@ impl Live {
     #[must_use]
     pub fn get(&self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
         self.lock().answers.get(&answer).cloned()
+    }
+
+    /// The answer, if it is being written here or was read lately; else the moment for [`Self::keep`].
+    ///
+    /// # Errors
+    /// The moment.
+    pub(crate) fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Moment> {
+        let mut known = self.lock();
+        let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));
+        found.ok_or(Moment(known.deleted))
+    }
+
+    /// Keeps a completed answer for those who will read it soon, unless a conversation was deleted since the
+    /// moment before it was read.
+    pub(crate) fn keep(&self, live: &Arc<LiveAnswer>, moment: Moment) {
+        let mut known = self.lock();
+        if known.deleted == moment.0 {
+            known.done.keep(live.clone());
+        }
     }
 
     /// The answer from now on; the one that is known already when there is one.
@@ -232,6 +279,8 @@ impl Live {
     /// The conversation is gone: its answer's readers and its watchers are told.
     pub fn delete(&self, conversation: ConversationId) {
         let mut known = self.lock();
+        known.deleted += 1;
+        known.done.forget(conversation);
         let mut gone: Vec<_> =
             known.answers.values().filter(|live| live.meta.conversation == conversation).cloned().collect();
         if let Some(watched) = known.watched.get_mut(&conversation) {

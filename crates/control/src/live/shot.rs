@@ -1,8 +1,9 @@
 //! Snapshots: an answer at one revision, in segments that all readers share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use domain::answer::{Answer, Body, Ending, Part, RunState, Stamp};
 use domain::citation::{Place, Stripper, strip};
 use domain::id::PartId;
@@ -24,6 +25,26 @@ pub struct Snapshot {
     pub text: Rope,
     /// Its parts, in the order created.
     pub parts: Vec<ShotPart>,
+    encoded: OnceLock<Vec<Bytes>>,
+}
+
+impl Snapshot {
+    /// The answer with this text and these parts.
+    #[must_use]
+    pub fn new(
+        meta: Arc<Meta>,
+        stamp: Stamp,
+        ending: Option<Ending>,
+        text: Rope,
+        parts: Vec<ShotPart>,
+    ) -> Self {
+        Self { meta, stamp, ending, text, parts, encoded: OnceLock::new() }
+    }
+
+    /// The answer as `encode` writes it, in pieces: done once, for whoever asks first, and shared by all readers.
+    pub fn encoded(&self, encode: impl FnOnce(&Self) -> Vec<Bytes>) -> &[Bytes] {
+        self.encoded.get_or_init(|| encode(self))
+    }
 }
 
 /// A part at one revision (section 2.10).
@@ -98,7 +119,7 @@ impl Pieces {
         // Only the last part still grows.
         let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
         let parts = answer.parts.iter().map(|part| self.part(part, last, answer, &mut text)).collect();
-        Snapshot { meta: meta.clone(), stamp: answer.stamp, ending: answer.ending.clone(), text, parts }
+        Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts)
     }
 
     /// Forgets what was written by an attempt that was cut: its parts are gone, and come again otherwise.

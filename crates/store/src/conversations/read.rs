@@ -10,15 +10,15 @@ use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 use crate::turns::log_of;
 
-/// How many exchanges [`detail`] reads at a time, and [`messages`] at most.
-const EXCHANGES_PAGE_MAX: u32 = 100;
+/// How many exchanges are read at once: a long conversation is never held whole.
+pub const EXCHANGES_PAGE_MAX: u32 = 50;
 
-/// A conversation with all that was said in it (section 2.9).
+/// A conversation with the beginning of what was said in it (section 2.9).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detail {
     /// The conversation.
     pub summary: Summary,
-    /// Questions and answers in the order in which they were made.
+    /// The messages of its first [`EXCHANGES_PAGE_MAX`] exchanges, in the order in which they were made.
     pub messages: Vec<Message>,
 }
 
@@ -77,7 +77,7 @@ macro_rules! answer_select {
     };
 }
 
-/// The conversation and all its messages.
+/// The conversation and its first messages.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -87,20 +87,11 @@ pub fn detail(
     conversation: ConversationId,
 ) -> Result<Detail, ConversationError> {
     let summary = summary(tx, account, conversation)?;
-    let mut all = Vec::new();
-    let mut next = 0;
-    loop {
-        let page = messages(tx, account, conversation, next, EXCHANGES_PAGE_MAX)?;
-        if page.is_empty() {
-            return Ok(Detail { summary, messages: all });
-        }
-        all.extend(page);
-        next += EXCHANGES_PAGE_MAX;
-    }
+    Ok(Detail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
 }
 
-/// The messages of up to `limit` exchanges (at most 100), from the ordinal `from` on; none when there are no
-/// more. So a long conversation can be read without holding it whole.
+/// The messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]), from the ordinal `from` on; none
+/// when there are no more.
 ///
 /// # Errors
 /// [`StoreError`].

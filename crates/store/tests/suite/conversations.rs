@@ -140,7 +140,13 @@ async fn the_whole_history_is_told_in_order(engine: Engine) {
         fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     }
     let detail = fixture.store.read(move |tx| conversations::detail(tx, account, id)).await;
-    let messages = detail.expect("it is there").messages;
+    let mut messages = detail.expect("it is there").messages;
+    let page = conversations::EXCHANGES_PAGE_MAX;
+    assert_eq!(messages.len(), 2 * page as usize);
+    for from in [page, 2 * page] {
+        let more = fixture.store.read(move |tx| conversations::messages(tx, account, id, from, u32::MAX));
+        messages.extend(more.await.expect("a read"));
+    }
     assert_eq!(messages.len(), 242);
     for (at, message) in messages.iter().enumerate() {
         let (ordinal, is_question) = (u32::try_from(at / 2).expect("small"), at % 2 == 0);

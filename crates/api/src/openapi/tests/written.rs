@@ -22,19 +22,19 @@ fn fits(name: &str, value: &Value) {
 
 fn snapshot(ending: Option<Ending>, parts: Vec<Shape>) -> Snapshot {
     let numbered = parts.into_iter().zip(1u128..);
-    Snapshot {
-        meta: Arc::new(Meta {
+    Snapshot::new(
+        Arc::new(Meta {
             answer: MessageId::from_random(1),
             account: AccountId::from_random(2),
             conversation: ConversationId::from_random(3),
             created_at: Timestamp::from_micros(1_700_000_000_000_000),
             model: "reader".to_owned(),
         }),
-        stamp: Stamp { epoch: 1, revision: 2 },
+        Stamp { epoch: 1, revision: 2 },
         ending,
-        text: Rope::of("Due \"on\" the fifth."),
-        parts: numbered.map(|(shape, id)| ShotPart { id: PartId::from_random(id), shape }).collect(),
-    }
+        Rope::of("Due \"on\" the fifth."),
+        numbered.map(|(shape, id)| ShotPart { id: PartId::from_random(id), shape }).collect(),
+    )
 }
 
 /// A part of each shape and a source of each kind. A shape that is new is missed here by the compiler.
