@@ -9,12 +9,16 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # All builds name the whole workspace and then what they want of it: so dependencies get the same features
 # everywhere and are built once. `--test tidy` adds those that tests ask for.
 DEBUG := --workspace --test tidy
-RELEASE := --workspace --release
+OPTIMISED = --workspace --profile $(PROFILE)
+
+# `release` takes its time and is what runs in production; `demo` is compiled as quickly as it can be.
+PROFILE := release
+demo: PROFILE := demo
 
 # The agent is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
 # other builds leave under its name, and replaced only by one that differs.
 STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-agent.sh)
-AGENT := $(TARGET)/agent/release/causerie-agent
+AGENT = $(TARGET)/agent/$(PROFILE)/causerie-agent
 AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
 
 # What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
@@ -30,18 +34,18 @@ tools: # What the tests need besides
 	@sh tools/setup.sh packages nextest python
 
 agent: ## Build the agent: a static program that runs in the accounts' machines
-	$(STATIC) $(CARGO) build $(RELEASE) --bin causerie-agent
-	@cmp -s $(TARGET)/release/causerie-agent $(AGENT) || install -D $(TARGET)/release/causerie-agent $(AGENT)
+	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-agent
+	@cmp -s $(TARGET)/$(PROFILE)/causerie-agent $(AGENT) || install -D $(TARGET)/$(PROFILE)/causerie-agent $(AGENT)
 
 agent-debug:
 	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-agent
 	@cmp -s $(TARGET)/debug/causerie-agent $(AGENT_DEBUG) || install -D $(TARGET)/debug/causerie-agent $(AGENT_DEBUG)
 
 build: agent ## Build target/release/causerie with the agent in it
-	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(RELEASE) --bin causerie
+	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(OPTIMISED) --bin causerie
 
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
-	$(TARGET)/release/causerie demo
+	$(TARGET)/demo/causerie demo
 
 test: tools agent-debug ## Run every test
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
@@ -71,5 +75,5 @@ fmt: ## Format everything
 	$(CARGO) fmt --all
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
-	$(CARGO) build $(RELEASE) --bin bench
+	$(CARGO) build $(OPTIMISED) --bin bench
 	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench

@@ -30,9 +30,23 @@ use workspace::Workspaces;
 
 pub use error::{ApiError, Code};
 
-/// What the handlers are given, each the one service that it needs.
-#[derive(Clone, FromRef)]
-struct State {
+/// What the handlers are given, each the one service that it needs: cloned for each call, and so in one piece.
+#[derive(Clone)]
+struct State(Arc<Parts>);
+
+macro_rules! parts {
+    ($($part:ident: $type:ty,)*) => {
+        struct Parts { $($part: $type,)* }
+
+        $(impl FromRef<State> for $type {
+            fn from_ref(state: &State) -> Self {
+                state.0.$part.clone()
+            }
+        })*
+    };
+}
+
+parts! {
     access: Access,
     answers: Answers,
     catalog: Arc<Catalog>,
@@ -58,7 +72,7 @@ pub struct Ending(pub CancellationToken);
 
 /// The routes of the interface.
 pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
-    let state = State {
+    let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
         catalog: service.catalog.clone(),
@@ -69,36 +83,34 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         workspaces: service.workspaces.clone(),
         limits,
         ending,
-    };
+    }));
     let interface = Router::new()
-        .route("/vm", get(vm::status))
-        .route("/vm/start", post(vm::start))
-        .route("/vm/stop", post(vm::stop))
-        .route("/models", get(catalogs::models))
-        .route("/jurisdictions", get(catalogs::jurisdictions))
+        .route("/api/v1/vm", get(vm::status))
+        .route("/api/v1/vm/start", post(vm::start))
+        .route("/api/v1/vm/stop", post(vm::stop))
+        .route("/api/v1/models", get(catalogs::models))
+        .route("/api/v1/jurisdictions", get(catalogs::jurisdictions))
         // Without a slash after them the two take no path; with one, it is that of the home folder.
-        .route("/files", post(files::upload))
-        .route("/files/", post(files::upload).get(files::download).delete(files::delete))
-        .route("/files/{*path}", get(files::download).delete(files::delete))
-        .route("/directories", get(files::list_home))
-        .route("/directories/", get(files::list_home).post(files::create_folder))
-        .route("/directories/{*path}", get(files::list).post(files::create_folder))
-        .route("/chats", post(chats::ask).get(chats::list))
-        .route("/chats/{chatId}", get(history::detail).delete(chats::delete).patch(chats::patch))
-        .route("/chats/{chatId}/stop", post(chats::stop))
-        .route("/chats/{chatId}/events", get(streams::conversation))
-        .route("/chats/{chatId}/messages/{messageId}", get(chats::collect))
-        .route("/chats/{chatId}/messages/{messageId}/events", get(streams::answer))
-        .fallback(error::no_such_path)
+        .route("/api/v1/files", post(files::upload))
+        .route("/api/v1/files/", post(files::upload).get(files::download).delete(files::delete))
+        .route("/api/v1/files/{*path}", get(files::download).delete(files::delete))
+        .route("/api/v1/directories", get(files::list_home))
+        .route("/api/v1/directories/", get(files::list_home).post(files::create_folder))
+        .route("/api/v1/directories/{*path}", get(files::list).post(files::create_folder))
+        .route("/api/v1/chats", post(chats::ask).get(chats::list))
+        .route("/api/v1/chats/{chatId}", get(history::detail).delete(chats::delete).patch(chats::patch))
+        .route("/api/v1/chats/{chatId}/stop", post(chats::stop))
+        .route("/api/v1/chats/{chatId}/events", get(streams::conversation))
+        .route("/api/v1/chats/{chatId}/messages/{messageId}", get(chats::collect))
+        .route("/api/v1/chats/{chatId}/messages/{messageId}/events", get(streams::answer))
+        .route("/api/{*path}", any(error::no_such_path))
         .method_not_allowed_fallback(error::no_such_method)
         // Bodies have bounds of their own; uploads are streamed.
         .layer(DefaultBodyLimit::disable())
-        .with_state(state.clone());
-    let elsewhere = Router::new().route("/api/{*path}", any(error::no_such_path));
+        .with_state(state.clone())
+        .layer(from_fn_with_state(service.access.clone(), key::let_in));
     Router::new()
-        .nest("/api/v1", interface)
-        .merge(elsewhere)
-        .layer(from_fn_with_state(state, key::let_in))
+        .merge(interface)
         // The schema needs no key, nor does the page that shows it.
         .route("/docs", get(openapi::reference))
         .route("/openapi.yaml", get(openapi::publish))

@@ -1,5 +1,7 @@
 //! `causerie demo`: a question about real documents, asked and answered before the newcomer's eyes.
 
+use std::path::Path;
+
 use control::admin::{AdminError, KeyBounds};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
@@ -96,9 +98,16 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     }
     say("\nAsk another one from a second terminal:\n");
     say(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
-    say("  target/release/causerie ask \"Kdo může nájem vypovědět?\"");
+    say(&format!("  {} ask \"Kdo může nájem vypovědět?\"", program()));
     say(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
     Ok(())
+}
+
+/// How this program is called from the present folder.
+fn program() -> String {
+    let called = std::env::args().next().unwrap_or_else(|| "causerie".to_owned());
+    let here = std::env::current_dir().unwrap_or_default();
+    Path::new(&called).strip_prefix(here).map_or(called.clone(), |below| below.display().to_string())
 }
 
 /// A fresh key of the demonstration's account; those of earlier runs are revoked.
