@@ -120,6 +120,7 @@ impl Loop {
             HostFrame::Close => {
                 self.closed = true;
                 self.calls.clear();
+                self.entries = Vec::new(); // it is remembered for long, and they are many
                 effects.push(Effect::KillAll);
             }
         }

@@ -24,6 +24,8 @@ pub(crate) struct Row {
     pub(crate) lease: Option<(usize, u64, u64)>,
     pub(crate) stop: bool,
     pub(crate) ending: Option<Ending>,
+    /// Whether it went with its conversation.
+    pub(crate) deleted: bool,
     pub(crate) answer: Option<Answer>,
 }
 
@@ -88,6 +90,7 @@ impl Store {
             lease: None,
             stop: false,
             ending: None,
+            deleted: false,
             answer: None,
         };
         self.rows.insert(answer, row);
@@ -105,7 +108,10 @@ impl Store {
     pub(crate) fn setup(&self, answer: MessageId) -> Setup {
         let row = &self.rows[&answer];
         let earlier = self.rows.iter().filter(|(id, other)| {
-            **id != answer && other.conversation == row.conversation && other.ending.is_some()
+            **id != answer
+                && other.conversation == row.conversation
+                && other.ending.is_some()
+                && !other.deleted
         });
         Setup {
             answer,
@@ -139,6 +145,22 @@ impl Store {
             }
         }
         claimed
+    }
+
+    /// Deletes the conversation of an open answer.
+    pub(crate) fn delete(&mut self, answer: MessageId) {
+        let held = std::mem::take(&mut self.row(answer).held);
+        self.post(PostingKind::Release, held);
+        let row = self.row(answer);
+        (row.deleted, row.ending, row.lease) = (true, Some(Ending::Stopped), None);
+    }
+
+    /// Whether the answer was taken from the node: another has it, or it was deleted. One that it has completed
+    /// was not.
+    pub(crate) fn took(&self, from: (usize, u64), answer: MessageId, epoch: u64) -> bool {
+        let row = &self.rows[&answer];
+        let holds = row.lease.is_some_and(|(node, life, _)| (node, life) == from);
+        row.deleted || (row.ending.is_none() && (row.epoch != epoch || !holds))
     }
 
     pub(crate) fn renew(&mut self, node: usize, life: u64, until: u64) {

@@ -1,8 +1,10 @@
 //! The simulated world: two nodes of the service, one machine with its agent, a model, a store, and users,
 //! on one queue of events in simulated time. Everything that can be late, twice, cut or killed is.
 
+mod faults;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
 use domain::id::{InstanceId, MessageId};
@@ -26,6 +28,7 @@ const EVENTS_MAX: u64 = 100_000;
 enum What {
     Ask { conversation: usize },
     Stop { conversation: usize },
+    Delete { conversation: usize },
     Grant { amount: u64 },
     Tick { node: usize, life: u64 },
     Link { at: Seat },
@@ -81,6 +84,8 @@ struct Machine {
     life: u64,
     loops: BTreeMap<MessageId, Loop>,
     routes: BTreeMap<MessageId, (LinkStamp, u64)>,
+    /// Answers whose tools were killed because a host was done with them.
+    let_go: BTreeSet<MessageId>,
 }
 
 pub(crate) struct World {
@@ -159,6 +164,11 @@ impl World {
             let at = self.rng.below(PEACE_AFTER);
             self.at(at, What::Stop { conversation });
         }
+        if self.rng.chance(30) {
+            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.below(PEACE_AFTER);
+            self.at(at, What::Delete { conversation });
+        }
         if self.rng.chance(50) {
             let (at, amount) = (self.rng.below(PEACE_AFTER), self.rng.below(100));
             self.at(at, What::Grant { amount });
@@ -204,6 +214,7 @@ impl World {
             What::Link { at } | What::ToTurn { at, .. } => Some(at.node),
             What::Ask { .. }
             | What::Stop { .. }
+            | What::Delete { .. }
             | What::Grant { .. }
             | What::ToAgent { .. }
             | What::Finished { .. }
@@ -223,6 +234,7 @@ impl World {
         match what {
             What::Ask { conversation } => self.ask(conversation),
             What::Stop { conversation } => self.stop(conversation),
+            What::Delete { conversation } => self.delete(conversation),
             What::Grant { amount } => self.store.grant(amount),
             What::Tick { node, life } => self.tick(node, life),
             What::Link { at } => self.link(at),
@@ -279,15 +291,26 @@ impl World {
         }
         let until = self.now + LEASE;
         self.store.renew(node, life, until);
+        let turns = self.nodes[node].turns.iter().map(|(answer, running)| (*answer, running.epoch));
+        for (answer, epoch) in turns.collect::<Vec<_>>() {
+            if self.store.took((node, life), answer, epoch) {
+                let at = Seat { node, life, answer, epoch };
+                self.after(0, 20, What::ToTurn { at, connection: None, event: Event::Fenced });
+            }
+        }
         for answer in self.store.claim(node, life, self.now, until) {
             let setup = self.store.setup(answer);
+            let late = self.now < PEACE_AFTER && self.rng.chance(30) && self.unsettle(answer);
             let at = Seat { node, life, answer, epoch: setup.epoch };
             let mut turn = Turn::new(setup);
             let reader = turn.answer().clone();
             let effects = turn.begin();
             let (epoch, link) = (at.epoch, LinkStamp::default());
-            let running = Running { epoch, turn, connection: None, link, linking: false, reader };
+            let running = Running { epoch, turn, connection: None, link, linking: late, reader };
             self.nodes[node].turns.insert(answer, running);
+            if late {
+                self.after(500, 3000, What::Link { at });
+            }
             self.carry_out(at, effects);
         }
         if self.store.any_open() || self.asks_left > 0 {
@@ -405,7 +428,7 @@ impl World {
     fn check_reader(&mut self, at: Seat) {
         let Some(running) = self.nodes[at.node].turns.get(&at.answer) else { return };
         let row = &self.store.rows[&at.answer];
-        if row.epoch == at.epoch && row.ending.is_some() {
+        if row.epoch == at.epoch && row.ending.is_some() && !row.deleted {
             assert_eq!(
                 Some(&running.reader),
                 row.answer.as_ref(),
@@ -478,6 +501,7 @@ impl World {
             match effect {
                 agent::Effect::Send(frame) => self.send_to_host(answer, frame),
                 agent::Effect::Run(note) => {
+                    assert!(!self.machine.let_go.contains(&answer), "a tool runs for an answer that is over");
                     if !note.repeatable {
                         let runs = self.effects.entry((answer, note.call.id.clone())).or_default();
                         *runs += 1;
@@ -492,7 +516,9 @@ impl World {
                     let (machine_life, call) = (self.machine.life, note.call.id);
                     self.after(1, 4000, What::Finished { machine_life, answer, call, output });
                 }
-                agent::Effect::KillAll => {}
+                agent::Effect::KillAll => {
+                    self.machine.let_go.insert(answer);
+                }
             }
         }
     }
@@ -543,30 +569,6 @@ impl World {
         for event in events {
             when += self.rng.below(200);
             self.at(when, What::ToTurn { at, connection: None, event });
-        }
-    }
-
-    fn kill_node(&mut self, node: usize) {
-        if !self.nodes[node].up {
-            return;
-        }
-        self.kills += 1;
-        let life = self.nodes[node].life + 1;
-        self.nodes[node] = Node { life, up: false, frozen_until: 0, turns: BTreeMap::new() };
-        self.after(100, 5000, What::StartNode { node });
-    }
-
-    fn kill_machine(&mut self) {
-        if !self.machine.up {
-            return;
-        }
-        self.kills += 1;
-        self.machine.up = false;
-        let life = self.machine.life;
-        let cut: Vec<_> = self.connections.iter().filter(|(_, made)| made.machine_life == life).collect();
-        let cut: Vec<_> = cut.into_iter().map(|(connection, made)| (*connection, made.at)).collect();
-        for (connection, at) in cut {
-            self.after(1, 200, What::ToTurn { at, connection: Some(connection), event: Event::Unlinked });
         }
     }
 }

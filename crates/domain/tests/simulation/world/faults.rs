@@ -1,0 +1,60 @@
+//! What goes wrong in the simulated world.
+
+use std::collections::BTreeMap;
+
+use domain::id::MessageId;
+use domain::turn::host::Event;
+
+use super::{NODES, Node, Seat, What, World};
+
+impl World {
+    pub(super) fn kill_node(&mut self, node: usize) {
+        if !self.nodes[node].up {
+            return;
+        }
+        self.kills += 1;
+        let life = self.nodes[node].life + 1;
+        self.nodes[node] = Node { life, up: false, frozen_until: 0, turns: BTreeMap::new() };
+        self.after(100, 5000, What::StartNode { node });
+    }
+
+    pub(super) fn kill_machine(&mut self) {
+        if !self.machine.up {
+            return;
+        }
+        self.kills += 1;
+        self.machine.up = false;
+        let life = self.machine.life;
+        let cut: Vec<_> = self.connections.iter().filter(|(_, made)| made.machine_life == life).collect();
+        let cut: Vec<_> = cut.into_iter().map(|(connection, made)| (*connection, made.at)).collect();
+        for (connection, at) in cut {
+            self.after(1, 200, What::ToTurn { at, connection: Some(connection), event: Event::Unlinked });
+        }
+    }
+
+    /// Whoever works on the answer is told, or finds out later.
+    pub(super) fn delete(&mut self, conversation: usize) {
+        let Some(answer) = self.store.open_in(conversation) else { return };
+        self.store.delete(answer);
+        for node in 0..NODES {
+            let life = self.nodes[node].life;
+            if let Some(running) = self.nodes[node].turns.get(&answer)
+                && self.rng.chance(80)
+            {
+                let at = Seat { node, life, answer, epoch: running.epoch };
+                self.after(0, 50, What::ToTurn { at, connection: None, event: Event::Abandoned });
+            }
+        }
+    }
+
+    /// An answer is taken over from a node that hangs: that one comes back just now, and the conversation is deleted,
+    /// while whoever has it now is slow to reach the agent. Tells whether it was so.
+    pub(super) fn unsettle(&mut self, answer: MessageId) -> bool {
+        let hangs = |node: &&mut Node| node.frozen_until > self.now && node.turns.contains_key(&answer);
+        let Some(before) = self.nodes.iter_mut().find(hangs) else { return false };
+        before.frozen_until = self.now + self.rng.below(500);
+        let conversation = self.store.rows[&answer].conversation;
+        self.after(0, 1000, What::Delete { conversation });
+        true
+    }
+}
