@@ -1,6 +1,7 @@
 //! The turns of this life of the agent: one task owns each loop and is the only one to change it.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -16,8 +17,9 @@ use crate::tools::{self, Limits};
 
 /// Inputs that wait for one turn.
 const INPUTS_WAITING_MAX: usize = 64;
-/// Turns that are remembered, closed ones included: an older link must not open them again.
-const TURNS_MAX: usize = 16 * 1024;
+/// Turns that are remembered, closed ones included: a link that comes late must not open them again. More than are
+/// under way at once by far.
+const TURNS_MAX: usize = 4096;
 /// Tools that run at once in the machine.
 const TOOLS_AT_ONCE_MAX: usize = 16;
 
@@ -50,8 +52,30 @@ pub struct Turns {
 
 #[derive(Default)]
 struct Known {
-    turns: HashMap<MessageId, mpsc::Sender<Input>>,
+    turns: HashMap<MessageId, Place>,
     order: VecDeque<MessageId>,
+}
+
+struct Place {
+    inputs: mpsc::Sender<Input>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Known {
+    /// Forgets a turn when there are too many: the oldest that is closed. One that is not would begin anew with
+    /// its next link, and run again what it has run; it goes only when all are open.
+    fn make_room(&mut self) {
+        if self.order.len() < TURNS_MAX {
+            return;
+        }
+        let closed = |answer: &MessageId| {
+            self.turns.get(answer).is_none_or(|place| place.closed.load(Ordering::Relaxed))
+        };
+        let oldest = self.order.iter().position(closed).unwrap_or(0);
+        if let Some(answer) = self.order.remove(oldest) {
+            self.turns.remove(&answer);
+        }
+    }
 }
 
 impl Turns {
@@ -68,13 +92,16 @@ impl Turns {
     /// Where the answer's turn takes its inputs; it is begun when it is not known.
     pub fn of(&self, answer: MessageId) -> mpsc::Sender<Input> {
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(inputs) = known.turns.get(&answer) {
-            return inputs.clone();
+        if let Some(place) = known.turns.get(&answer) {
+            return place.inputs.clone();
         }
+        known.make_room();
         let (inputs, waiting) = mpsc::channel(INPUTS_WAITING_MAX);
         let (kill, killed) = watch::channel(false);
+        let closed = Arc::new(AtomicBool::new(false));
         let task = Task {
             turn: Loop::default(),
+            closed: closed.clone(),
             lines: None,
             own: inputs.downgrade(),
             limits: self.limits.clone(),
@@ -83,19 +110,16 @@ impl Turns {
             killed,
         };
         tokio::spawn(task.run(waiting));
-        known.turns.insert(answer, inputs.clone());
+        known.turns.insert(answer, Place { inputs: inputs.clone(), closed });
         known.order.push_back(answer);
-        if known.order.len() > TURNS_MAX
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.turns.remove(&oldest);
-        }
         inputs
     }
 }
 
 struct Task {
     turn: Loop,
+    /// Tells whether the loop is.
+    closed: Arc<AtomicBool>,
     lines: Option<mpsc::Sender<Bytes>>,
     own: mpsc::WeakSender<Input>,
     limits: Arc<Limits>,
@@ -122,6 +146,7 @@ impl Task {
                 self.carry_out(effect).await;
             }
             if self.turn.is_closed() {
+                self.closed.store(true, Ordering::Relaxed);
                 self.lines = None; // ends the response; the loop stays, so that no older link opens it again
             }
         }
@@ -164,4 +189,70 @@ fn within_bounds(output: ToolOutput) -> Output {
         passages: Vec::new(),
         written: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::turn::Open;
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            memory_bytes: 1,
+            processes: 1,
+            shell_seconds: 1,
+            workspace_bytes: 1,
+            file_bytes: 1,
+            disk_free_floor_bytes: 1,
+            tools_user: None,
+            workspace: "/nowhere".into(),
+            temp: "/nowhere".into(),
+            library: None,
+            program: None,
+        }
+    }
+
+    async fn open(turns: &Turns, answer: MessageId) -> (mpsc::Sender<Input>, mpsc::Receiver<Bytes>) {
+        let link = LinkStamp { epoch: 1, link: 1 };
+        let open = Open {
+            answer,
+            link,
+            entries: Vec::new(),
+            pending: Vec::new(),
+            next: 0,
+            saying: false,
+            context_tokens: 1,
+        };
+        let (lines, said) = mpsc::channel(4);
+        let inputs = turns.of(answer);
+        let frame = Input::Frame { link, frame: HostFrame::Open(open), lines: Some(lines) };
+        assert!(inputs.send(frame).await.is_ok());
+        (inputs, said)
+    }
+
+    async fn close(inputs: &mpsc::Sender<Input>, mut said: mpsc::Receiver<Bytes>) {
+        let link = LinkStamp { epoch: 1, link: 1 };
+        assert!(inputs.send(Input::Frame { link, frame: HostFrame::Close, lines: None }).await.is_ok());
+        while said.recv().await.is_some() {}
+    }
+
+    #[tokio::test]
+    async fn turns_that_are_over_are_forgotten_before_those_under_way() {
+        let turns = Turns::new(limits());
+        let id = |number: usize| MessageId::from_random(number as u128);
+        let (under_way, _said) = open(&turns, id(0)).await;
+        let (first_over, said) = open(&turns, id(1)).await;
+        close(&first_over, said).await;
+        for number in 2..TURNS_MAX {
+            let (inputs, said) = open(&turns, id(number)).await;
+            close(&inputs, said).await;
+        }
+        assert!(turns.of(id(1)).same_channel(&first_over), "there is room for it still");
+        open(&turns, id(TURNS_MAX)).await;
+        assert!(turns.of(id(0)).same_channel(&under_way), "what it ran must not run again");
+        let known = turns.known.lock().expect("nobody panics with it");
+        assert_eq!((known.turns.len(), known.order.len()), (TURNS_MAX, TURNS_MAX));
+        assert!(!known.turns.contains_key(&id(1)), "the oldest that is over");
+    }
 }
