@@ -5,7 +5,7 @@ use std::sync::Arc;
 use domain::answer::Stamp;
 use domain::id::{AccountId, ConversationId, MessageId};
 use store::Store;
-use store::conversations::{self, Answered, ConversationError};
+use store::conversations::{self, ConversationError, StoredAnswer};
 use tokio::sync::watch;
 
 use crate::live::{Live, LiveAnswer, Meta, Progress, Snapshot, Watch};
@@ -52,7 +52,7 @@ impl Answers {
     /// A stored answer as it is shown: as it stands here, when it is being written here. Rendering one that
     /// was not read lately takes its time.
     #[must_use]
-    pub fn shown(&self, account: AccountId, stored: Answered) -> Arc<Snapshot> {
+    pub fn shown(&self, account: AccountId, stored: StoredAnswer) -> Arc<Snapshot> {
         let live = self.live.find(stored.id).ok();
         live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer))).snapshot()
     }
@@ -92,7 +92,7 @@ impl Answers {
     async fn attach(
         &self,
         account: AccountId,
-        stored: Answered,
+        stored: StoredAnswer,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
         let meta = meta(account, &stored);
         if stored.completed_at.is_some() {
@@ -110,8 +110,12 @@ impl Answers {
                 self.live.delete(stored.conversation);
                 Err(ConversationError::NotFound)
             }
-            // Nothing is known of the answer: it may go on.
-            Err(error) => Err(error),
+            // Nothing is known of the answer: it may go on, or be over and nobody say so here.
+            Err(error) => {
+                drop(live);
+                self.live.let_go(stored.id);
+                Err(error)
+            }
         }
     }
 
@@ -120,7 +124,7 @@ impl Answers {
         account: AccountId,
         conversation: ConversationId,
         message: MessageId,
-    ) -> Result<Answered, ConversationError> {
+    ) -> Result<StoredAnswer, ConversationError> {
         self.store.read(move |tx| conversations::answer(tx, account, conversation, message)).await
     }
 }
@@ -135,7 +139,7 @@ async fn rendered(live: &Arc<LiveAnswer>) {
     let _ = tokio::task::spawn_blocking(move || live.snapshot()).await;
 }
 
-fn meta(account: AccountId, stored: &Answered) -> Meta {
+fn meta(account: AccountId, stored: &StoredAnswer) -> Meta {
     Meta {
         answer: stored.id,
         account,

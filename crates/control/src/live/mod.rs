@@ -198,6 +198,9 @@ impl LiveAnswer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
+/// Fewer answers than this are not looked through for those that nobody holds.
+const SWEEP_AT_LEAST: usize = 256;
+
 /// Every answer that is being written here or was read lately, and the conversations that are watched.
 #[derive(Default)]
 pub struct Live {
@@ -207,10 +210,23 @@ pub struct Live {
 #[derive(Default)]
 struct Known {
     answers: HashMap<MessageId, Arc<LiveAnswer>>,
+    /// At how many of them those that nobody holds any more are dropped.
+    sweep_at: usize,
     watched: HashMap<ConversationId, Watched>,
     done: Done,
     /// How often a conversation was deleted: what was read before that is not kept after it.
     deleted: u64,
+}
+
+impl Known {
+    /// Drops the answers that nobody writes, reads or watches: one that is asked for again is made anew from the
+    /// store. Looks at them only when they have doubled since the last time.
+    fn sweep(&mut self) {
+        if self.answers.len() >= self.sweep_at {
+            self.answers.retain(|_, live| Arc::strong_count(live) > 1);
+            self.sweep_at = (2 * self.answers.len()).max(SWEEP_AT_LEAST);
+        }
+    }
 }
 
 struct Watched {
@@ -251,6 +267,7 @@ impl Live {
         if let Some(live) = known.answers.get(&meta.answer) {
             return live.clone();
         }
+        known.sweep();
         let conversation = meta.conversation;
         let live = Arc::new(LiveAnswer::new(meta, answer));
         known.answers.insert(live.meta.answer, live.clone());

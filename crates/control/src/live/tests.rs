@@ -182,6 +182,22 @@ async fn a_reader_who_saw_more_than_the_store_kept_gets_nothing_older() {
     assert_eq!(follower.next().await.expect("the present state").stamp, anew.stamp);
 }
 
+#[test]
+fn what_nobody_holds_any_more_is_not_kept() {
+    let registry = Live::default();
+    let held = registry.begin(meta(0), Answer::new(meta(0).answer, &[]));
+    for number in 1..10_000 {
+        registry.begin(meta(number), Answer::new(meta(number).answer, &[]));
+    }
+    assert!(registry.lock().answers.len() <= super::SWEEP_AT_LEAST);
+    assert!(Arc::ptr_eq(&registry.get(meta(0).answer).expect("it is held"), &held));
+    registry.let_go(meta(0).answer);
+    assert!(registry.get(meta(0).answer).is_some(), "it is read");
+    drop(held);
+    registry.let_go(meta(0).answer);
+    assert!(registry.get(meta(0).answer).is_none());
+}
+
 proptest! {
     /// Whenever it is looked at, the text being written is a beginning of the finished one, and the finished
     /// one is the answer's own.
