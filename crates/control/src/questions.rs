@@ -11,7 +11,7 @@ use machine::{MachineError, Machines};
 use models::Catalog;
 use store::conversations::{self, ConversationError};
 use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
-pub use store::questions::{AskError as Refused, Idempotency};
+pub use store::questions::{Idempotency, Refused};
 use store::{Sql, Store, StoreError, machines};
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
@@ -107,7 +107,7 @@ pub enum AskError {
     NoMachine,
     /// The store refuses it.
     #[error(transparent)]
-    Refused(#[from] questions::AskError),
+    Refused(#[from] Refused),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -116,7 +116,7 @@ pub enum AskError {
 impl From<ConversationError> for AskError {
     fn from(error: ConversationError) -> Self {
         match error {
-            ConversationError::NotFound => Self::Refused(questions::AskError::NotFound),
+            ConversationError::NotFound => Self::Refused(Refused::NotFound),
             ConversationError::Store(error) => Self::Store(error),
         }
     }
@@ -181,7 +181,8 @@ impl Questions {
             target,
             question: MessageId::from_random(self.environment.bits()),
             answer: MessageId::from_random(self.environment.bits()),
-            reserve: first_reservation(&asking.input, &attachments, &model),
+            measures: model.measures(),
+            reserve: first_reservation(&asking.input, &attachments, model.measures()),
             text: asking.input,
             attachments,
             agent: None,
@@ -291,7 +292,7 @@ impl Questions {
 
 /// Accepts the question and notes in the same transaction that its machine is wanted: were the service to end
 /// before it has started it, the next one would wait for a machine that nobody starts.
-fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, questions::AskError> {
+fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
     let asked = questions::ask(tx, new)?;
     if matches!(asked, Asked::Accepted(_)) {
         machines::want(tx, new.account)?;

@@ -199,6 +199,29 @@ pub struct ModelEntry {
     pub vendor_name: String,
 }
 
+/// What a model's steps cost and how long they may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measures {
+    /// What it costs.
+    pub price: Price,
+    /// How many tokens it can read and write together.
+    pub context_tokens: u32,
+    /// The most tokens that one step may write.
+    pub output_max_tokens: u32,
+}
+
+impl ModelEntry {
+    /// Its measures as they are now.
+    #[must_use]
+    pub const fn measures(&self) -> Measures {
+        Measures {
+            price: self.price,
+            context_tokens: self.context_tokens,
+            output_max_tokens: self.output_max_tokens,
+        }
+    }
+}
+
 /// The key of the setting that says how much a model thinks before it answers.
 pub const REASONING_EFFORT: &str = "reasoningEffort";
 

@@ -95,6 +95,11 @@ fn scattered(number: u64) -> u128 {
 fn question(number: u64, accounts: u128) -> NewQuestion {
     let bits = scattered(number + 1);
     NewQuestion {
+        measures: domain::catalog::Measures {
+            price: domain::credits::Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
+            context_tokens: 8000,
+            output_max_tokens: 1000,
+        },
         account: account(u128::from(number) % accounts),
         user: None,
         through: Through::Key(KeyId::from_random(7)),
@@ -132,7 +137,7 @@ async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
                 let new = question(NEXT.fetch_add(1, Ordering::Relaxed), accounts);
                 store.write(move |tx| questions::ask(tx, &new)).await?;
             }
-            Ok::<_, questions::AskError>(())
+            Ok::<_, questions::Refused>(())
         }));
     }
     for caller in callers {

@@ -11,9 +11,8 @@ use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 pub use delete::{Deleted, delete, sweep_deleted};
-pub(crate) use read::read_ending;
 pub use read::{
-    Answered, Detail, EXCHANGES_PAGE_MAX, Message, Question, answer, detail, latest_answer, messages,
+    Detail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, detail, latest_answer, messages,
 };
 
 /// The most conversations that one call lists.

@@ -10,8 +10,11 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All of them; the version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 2] =
-    [include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_limits.sql")];
+pub(crate) const MIGRATIONS: [&str; 3] = [
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_limits.sql"),
+    include_str!("migrations/0003_terms.sql"),
+];
 
 pub(crate) const JOURNAL: &str =
     "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";

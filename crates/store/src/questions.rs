@@ -1,5 +1,6 @@
 //! Asking (section 4.4 of the interface): what must be on the disk before a question counts as accepted.
 
+use domain::catalog::Measures;
 use domain::credits::{Credits, PostingKind, Purse};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId, UserId};
 use domain::time::Timestamp;
@@ -38,6 +39,8 @@ pub struct NewQuestion {
     pub agent: Option<String>,
     /// The skills' full names.
     pub skills: Vec<String>,
+    /// What the answer's model costs and may put out: this is what is paid by, whatever the catalog says later.
+    pub measures: Measures,
     /// What is held for the first step.
     pub reserve: Credits,
     /// The posting of that.
@@ -123,7 +126,7 @@ pub struct Accepted {
 
 /// Why a question was not accepted. Nothing was done.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum Refused {
     /// There is no such conversation or account, or the conversation is another account's.
     #[error("no such conversation")]
     NotFound,
@@ -151,9 +154,9 @@ pub enum AskError {
 /// transaction.
 ///
 /// # Errors
-/// [`AskError`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
+/// [`Refused`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
 /// limit; of an existing conversation busy before insufficient.
-pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, AskError> {
+pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
     if let Some(idempotency) = &new.idempotency
         && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
     {
@@ -171,7 +174,7 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, AskError> {
         posting.step = Some(0);
         posting.limited = limited;
         if !count_spent(tx, &posting)? {
-            return Err(AskError::SpendingLimit);
+            return Err(Refused::SpendingLimit);
         }
         record(tx, &posting, purse)?;
     }
@@ -212,7 +215,7 @@ fn replayed(
     tx: &mut dyn Sql,
     new: &NewQuestion,
     idempotency: &Idempotency,
-) -> Result<Option<(ConversationId, MessageId)>, AskError> {
+) -> Result<Option<(ConversationId, MessageId)>, Refused> {
     let taken = tx.one(
         "INSERT INTO idempotency (account_id, name, body_hash, conversation_id, answer_id, created_at)
          VALUES ($1, $2, $3, $4, $5, $6)
@@ -246,8 +249,8 @@ fn replayed(
         )?
         .ok_or(StoreError::TransactionLost)?;
     match (hash, there) {
-        (false, _) => Err(AskError::Mismatch),
-        (true, false) => Err(AskError::Gone),
+        (false, _) => Err(Refused::Mismatch),
+        (true, false) => Err(Refused::Gone),
         (true, true) => Ok(Some((conversation, answer))),
     }
 }
@@ -266,10 +269,10 @@ fn hold(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Purse, bool)>> {
 }
 
 /// Why [`hold`] could not: a conversation that is not there or not free is the more telling reason.
-fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskError> {
+fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Refused> {
     let Target::Existing(conversation) = new.target else {
         let account = tx.one("SELECT id FROM accounts WHERE id = $1", params![new.account], |_| Ok(()))?;
-        return Ok(if account.is_some() { AskError::Insufficient } else { AskError::NotFound });
+        return Ok(if account.is_some() { Refused::Insufficient } else { Refused::NotFound });
     };
     let open = tx.one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
@@ -278,14 +281,14 @@ fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskError> {
         |row| Ok(row.opt_text(0)?.is_some()),
     )?;
     Ok(match open {
-        None => AskError::NotFound,
-        Some(true) => AskError::Busy,
-        Some(false) => AskError::Insufficient,
+        None => Refused::NotFound,
+        Some(true) => Refused::Busy,
+        Some(false) => Refused::Insufficient,
     })
 }
 
 /// Makes or locks the conversation's row, and takes the exchange's ordinal.
-fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), AskError> {
+fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), Refused> {
     match &new.target {
         Target::New(conversation) => Ok((make(tx, new, conversation)?, 0)),
         Target::Existing(conversation) => tx
@@ -299,7 +302,7 @@ fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), AskError
                 params![*conversation, new.account, new.now],
                 |row| Ok((read_summary_columns(row)?, row.small(9)?)),
             )?
-            .ok_or(AskError::NotFound),
+            .ok_or(Refused::NotFound),
     }
 }
 
@@ -334,17 +337,30 @@ fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Resu
 }
 
 /// Writes answer, question and dispatch, unless the conversation has an answer in progress.
-fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u32) -> Result<(), AskError> {
+fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u32) -> Result<(), Refused> {
+    let Measures { price, context_tokens, output_max_tokens } = new.measures;
     tx.one(
         "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step,
             next_entry, log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning,
-            used_estimated)
-         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6, 0, 0, 0, 0, 0, 0)
+            used_estimated, price_base, price_input, price_output, context_tokens, output_max_tokens)
+         VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, $6, 0, 0, 0, 0, 0, 0, $7, $8, $9, $10, $11)
          ON CONFLICT (conversation_id) WHERE completed_at IS NULL DO NOTHING RETURNING id",
-        params![new.answer, conversation.id, ordinal, new.account, new.now, int(new.reserve.0)?],
+        params![
+            new.answer,
+            conversation.id,
+            ordinal,
+            new.account,
+            new.now,
+            int(new.reserve.0)?,
+            int(price.base_millis)?,
+            int(price.input_millis)?,
+            int(price.output_millis)?,
+            context_tokens,
+            output_max_tokens,
+        ],
         |_| Ok(()),
     )?
-    .ok_or(AskError::Busy)?;
+    .ok_or(Refused::Busy)?;
     let session = match &new.through {
         Through::Session(session) => Some(session),
         Through::Key(_) | Through::Service => None,

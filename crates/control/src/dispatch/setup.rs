@@ -1,6 +1,6 @@
 //! What a turn begins with: the model's measures, the instructions, the tools.
 
-use domain::catalog::ModelEntry;
+use domain::catalog::Measures;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::step::ToolSpec;
@@ -37,15 +37,10 @@ pub(super) fn tools() -> Vec<ToolSpec> {
 }
 
 /// The turn of a claimed answer.
-pub(super) fn setup(claimed: &Claimed, record: &TurnRecord, model: &ModelEntry) -> Setup {
-    let exchange = |one: &store::turns::Exchange| Exchange {
-        question: one.question.clone(),
-        attachments: one.attachments.clone(),
-        log: one.log.clone(),
-    };
+pub(super) fn setup(claimed: &Claimed, record: &TurnRecord, measures: Measures) -> Setup {
     Setup {
         epoch: claimed.fence.epoch,
-        earlier: record.earlier.iter().map(exchange).collect(),
+        earlier: record.earlier.clone(),
         bill: record.bill,
         stop: claimed.stop_requested || record.stop_requested,
         ..measured(
@@ -55,7 +50,7 @@ pub(super) fn setup(claimed: &Claimed, record: &TurnRecord, model: &ModelEntry) 
                 attachments: record.attachments.clone(),
                 log: record.log.clone(),
             },
-            model,
+            measures,
             instructions(record).len(),
         )
     }
@@ -63,28 +58,28 @@ pub(super) fn setup(claimed: &Claimed, record: &TurnRecord, model: &ModelEntry) 
 
 /// What is held before a question to this model is accepted.
 #[must_use]
-pub fn first_reservation(question: &str, attachments: &[String], model: &ModelEntry) -> Credits {
+pub fn first_reservation(question: &str, attachments: &[String], measures: Measures) -> Credits {
     let present =
         Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
-    host::first_reservation(&measured(MessageId::from_random(0), present, model, INSTRUCTIONS.len()))
+    host::first_reservation(&measured(MessageId::from_random(0), present, measures, INSTRUCTIONS.len()))
 }
 
-fn measured(answer: MessageId, present: Exchange, model: &ModelEntry, instructions_bytes: usize) -> Setup {
+fn measured(answer: MessageId, present: Exchange, measures: Measures, instructions_bytes: usize) -> Setup {
+    let Measures { price, context_tokens, output_max_tokens } = measures;
     let tools_bytes: usize =
         Tool::ALL.iter().map(|tool| tool.description().len() + tool.schema().len()).sum();
     let overhead_tokens = estimated_tokens(instructions_bytes) + estimated_tokens(tools_bytes);
-    let room =
-        u64::from(model.context_tokens).saturating_sub(overhead_tokens + u64::from(model.output_max_tokens));
+    let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
     Setup {
         answer,
         epoch: 0,
         earlier: Vec::new(),
         present,
         bill: domain::credits::Bill::default(),
-        price: model.price,
+        price,
         overhead_tokens,
         context_tokens: room.max(TRANSCRIPT_TOKENS_MIN),
-        output_max_tokens: model.output_max_tokens,
+        output_max_tokens,
         repeatable,
         stop: false,
     }

@@ -195,6 +195,7 @@ struct Shell {
     fence: Fence,
     account: AccountId,
     model: Option<Model>,
+    output_max_tokens: u32,
     record: TurnRecord,
     instructions: String,
     live: Arc<LiveAnswer>,
@@ -228,9 +229,10 @@ impl Shell {
         events: mpsc::Sender<Inbox>,
     ) -> Option<Self> {
         let model = shared.catalog.resolve(Some(&record.model));
-        // A model that is gone has no measures any more; the step then fails, and says so.
-        let measures = model.clone().or_else(|| shared.catalog.resolve(None))?;
-        let turn = Turn::new(setup::setup(&claimed, &record, &measures.entry));
+        // As agreed with the question, whatever the catalog says now, and whether its vendor has told it yet.
+        let present = || Some(model.clone().or_else(|| shared.catalog.resolve(None))?.entry.measures());
+        let measures = record.measures.or_else(present)?;
+        let turn = Turn::new(setup::setup(&claimed, &record, measures));
         let meta = Meta {
             answer: claimed.fence.answer,
             account: claimed.account,
@@ -252,6 +254,7 @@ impl Shell {
             fence: claimed.fence,
             account: claimed.account,
             model,
+            output_max_tokens: measures.output_max_tokens,
             instructions: setup::instructions(&record),
             record,
             live,
@@ -403,7 +406,7 @@ impl Shell {
                 transcript,
                 tools: if tools { setup::tools() } else { Vec::new() },
                 settings: self.record.settings.clone(),
-                output_max_tokens: model.entry.output_max_tokens,
+                output_max_tokens: self.output_max_tokens,
             }),
             None => {
                 self.model = self.shared.catalog.resolve(Some(&self.record.model));

@@ -28,7 +28,7 @@ pub enum Message {
     /// By the user.
     Question(Question),
     /// By the agent.
-    Answer(Box<Answered>),
+    Answer(Box<StoredAnswer>),
 }
 
 /// A question as it was asked.
@@ -48,7 +48,7 @@ pub struct Question {
 
 /// An answer as it is stored: whole when completed, and as far as its log tells while in progress.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+pub struct StoredAnswer {
     /// The message.
     pub id: MessageId,
     /// Its conversation.
@@ -141,7 +141,7 @@ pub fn answer(
     account: AccountId,
     conversation: ConversationId,
     message: MessageId,
-) -> Result<Answered, ConversationError> {
+) -> Result<StoredAnswer, ConversationError> {
     let stored = tx.one(
         concat!(answer_select!(), " AND a.id = $3"),
         params![account, conversation, message],
@@ -158,7 +158,7 @@ pub fn latest_answer(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-) -> Result<Answered, ConversationError> {
+) -> Result<StoredAnswer, ConversationError> {
     let stored = tx.one(
         concat!(answer_select!(), " ORDER BY a.ordinal DESC LIMIT 1"),
         params![account, conversation],
@@ -169,12 +169,12 @@ pub fn latest_answer(
 
 /// An answer whose log, if it needs one, was not read yet.
 enum Stored {
-    Whole(Box<Answered>),
-    InProgress { answered: Box<Answered>, attachments: Vec<String> },
+    Whole(Box<StoredAnswer>),
+    InProgress { answered: Box<StoredAnswer>, attachments: Vec<String> },
 }
 
 impl Stored {
-    fn whole(self, tx: &mut dyn Sql) -> Result<Answered> {
+    fn whole(self, tx: &mut dyn Sql) -> Result<StoredAnswer> {
         match self {
             Self::Whole(answered) => Ok(*answered),
             Self::InProgress { mut answered, attachments } => {
@@ -192,7 +192,7 @@ impl Stored {
 fn read_stored(row: &dyn Row) -> Result<Stored> {
     let id: MessageId = row.id(0)?;
     let ending = read_ending(row, 8)?;
-    let mut answered = Box::new(Answered {
+    let mut answered = Box::new(StoredAnswer {
         id,
         conversation: row.id(1)?,
         ordinal: row.small(2)?,

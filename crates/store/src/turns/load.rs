@@ -1,22 +1,30 @@
 //! Reading all that a turn needs to go on.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use domain::answer::{Ending, LogEntry};
-use domain::credits::{Bill, Credits};
-use domain::id::{AccountId, ConversationId, MessageId};
+use domain::answer::LogEntry;
+use domain::catalog::Measures;
+use domain::credits::{Bill, Credits, Price};
+use domain::id::{AccountId, ConversationId, InstanceId, MessageId};
+use domain::step::{Block, Step, StopReason, Usage};
 use domain::time::Timestamp;
+use domain::turn::host::Exchange;
 
 use super::{bill_columns, read_bill};
-use crate::conversations::read_ending;
 use crate::error::StoreError;
 use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// How much of the earlier exchanges is read: the newest of them, up to this size together.
-const EARLIER_MAX_BYTES: i64 = 16 * 1024 * 1024;
-/// How many of the earlier exchanges are read.
-const EARLIER_EXCHANGES_MAX: u32 = 1000;
+/// How many of the earlier exchanges are read: the newest of them.
+pub const EARLIER_EXCHANGES_MAX: u32 = 200;
+/// How much of them is read with all that was done, questions and step logs together; more than most models can
+/// be shown. What does not fit is read as question and answer.
+pub const EARLIER_WHOLE_MAX_BYTES: i64 = 1024 * 1024;
+/// How much is read as question and answer. What does not fit either is left out, with all before it.
+pub const EARLIER_BRIEF_MAX_BYTES: i64 = 512 * 1024;
+/// What is read of one answer's text then, in characters; longer than that it is cut off.
+const BRIEF_ANSWER_MAX_CHARS: u32 = 16 * 1024;
 
 /// An answer in progress with all that is known of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,25 +61,14 @@ pub struct TurnRecord {
     pub earlier_left_out: u32,
     /// What was done so far.
     pub log: Vec<LogEntry>,
+    /// What its model cost and might put out as the question was accepted; `None` when that was not kept yet.
+    pub measures: Option<Measures>,
     /// What it has used and paid.
     pub bill: Bill,
     /// The credits that are held for it.
     pub outstanding: Credits,
     /// Whether the user asked that it be stopped.
     pub stop_requested: bool,
-}
-
-/// An exchange that is over.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Exchange {
-    /// The question.
-    pub question: String,
-    /// Workspace paths that were attached to it.
-    pub attachments: Vec<String>,
-    /// How the answer came about.
-    pub log: Vec<LogEntry>,
-    /// How the answer ended.
-    pub ending: Ending,
 }
 
 /// The answer, when it is in progress; `None` when it is not or there is none.
@@ -81,9 +78,9 @@ pub struct Exchange {
 pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     let Some(mut turn) = load_head(tx, answer)? else { return Ok(None) };
     turn.log = log_of(tx, answer)?;
-    let first = first_read(tx, turn.conversation, turn.ordinal)?;
-    turn.earlier = exchanges(tx, turn.conversation, first, turn.ordinal)?;
-    turn.earlier_left_out = first;
+    let earlier = choose(tx, turn.conversation, turn.ordinal)?;
+    turn.earlier_left_out = earlier.first;
+    turn.earlier = exchanges(tx, turn.conversation, &earlier, turn.ordinal)?;
     Ok(Some(turn))
 }
 
@@ -103,7 +100,8 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 d.stop_requested, q.text, q.attachments, q.agent, q.skills, c.model, c.settings, c.jurisdictions,
                 c.web_search, ",
             bill_columns!(),
-            " FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
+            ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens
+             FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
              JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
              WHERE a.id = $1 AND a.completed_at IS NULL"
         ),
@@ -127,6 +125,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 jurisdictions: form::read(row.text(13)?, "conversation of answer", &place)?,
                 web_search: row.flag(14)?,
                 bill: read_bill(row, 15)?,
+                measures: read_measures(row, 21)?,
                 earlier: Vec::new(),
                 earlier_left_out: 0,
                 log: Vec::new(),
@@ -135,64 +134,140 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
     )
 }
 
-/// The ordinal of the oldest exchange before `before` that still fits the bounds with all after it.
-fn first_read(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<u32> {
-    let mut first = before;
-    let mut bytes = 0_i64;
+/// Reads the five columns of [`Measures`] from `column` on.
+fn read_measures(row: &dyn Row, column: usize) -> Result<Option<Measures>> {
+    if row.opt_int(column)?.is_none() {
+        return Ok(None);
+    }
+    let price = Price {
+        base_millis: row.count(column)?,
+        input_millis: row.count(column + 1)?,
+        output_millis: row.count(column + 2)?,
+    };
+    let (context_tokens, output_max_tokens) = (row.small(column + 3)?, row.small(column + 4)?);
+    Ok(Some(Measures { price, context_tokens, output_max_tokens }))
+}
+
+/// Which of the earlier exchanges are read, and how.
+struct Earlier {
+    /// The ordinal of the oldest of them.
+    first: u32,
+    /// Those of them that are read as question and answer.
+    brief: Vec<u32>,
+}
+
+/// Chooses, the newest first, what fits.
+fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<Earlier> {
+    let mut earlier = Earlier { first: before, brief: Vec::new() };
+    let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);
     let mut full = false;
     tx.each(
-        "SELECT a.ordinal, a.log_bytes + octet_length(q.text) FROM answers a
+        "SELECT a.ordinal, a.log_bytes, octet_length(q.text), octet_length(COALESCE(a.text, '')) FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.conversation_id = $1 AND a.ordinal < $2 ORDER BY a.ordinal DESC LIMIT $3",
         params![conversation, before, EARLIER_EXCHANGES_MAX],
         &mut |row| {
-            bytes = bytes.saturating_add(row.int(1)?);
-            full = full || bytes > EARLIER_MAX_BYTES;
-            if !full {
-                first = row.small(0)?;
+            let (ordinal, question) = (row.small(0)?, row.int(2)?);
+            let in_whole = row.int(1)?.saturating_add(question);
+            let in_brief = row.int(3)?.min(i64::from(BRIEF_ANSWER_MAX_CHARS)).saturating_add(question);
+            if full {
+                return Ok(());
             }
+            if in_whole <= whole {
+                whole -= in_whole;
+            } else if in_brief <= brief {
+                brief -= in_brief;
+                earlier.brief.push(ordinal);
+            } else {
+                full = true;
+                return Ok(());
+            }
+            earlier.first = ordinal;
             Ok(())
         },
     )?;
-    Ok(first)
+    Ok(earlier)
 }
 
 fn exchanges(
     tx: &mut dyn Sql,
     conversation: ConversationId,
-    first: u32,
+    earlier: &Earlier,
     before: u32,
 ) -> Result<Vec<Exchange>> {
-    if first == before {
+    if earlier.first == before {
         return Ok(Vec::new());
     }
-    let mut logs: HashMap<MessageId, Vec<LogEntry>> = HashMap::new();
-    tx.each(
-        "SELECT l.step, l.call_id, l.body, l.answer_id FROM log l JOIN answers a ON a.id = l.answer_id
-         WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal, l.entry",
-        params![conversation, first, before],
-        &mut |row| {
-            let answer = row.id(3)?;
-            logs.entry(answer).or_default().push(read_entry(row, answer)?);
-            Ok(())
-        },
-    )?;
-    let heads = tx.all(
-        "SELECT a.id, q.text, q.attachments, a.ending, a.error_code, a.error_message FROM answers a
+    let heads: Vec<(MessageId, u32, Exchange)> = tx.all(
+        "SELECT a.id, a.ordinal, q.text, q.attachments FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal",
-        params![conversation, first, before],
+        params![conversation, earlier.first, before],
         |row| {
-            let answer: MessageId = row.id(0)?;
-            let ending = read_ending(row, 3)?
-                .ok_or_else(|| StoreError::damaged("answer", answer, "is in progress beside another"))?;
-            let attachments = form::read(row.text(2)?, "question of answer", row.text(0)?)?;
-            Ok((answer, Exchange { question: row.text(1)?.to_owned(), attachments, log: Vec::new(), ending }))
+            let attachments = form::read(row.text(3)?, "question of answer", row.text(0)?)?;
+            let exchange = Exchange { question: row.text(2)?.to_owned(), attachments, log: Vec::new() };
+            Ok((row.id(0)?, row.small(1)?, exchange))
         },
     )?;
-    let with_log =
-        |(answer, exchange)| Exchange { log: logs.remove(&answer).unwrap_or_default(), ..exchange };
-    Ok(heads.into_iter().map(with_log).collect())
+    let mut logs = logs_of(tx, conversation, earlier, before)?;
+    let mut exchanges = Vec::with_capacity(heads.len());
+    for (answer, ordinal, exchange) in heads {
+        let log = match logs.remove(&answer) {
+            Some(Ok(log)) => log,
+            // What was done is damaged: that must not end every answer that comes after it.
+            Some(Err(())) => brief_log(tx, answer)?,
+            None if earlier.brief.contains(&ordinal) => brief_log(tx, answer)?,
+            None => Vec::new(),
+        };
+        exchanges.push(Exchange { log, ..exchange });
+    }
+    Ok(exchanges)
+}
+
+/// The logs of the exchanges that are read whole; `Err` where one is damaged.
+fn logs_of(
+    tx: &mut dyn Sql,
+    conversation: ConversationId,
+    earlier: &Earlier,
+    before: u32,
+) -> Result<HashMap<MessageId, Result<Vec<LogEntry>, ()>>> {
+    let mut logs = HashMap::new();
+    // Those that are read otherwise, the oldest first, divide the others.
+    let mut from = earlier.first;
+    for end in earlier.brief.iter().rev().copied().chain([before]) {
+        if from < end {
+            tx.each(
+                "SELECT l.step, l.call_id, l.body, l.answer_id FROM log l JOIN answers a ON a.id = l.answer_id
+                 WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal, l.entry",
+                params![conversation, from, end],
+                &mut |row| {
+                    let answer = row.id(3)?;
+                    let log = logs.entry(answer).or_insert_with(|| Ok(Vec::new()));
+                    match (read_entry(row, answer), &mut *log) {
+                        (Ok(entry), Ok(entries)) => entries.push(entry),
+                        (Ok(_), Err(())) => {}
+                        (Err(StoreError::Damaged { .. }), _) => *log = Err(()),
+                        (Err(error), _) => return Err(error),
+                    }
+                    Ok(())
+                },
+            )?;
+        }
+        from = end + 1;
+    }
+    Ok(logs)
+}
+
+/// An answer as one step that says its text.
+fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
+    let text = tx.one(
+        "SELECT substr(COALESCE(text, ''), 1, $2) FROM answers WHERE id = $1",
+        params![answer, BRIEF_ANSWER_MAX_CHARS],
+        |row| Ok(row.text(0)?.to_owned()),
+    )?;
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
+    let step = Step { blocks: vec![Block::Text(text)], stop: StopReason::Done, usage: Usage::default() };
+    Ok(vec![LogEntry::Step { number: 0, step: Arc::new(step), instance: InstanceId::from_random(0) }])
 }
 
 /// Reads step, call, body of an entry.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
-use domain::credits::{Credits, Purse};
+use domain::catalog::Measures;
+use domain::credits::{Credits, Price, Purse};
 use domain::id::{AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId};
 use domain::key::KeyFingerprint;
 use domain::scope::Scope;
@@ -14,7 +15,7 @@ use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
 use domain::time::Timestamp;
 use store::accounts::NewAccount;
 use store::keys::NewKey;
-use store::questions::{Accepted, AskError, Asked, NewConversation, NewQuestion, Target, Through};
+use store::questions::{Accepted, Asked, NewConversation, NewQuestion, Refused, Target, Through};
 use store::turns::{Claimed, Completion, Fence, Reserve, StepDone, Terms, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
 
@@ -33,6 +34,12 @@ pub(crate) struct Fixture {
     ids: Arc<AtomicU64>,
 }
 
+/// What the model of every question costs and may put out.
+pub(crate) const MEASURES: Measures = Measures {
+    price: Price { base_millis: 1000, input_millis: 20, output_millis: 3 },
+    context_tokens: 8000,
+    output_max_tokens: 900,
+};
 /// The moment at which tests begin.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 /// The process that works on answers unless a test has several.
@@ -105,6 +112,7 @@ impl Fixture {
             web_search: true,
         };
         NewQuestion {
+            measures: MEASURES,
             account,
             user: None,
             through: Through::Service,
@@ -128,11 +136,11 @@ impl Fixture {
         NewQuestion { target: Target::Existing(conversation), ..self.question(account) }
     }
 
-    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, AskError> {
+    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, Refused> {
         let accept = move |tx: &mut dyn Sql| {
             let asked = questions::ask(tx, &question)?;
             machines::want(tx, question.account)?;
-            Ok::<_, AskError>(asked)
+            Ok::<_, Refused>(asked)
         };
         match self.store.write(accept).await? {
             Asked::Accepted(accepted) => Ok(accepted),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::credits::Credits;
-use store::questions::{AskError, NewQuestion};
+use store::questions::{NewQuestion, Refused};
 use store::{Options, SqlExt, StoreError, questions};
 
 use crate::fixture::Fixture;
@@ -49,7 +49,7 @@ async fn fill(server: &Server) {
                 accepted += 1;
             }
             Err(error) => {
-                assert!(matches!(error, AskError::Store(StoreError::Full)), "{error}");
+                assert!(matches!(error, Refused::Store(StoreError::Full)), "{error}");
                 assert!(there.is_none());
                 full += 1;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::credits::{Credits, PostingKind, Purse};
 use domain::id::{AccountId, ConversationId, KeyId, PostingId};
-use store::questions::{AskError, Asked, Idempotency, NewQuestion, Target, Through};
+use store::questions::{Asked, Idempotency, NewQuestion, Refused, Target, Through};
 use store::{StoreError, conversations, credits, questions};
 
 use crate::fixture::{Engine, Fixture, START, done};
@@ -48,19 +48,19 @@ async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (account, other) = (fixture.account(15).await, fixture.account(100).await);
     let unknown = AccountId::from_random(fixture.bits());
-    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(AskError::NotFound)));
+    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(Refused::NotFound)));
     let (accepted, fence) = fixture.turn(account).await;
     let conversation = accepted.conversation.id;
     let ask = |by, conversation| fixture.ask(fixture.follow_up(by, conversation));
     // The balance of 5 covers none of these, and that is the last thing to be told.
-    assert!(matches!(ask(account, conversation).await, Err(AskError::Busy)));
+    assert!(matches!(ask(account, conversation).await, Err(Refused::Busy)));
     let nowhere = ConversationId::from_random(fixture.bits());
-    assert!(matches!(ask(account, nowhere).await, Err(AskError::NotFound)));
-    assert!(matches!(ask(other, conversation).await, Err(AskError::NotFound)), "it is not the other's");
-    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(AskError::Insufficient)));
+    assert!(matches!(ask(account, nowhere).await, Err(Refused::NotFound)));
+    assert!(matches!(ask(other, conversation).await, Err(Refused::NotFound)), "it is not the other's");
+    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(Refused::Insufficient)));
     fixture.commit_step(fence, 0, 9).await.expect("the lease holds");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    assert!(matches!(ask(account, conversation).await, Err(AskError::Insufficient)));
+    assert!(matches!(ask(account, conversation).await, Err(Refused::Insufficient)));
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(6), reserved: Credits(0) });
     assert_eq!(fixture.purse(other).await.balance, Credits(100));
 }
@@ -96,7 +96,7 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
     assert!(matches!(ask(first).await, Ok(Asked::Accepted(_))));
     let replayed = ask(keyed(account, 1, 86_399)).await.expect("it was asked before");
     assert_eq!(replayed, Asked::Replayed { conversation: id, answer });
-    assert!(matches!(ask(keyed(account, 2, 1)).await, Err(AskError::Mismatch)));
+    assert!(matches!(ask(keyed(account, 2, 1)).await, Err(Refused::Mismatch)));
     assert!(matches!(ask(keyed(other, 2, 1)).await, Ok(Asked::Accepted(_))), "a key is the account's own");
     assert_eq!(fixture.purse(account).await.reserved, Credits(10));
     let release = PostingId::from_random(fixture.bits());
@@ -105,7 +105,7 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
         .write(move |tx| conversations::delete(tx, account, id, release, START))
         .await
         .expect("it is there");
-    assert!(matches!(ask(keyed(account, 1, 1)).await, Err(AskError::Gone)));
+    assert!(matches!(ask(keyed(account, 1, 1)).await, Err(Refused::Gone)));
     assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(Asked::Accepted(_))), "a day has passed");
     let now = START.plus(Duration::from_secs(86_402));
     let swept = fixture.store.write(move |tx| questions::sweep_idempotency(tx, now, 10)).await;
@@ -121,7 +121,7 @@ async fn a_refused_request_leaves_no_trace(engine: Engine) {
         reserve: Credits(1),
         ..fixture.follow_up(account, first.conversation.id)
     };
-    assert!(matches!(fixture.ask(keyed.clone()).await, Err(AskError::Busy)));
+    assert!(matches!(fixture.ask(keyed.clone()).await, Err(Refused::Busy)));
     assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, 0);
     assert_eq!(fixture.count("SELECT count(*) FROM questions").await, 1);
     assert_eq!(fixture.count("SELECT exchanges FROM conversations").await, 1);
@@ -135,8 +135,8 @@ async fn texts_have_bounds(engine: Engine) {
     let longest = "a".repeat(domain::limits::QUESTION_MAX_BYTES);
     fixture.ask(text(longest.clone())).await.expect("it fits");
     let refused = fixture.ask(text(longest + "a")).await;
-    assert!(matches!(refused, Err(AskError::Store(StoreError::Constraint(_)))));
+    assert!(matches!(refused, Err(Refused::Store(StoreError::Constraint(_)))));
     let refused = fixture.ask(text("a\0b".to_owned())).await;
-    assert!(matches!(refused, Err(AskError::Store(StoreError::Rule(_)))));
+    assert!(matches!(refused, Err(Refused::Store(StoreError::Rule(_)))));
     assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 1);
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use domain::credits::{Credits, Purse, Shortage};
 use domain::id::{NodeId, PostingId};
 use store::accounts::NewAccount;
-use store::questions::{AskError, NewQuestion, Through};
+use store::questions::{NewQuestion, Refused, Through};
 use store::turns::{Terms, TurnError};
 use store::{StoreError, accounts, conversations, machines, turns};
 
@@ -39,7 +39,7 @@ async fn of_64_askers_of_one_conversation_one_wins(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             Ok(_) => won += 1,
-            Err(error) => assert!(matches!(error, AskError::Busy), "{error}"),
+            Err(error) => assert!(matches!(error, Refused::Busy), "{error}"),
         }
     }
     assert_eq!(won, 1);
@@ -62,7 +62,7 @@ async fn credits_for_50_carry_50_of_200(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             Ok(_) => accepted += 1,
-            Err(error) => assert!(matches!(error, AskError::Insufficient), "{error}"),
+            Err(error) => assert!(matches!(error, Refused::Insufficient), "{error}"),
         }
     }
     assert_eq!(accepted, 50);
@@ -89,7 +89,7 @@ async fn a_key_never_spends_more_than_it_may(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             (true, Ok(_)) => limited += 1,
-            (true, Err(error)) => assert!(matches!(error, AskError::SpendingLimit), "{error}"),
+            (true, Err(error)) => assert!(matches!(error, Refused::SpendingLimit), "{error}"),
             (false, asked) => free += i32::from(asked.is_ok()),
         }
     }

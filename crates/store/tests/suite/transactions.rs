@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use domain::credits::Credits;
 use domain::id::{AccountId, PostingId};
-use store::questions::{AskError, Asked, NewQuestion};
+use store::questions::{Asked, NewQuestion, Refused};
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, accounts, credits, questions};
 use tokio::task::JoinHandle;
 
@@ -206,7 +206,7 @@ async fn sqlite_a_full_disk_is_told_truthfully() {
         let answer = question.answer;
         let task = enqueue(&fixture, move |tx| match questions::ask(tx, &question) {
             Ok(asked) => Ok(matches!(asked, Asked::Accepted(_))),
-            Err(AskError::Store(error)) => Err(error),
+            Err(Refused::Store(error)) => Err(error),
             Err(other) => panic!("no other reason: {other}"),
         })
         .await;

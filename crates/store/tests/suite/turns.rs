@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, PostingKind, Purse, Shortage};
-use domain::id::{AccountId, MessageId, NodeId, PostingId};
-use domain::step::Usage;
+use domain::id::{AccountId, ConversationId, MessageId, NodeId, PostingId};
+use domain::step::{Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
-use store::turns::{Claimed, Fence, Held, Terms, TurnError};
+use store::turns::{
+    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, Terms, TurnError,
+    TurnRecord,
+};
 use store::{StoreError, conversations, credits, machines, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, node, result, run, step, terms};
+use crate::fixture::{Engine, Fixture, MEASURES, START, done, node, result, run, step, terms};
 
 on_every_engine!(
     answers_are_taken_up_in_order_and_within_each_accounts_share,
@@ -30,6 +33,8 @@ on_every_engine!(
     an_answer_ends_once_and_holds_nothing,
     a_machine_with_answers_that_wait_does_not_lapse,
     a_turn_is_loaded_with_all_that_was_said_before,
+    what_is_read_of_earlier_exchanges_is_bounded_and_the_newest,
+    a_damaged_log_of_an_earlier_answer_leaves_what_it_said,
 );
 
 async fn claim(fixture: &Fixture, terms: Terms) -> Vec<Claimed> {
@@ -386,9 +391,10 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     assert_eq!((turn.model.as_str(), turn.web_search), ("reader", true));
     assert_eq!((turn.outstanding, turn.bill.settled, turn.log.len()), (Credits(10), Credits(0), 0));
     assert_eq!((turn.earlier.len(), turn.earlier_left_out), (1, 0));
+    assert_eq!(turn.measures, Some(MEASURES));
     let earlier = &turn.earlier[0];
     assert_eq!(earlier.question, "What is the rent?");
-    assert_eq!((earlier.log.len(), &earlier.ending), (2, &Ending::Stopped));
+    assert_eq!(earlier.log.len(), 2);
     assert_eq!(earlier.attachments, ["/uploads/lease.pdf"]);
     let release = PostingId::from_random(fixture.bits());
     fixture
@@ -397,4 +403,71 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
         .await
         .expect("it is there");
     assert_eq!(fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read"), None);
+}
+
+/// An exchange whose only step says this and is said again by the text of the answer.
+async fn exchange(fixture: &Fixture, question: NewQuestion, said: &str) -> ConversationId {
+    let conversation = fixture.ask(question).await.expect("nothing is in progress").conversation.id;
+    let fence = fixture.claim().await[0].fence;
+    let mut done_step = fixture.step_done(0, 1);
+    let step = Step { blocks: vec![Block::Text(said.to_owned())], ..step(0) };
+    done_step.step = step.into();
+    fixture.store.write(move |tx| turns::commit_step(tx, fence, &done_step)).await.expect("the lease holds");
+    let completion = Completion { text: said.to_owned(), ..fixture.completion(done(fence.answer)) };
+    fixture.store.write(move |tx| turns::complete(tx, fence, &completion)).await.expect("the lease holds");
+    conversation
+}
+
+/// What the steps of these exchanges say.
+fn said(turn: &TurnRecord) -> Vec<String> {
+    let texts = turn.earlier.iter().map(|exchange| {
+        let steps = exchange.log.iter().filter_map(|entry| match entry {
+            LogEntry::Step { step, .. } => Some(step.blocks.iter()),
+            LogEntry::Result { .. } => None,
+        });
+        let texts = steps.flatten().filter_map(|block| match block {
+            Block::Text(text) => Some(text.as_str()),
+            Block::Reasoning(_) | Block::Call(_) | Block::Opaque { .. } => None,
+        });
+        texts.collect()
+    });
+    texts.collect()
+}
+
+async fn what_is_read_of_earlier_exchanges_is_bounded_and_the_newest(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(10_000).await;
+    let conversation = exchange(&fixture, fixture.question(account), "the oldest").await;
+    let whole = usize::try_from(EARLIER_WHOLE_MAX_BYTES).expect("it is small");
+    for text in ["a small one".to_owned(), "x".repeat(whole), "y".repeat(whole / 2), "z".repeat(whole / 3)] {
+        exchange(&fixture, fixture.follow_up(account, conversation), &text).await;
+    }
+    let load = async || {
+        let open = fixture.ask(fixture.follow_up(account, conversation)).await.expect("it is free").answer;
+        let turn = fixture.store.read(move |tx| turns::load(tx, open)).await.expect("a read");
+        let fence = fixture.claim().await[0].fence;
+        fixture.complete(fence, done(open)).await.expect("the lease holds");
+        turn.expect("it is in progress")
+    };
+    let turn = load().await;
+    let lengths: Vec<usize> = said(&turn).iter().map(String::len).collect();
+    assert_eq!(lengths[..2], [10, 11], "small ones are read whole also before a long one");
+    assert!(lengths[2] < 20_000 && turn.earlier[2].log.len() == 1, "the beginning of its text");
+    assert_eq!(lengths[3..], [whole / 2, whole / 3]);
+    for _ in 0..EARLIER_EXCHANGES_MAX {
+        load().await;
+    }
+    let turn = load().await;
+    assert_eq!(turn.earlier.len(), EARLIER_EXCHANGES_MAX as usize);
+    assert_eq!(turn.earlier_left_out, turn.ordinal - EARLIER_EXCHANGES_MAX);
+}
+
+async fn a_damaged_log_of_an_earlier_answer_leaves_what_it_said(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    let conversation = exchange(&fixture, fixture.question(account), "the rent is due").await;
+    fixture.store.write(|tx| run(tx, "UPDATE log SET body = '{'")).await.expect("damage");
+    let answer = fixture.ask(fixture.follow_up(account, conversation)).await.expect("it is free").answer;
+    let turn = fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read");
+    assert_eq!(said(&turn.expect("it is in progress")), ["the rent is due"]);
 }
