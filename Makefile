@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools agent agent-debug build demo test schemathesis check fmt bench audit
+.PHONY: help setup tools agent agent-debug build demo test schemathesis fuzz check fmt bench audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -59,8 +59,13 @@ schemathesis: tools agent-debug ## Try the interface from its schema for half an
 	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
 		$(CARGO) test --package conformance --test schema -- --nocapture every_answer_is_one_that_the_schema_knows
 
+fuzz: ## Fuzz each target for ten minutes, or FUZZ_SECONDS; FUZZ_TARGETS names some of them
+	@sh tools/setup.sh fuzz
+	sh tools/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ_TARGETS)
+
 check: ## Formatting, lints, tidy, licences and spelling (the first run builds cargo-deny and typos: minutes)
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) xtask tidy
 	@sh tools/setup.sh deny typos
@@ -73,6 +78,7 @@ audit: ## Known weaknesses of the dependencies (asks the advisory database over 
 
 fmt: ## Format everything
 	$(CARGO) fmt --all
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
 	$(CARGO) build $(OPTIMISED) --bin bench

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, deny, typos.
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, fuzz, deny, typos.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
@@ -69,6 +69,10 @@ for what in "$@"; do
         python)
             packages $PYTHON_PACKAGES
             python
+            ;;
+        fuzz)
+            rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
+            tool cargo-fuzz cargo-fuzz
             ;;
         deny) tool cargo-deny cargo-deny ;;
         typos) tool typos typos-cli ;;

@@ -3,6 +3,7 @@
 //! Servers differ in what they accept. What one turns down and is not essential (how the bound on output is
 //! called, reporting usage, the effort of reasoning) is left out or said otherwise, and remembered for its model.
 
+mod decoder;
 mod error;
 mod events;
 mod request;
@@ -19,8 +20,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::provider::{Discovered, StepStream};
 use crate::vendor::{Server, VendorConfig, VendorError};
-use crate::wire::{self, Frames};
-use events::{Fold, Next};
+use crate::wire;
+pub use decoder::Decoder;
+pub use events::Next;
 use request::Dialect;
 
 /// Where the vendor itself is.
@@ -229,12 +231,8 @@ enum Stage {
 
 struct Streaming {
     response: Response,
-    frames: Frames,
-    fold: Fold,
-    read_bytes: usize,
+    decoder: Decoder,
     deadline: Instant,
-    /// A server that does not stream answers with one JSON document.
-    whole: Option<Vec<u8>>,
 }
 
 impl Running {
@@ -281,56 +279,33 @@ async fn begin(server: &ChatCompletions, request: &StepRequest) -> Result<Stream
     let opened = timeout(server.patience.stall, server.open(request)).await;
     let response = opened.map_err(|_| wire::unavailable("it did not answer in time"))??;
     let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let whole = kind.starts_with("application/json").then(Vec::new);
+    let is_document = kind.starts_with("application/json");
     let called = request.transcript.iter().flat_map(|item| match item {
         Item::Step(step) => step.calls().map(|call| call.id.clone()).collect(),
         Item::Question { .. } | Item::Result(_) => Vec::new(),
     });
-    let fold = Fold::new(called.collect());
-    Ok(Streaming { response, frames: Frames::default(), fold, read_bytes: 0, deadline, whole })
+    let decoder = Decoder::new(is_document, called.collect());
+    Ok(Streaming { response, decoder, deadline })
 }
 
 impl Streaming {
     /// Reads once and folds what came.
     async fn read(&mut self, patience: Patience, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let patience = if self.fold.is_done() { patience.usage } else { patience.stall };
+        let patience = if self.decoder.is_done() { patience.usage } else { patience.stall };
         let until = self.deadline.min(Instant::now() + patience);
         let chunk = match timeout_at(until, self.response.chunk()).await {
             Ok(Ok(Some(chunk))) => chunk,
-            Ok(Ok(None)) => return self.ended(ready),
+            Ok(Ok(None)) => return self.decoder.ended(ready),
             // The model was done: only its usage is missing.
-            Ok(Err(_)) | Err(_) if self.fold.is_done() => return self.fold.end(ready),
+            Ok(Err(_)) | Err(_) if self.decoder.is_done() => return self.decoder.cut(ready),
             Ok(Err(error)) => return Err(wire::connection(error)),
             Err(_) => return Err(wire::unavailable("it stopped in the middle of the answer")),
         };
-        self.read_bytes += chunk.len();
-        if self.read_bytes > STREAM_MAX_BYTES {
-            return Err(wire::unavailable("its stream does not end"));
+        let next = self.decoder.push(&chunk, ready)?;
+        if next == Next::End {
+            // The end of the body usually came along: taking it lets the connection be used again.
+            let _end = self.response.chunk().now_or_never();
         }
-        if let Some(whole) = &mut self.whole {
-            whole.extend_from_slice(&chunk);
-            return Ok(Next::More);
-        }
-        self.frames.push(&chunk);
-        while let Some(frame) = self.frames.next().map_err(|error| wire::unavailable(error.to_string()))? {
-            if let Next::End = self.fold.frame(&frame, ready)? {
-                // The end of the body usually came along: taking it lets the connection be used again.
-                let _end = self.response.chunk().now_or_never();
-                return Ok(Next::End);
-            }
-        }
-        Ok(Next::More)
-    }
-
-    fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        if let Some(whole) = self.whole.take() {
-            self.fold.document(&whole, ready)?;
-        }
-        if let Some(frame) = self.frames.rest()
-            && let Next::End = self.fold.frame(&frame, ready)?
-        {
-            return Ok(Next::End);
-        }
-        self.fold.end(ready)
+        Ok(next)
     }
 }

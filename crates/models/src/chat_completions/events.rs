@@ -15,7 +15,7 @@ const CALL_ID_MAX_BYTES: usize = 128;
 
 /// Whether more is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub enum Next {
     /// Yes.
     More,
     /// The step is finished.

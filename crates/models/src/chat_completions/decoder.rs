@@ -1,0 +1,80 @@
+//! The body of an answer, as it arrives, becomes the events of a step. Pure: no connection, no clock.
+
+use std::collections::{HashSet, VecDeque};
+
+use domain::step::{StepError, StepEvent};
+
+use super::STREAM_MAX_BYTES;
+use super::events::{Fold, Next};
+use crate::wire::{self, Frames};
+
+/// Decodes one answer, however its bytes arrive. Holds one frame at most, or the one document.
+#[derive(Debug)]
+pub struct Decoder {
+    frames: Frames,
+    fold: Fold,
+    read_bytes: usize,
+    /// A server that does not stream answers with one JSON document.
+    whole: Option<Vec<u8>>,
+}
+
+impl Decoder {
+    /// For an event stream, or for one document, in an exchange that has calls of these identifiers already.
+    #[must_use]
+    pub fn new(is_document: bool, taken: HashSet<String>) -> Self {
+        let whole = is_document.then(Vec::new);
+        Self { frames: Frames::default(), fold: Fold::new(taken), read_bytes: 0, whole }
+    }
+
+    /// Whether the model was done, so that only usage and the end's mark are missing.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.fold.is_done()
+    }
+
+    /// Takes bytes; what they tell is put behind what is ready.
+    ///
+    /// # Errors
+    /// What the stream says, or that it cannot be read or does not end.
+    pub fn push(&mut self, bytes: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        self.read_bytes += bytes.len();
+        if self.read_bytes > STREAM_MAX_BYTES {
+            return Err(wire::unavailable("its stream does not end"));
+        }
+        if let Some(whole) = &mut self.whole {
+            whole.extend_from_slice(bytes);
+            return Ok(Next::More);
+        }
+        self.frames.push(bytes);
+        while let Some(frame) = self.frames.next().map_err(|error| wire::unavailable(error.to_string()))? {
+            if let Next::End = self.fold.frame(&frame, ready)? {
+                return Ok(Next::End);
+            }
+        }
+        Ok(Next::More)
+    }
+
+    /// The body has ended.
+    ///
+    /// # Errors
+    /// As [`Self::push`], and when the answer was cut.
+    pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        if let Some(whole) = self.whole.take() {
+            self.fold.document(&whole, ready)?;
+        }
+        if let Some(frame) = self.frames.rest()
+            && let Next::End = self.fold.frame(&frame, ready)?
+        {
+            return Ok(Next::End);
+        }
+        self.fold.end(ready)
+    }
+
+    /// The connection broke or fell silent: what the model was done with stands.
+    ///
+    /// # Errors
+    /// When it was not done.
+    pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        self.fold.end(ready)
+    }
+}
