@@ -23,7 +23,8 @@ fuzz_target!(|data: &[u8]| {
         let host = host.get_or_init(Host::new);
         let at_once = host.upload(form, form.len().max(1));
         let in_pieces = host.upload(form, usize::from(size % 23) + 1);
-        assert_eq!(at_once, in_pieces, "by how it arrives");
+        // Of two things that are wrong, either may be met first.
+        assert_eq!(at_once.ok(), in_pieces.ok(), "by how it arrives");
     });
 });
 

@@ -183,7 +183,8 @@ fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
 fn paragraph(piped: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
     let goes_on = (State::Paragraph { piped: piped || is_piped(rest) }, Cut::None);
     if indent >= 4 {
-        return goes_on;
+        // It goes on with a paragraph, but ends a table and is code.
+        return if piped { (State::Unsure, Cut::None) } else { goes_on };
     }
     match line {
         // What interrupts a paragraph and what does not differs in a table.

@@ -372,6 +372,19 @@ fn a_block_without_end_costs_no_more_than_its_length() {
     assert!(rendered < 40 * last.len(), "{rendered} bytes rendered for {}", last.len());
 }
 
+#[test]
+fn texts_that_once_differed_piece_by_piece_are_the_same() {
+    let long = "long ".repeat(60);
+    for text in [
+        // A line that would go on with a paragraph ends a table, and is code.
+        format!("| a |\n|---|\n| {long} |\n     c\n\n       d\n\ne\n"),
+    ] {
+        for size in 1..60 {
+            assert_eq!(incremental(&text, &[size], false), html(&text), "{text:?} by {size}");
+        }
+    }
+}
+
 /// Markdown of blocks as models write them, without what one block can change in another.
 fn document() -> impl Strategy<Value = String> {
     let blocks = prop::sample::select(vec![
