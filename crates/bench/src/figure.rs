@@ -15,6 +15,10 @@ pub(crate) enum Unit {
     Mebibytes,
     /// Kibibytes.
     Kibibytes,
+    /// Mebibytes in a second.
+    MebibytesPerSecond,
+    /// Times something else.
+    Times,
     /// How often in a second.
     PerSecond,
 }
@@ -26,6 +30,8 @@ impl Unit {
             Self::Micros => "us",
             Self::Mebibytes => "MiB",
             Self::Kibibytes => "KiB",
+            Self::MebibytesPerSecond => "MiB/s",
+            Self::Times => "x",
             Self::PerSecond => "/s",
         }
     }
@@ -36,6 +42,8 @@ impl Unit {
 pub(crate) enum Goal {
     /// The median is at most this.
     AtMost(f64),
+    /// The median is at least this.
+    AtLeast(f64),
     /// The median is at least this part of the baseline's.
     RatioAtLeast(f64),
 }
@@ -76,6 +84,7 @@ impl Figure {
     fn reached(&self) -> Option<bool> {
         match self.goal? {
             Goal::AtMost(most) => Some(median(&self.values) <= most),
+            Goal::AtLeast(least) => Some(median(&self.values) >= least),
             Goal::RatioAtLeast(least) => self.ratio().map(|ratio| ratio >= least),
         }
     }
@@ -91,6 +100,7 @@ impl Figure {
         }
         let told = match (self.goal, self.reached()) {
             (Some(Goal::AtMost(most)), Some(reached)) => format!("  [at most {most}: {}]", yes(reached)),
+            (Some(Goal::AtLeast(least)), Some(reached)) => format!("  [at least {least}: {}]", yes(reached)),
             (Some(Goal::RatioAtLeast(least)), Some(reached)) => {
                 format!("  [ratio at least {least}: {}]", yes(reached))
             }
@@ -105,15 +115,16 @@ impl Figure {
             json!({"min": min, "median": median, "max": max, "values": values})
         };
         let baseline = self.baseline.as_ref();
-        let (at_most, ratio_at_least) = match self.goal {
-            Some(Goal::AtMost(most)) => (Some(most), None),
-            Some(Goal::RatioAtLeast(least)) => (None, Some(least)),
-            None => (None, None),
+        let (at_most, at_least, ratio_at_least) = match self.goal {
+            Some(Goal::AtMost(most)) => (Some(most), None, None),
+            Some(Goal::AtLeast(least)) => (None, Some(least), None),
+            Some(Goal::RatioAtLeast(least)) => (None, None, Some(least)),
+            None => (None, None, None),
         };
         json!({
             "name": self.name, "unit": self.unit.text(), "measured": values(&self.values),
             "baseline": baseline.map(|(name, of)| json!({"name": name, "measured": values(of)})),
-            "ratio": self.ratio(), "atMost": at_most, "ratioAtLeast": ratio_at_least, "reached": self.reached(),
+            "ratio": self.ratio(), "atMost": at_most, "atLeast": at_least, "ratioAtLeast": ratio_at_least, "reached": self.reached(),
         })
     }
 }

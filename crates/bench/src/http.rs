@@ -87,7 +87,12 @@ impl Connection {
         Ok((head, body))
     }
 
-    /// Sends a request and reads the head of its response.
+    /// Sends a part of a request.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Outcome<()> {
+        Ok(self.stream.write_all(bytes).await?)
+    }
+
+    /// Sends a request, or what is left of it, and reads the head of its response.
     pub(crate) async fn begin(&mut self, request: &[u8]) -> Outcome<Head> {
         self.stream.write_all(request).await?;
         let end = loop {

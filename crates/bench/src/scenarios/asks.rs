@@ -9,13 +9,14 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Unit};
+use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Account, Service, answered};
 use crate::vendor::{MODEL, Vendor};
 
-const ASKERS: usize = 64;
+const ASKERS: [usize; 2] = [64, 256];
+const PER_SECOND_MIN: f64 = 5000.0;
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
 /// The vendor takes requests of this model and says nothing: what is asked stays open.
@@ -32,42 +33,51 @@ pub(crate) fn asks() -> Outcome<Vec<Figure>> {
         let body = json!({"input": "What is the rent, and when is it due?", "model": SILENT});
         let ask = request("POST", "/api/v1/chats", Some(&account.key), Some(&body));
         let write = request("POST", "/", None, Some(&body));
-        let (mut ours, mut bare, mut micros, mut accepted) = (Vec::new(), Vec::new(), Vec::new(), 1.0);
+        let (mut figures, mut accepted) = (Vec::new(), 1.0);
         block_on(async {
             let mut connection = Connection::open(service.address).await?;
             answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
-            for _ in 0..ROUNDS {
-                let before = CpuTime::of(service.pid()?)?;
-                let (done, per_second) = load(service.address, &ask).await?;
-                micros.push(CpuTime::of(service.pid()?)?.since(&before) / 1e3 / done);
-                accepted += done;
-                ours.push(per_second);
-                bare.push(load(commit.address, &write).await?.1);
+            // Those that the account's machine takes up are open from here on: the others wait, and nothing but
+            // their acceptance is measured.
+            accepted += load(service.address, ASKERS[0], &ask).await?.0;
+            for askers in ASKERS {
+                let (mut ours, mut bare, mut micros) = (Vec::new(), Vec::new(), Vec::new());
+                for _ in 0..ROUNDS {
+                    let before = CpuTime::of(service.pid()?)?;
+                    let (done, per_second) = load(service.address, askers, &ask).await?;
+                    micros.push(CpuTime::of(service.pid()?)?.since(&before) / 1e3 / done);
+                    accepted += done;
+                    ours.push(per_second);
+                    bare.push(load(commit.address, askers, &write).await?.1);
+                }
+                let name = |what: &str| format!("{what}, {askers} askers");
+                figures.push(
+                    Figure::new(name("questions accepted"), Unit::PerSecond, ours)
+                        .beside("bare group commit", bare)
+                        .goal(Goal::AtLeast(PER_SECOND_MIN)),
+                );
+                figures.push(Figure::new(name("processor per question"), Unit::Micros, micros));
             }
             Ok(())
         })?;
         service.kill()?;
         service.restart()?;
         block_on(none_is_missing(&service, &account, accepted))?;
-        Ok(vec![
-            Figure::new("questions accepted, 64 askers", Unit::PerSecond, ours)
-                .beside("bare group commit", bare),
-            Figure::new("processor per question, its dispatch included", Unit::Micros, micros),
-        ])
+        Ok(figures)
     })
 }
 
 /// How many were accepted in a round, and how many that is in a second.
-async fn load(address: SocketAddr, request: &[u8]) -> Outcome<(f64, f64)> {
-    let mut connections = Vec::with_capacity(ASKERS);
-    for _ in 0..ASKERS {
+async fn load(address: SocketAddr, askers: usize, request: &[u8]) -> Outcome<(f64, f64)> {
+    let mut connections = Vec::with_capacity(askers);
+    for _ in 0..askers {
         connections.push(Connection::open(address).await?);
     }
     let began = Instant::now();
-    let mut askers = JoinSet::new();
+    let mut asking = JoinSet::new();
     for mut connection in connections {
         let request = request.to_vec();
-        askers.spawn(async move {
+        asking.spawn(async move {
             let mut done = 0_u32;
             while began.elapsed() < ROUND {
                 connection.call(&request, 202).await?;
@@ -77,7 +87,7 @@ async fn load(address: SocketAddr, request: &[u8]) -> Outcome<(f64, f64)> {
         });
     }
     let mut done = 0.0;
-    while let Some(asker) = askers.join_next().await {
+    while let Some(asker) = asking.join_next().await {
         done += f64::from(asker??);
     }
     Ok((done, done / began.elapsed().as_secs_f64()))

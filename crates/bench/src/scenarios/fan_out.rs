@@ -11,18 +11,20 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Unit};
+use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
 use crate::process::{self, CpuTime, Memory, Place};
 use crate::service::{Account, Asked, Service, answered, ask};
 use crate::vendor::{MODEL, Vendor};
 
-const READERS: usize = 1000;
+const READERS: [usize; 2] = [1000, 5000];
+/// What a reader that waits may take.
+const IDLE_MAX_KIBIBYTES: f64 = 20.0;
 const TOKENS: u32 = 400;
 const EVERY_MILLIS: u64 = 5;
 /// How long the vendor waits, so that all readers are there when it begins.
 const HEAD_START_MILLIS: u64 = 4000;
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 /// How long readers are left alone before memory is looked at.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -35,13 +37,12 @@ struct Told {
     late_millis: Vec<f64>,
 }
 
-/// A thousand readers of one answer, beside those of a bare server's state of the same size.
+/// Thousands of readers of one answer, beside those of a bare server's state of the same size.
 pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
         let account = service.account()?;
-        let (mut ours, mut bare, mut idle_bare) = (Told::default(), Told::default(), Vec::new());
         let idle = block_on(async {
             let mut connection = Connection::open(service.address).await?;
             answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
@@ -49,40 +50,59 @@ pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
             idle_reader(service.address, service.pid()?, &events_of(&asked, &account)).await
         })?;
         let (count, every) = (TOKENS.to_string(), EVERY_MILLIS.to_string());
-        for _ in 0..ROUNDS {
-            block_on(through_service(&service, &account, &mut ours))?;
-            let fan = Bare::start(Place::Alone, "fan", &[&count, &every])?;
-            let events = request("GET", "/events", None, None);
-            if idle_bare.is_empty() {
-                idle_bare.push(block_on(idle_reader(fan.address, fan.pid(), &events))?);
+        let fan = || Bare::start(Place::Alone, "fan", &[&count, &every]);
+        let events = request("GET", "/events", None, None);
+        let idle_bare = {
+            let fan = fan()?;
+            block_on(idle_reader(fan.address, fan.pid(), &events))?
+        };
+        let mut figures = vec![
+            Figure::new("memory of an idle reader, Rss", Unit::Kibibytes, vec![idle])
+                .beside("axum watch", vec![idle_bare])
+                .goal(Goal::AtMost(IDLE_MAX_KIBIBYTES)),
+        ];
+        for readers in READERS {
+            let (mut ours, mut bare) = (Told::default(), Told::default());
+            for _ in 0..ROUNDS {
+                block_on(through_service(&service, &account, readers, &mut ours))?;
+                block_on(through_fan(&fan()?, &events, readers, &mut bare))?;
             }
-            block_on(through_fan(&fan, &events, &mut bare))?;
+            figures.extend(told(readers, ours, bare));
         }
-        let beside =
-            |name, unit, of: Vec<f64>, bare: Vec<f64>| Figure::new(name, unit, of).beside("axum watch", bare);
-        Ok(vec![
-            beside("deliveries to 1000 readers", Unit::PerSecond, ours.per_second, bare.per_second),
-            beside("processor per delivery", Unit::Micros, ours.micros, bare.micros),
-            beside("the end, at the last reader", Unit::Millis, ours.late_millis, bare.late_millis),
-            beside("memory of an idle reader, Rss", Unit::Kibibytes, vec![idle], idle_bare),
-        ])
+        Ok(figures)
     })
+}
+
+fn told(readers: usize, ours: Told, bare: Told) -> [Figure; 3] {
+    let beside = |what: &str, unit, of: Vec<f64>, bare: Vec<f64>| {
+        Figure::new(format!("{readers} readers: {what}"), unit, of).beside("axum watch", bare)
+    };
+    [
+        beside("deliveries", Unit::PerSecond, ours.per_second, bare.per_second).goal(Goal::RatioAtLeast(1.0)),
+        beside("processor per delivery", Unit::Micros, ours.micros, bare.micros),
+        beside("the end, at the last one", Unit::Millis, ours.late_millis, bare.late_millis),
+    ]
 }
 
 fn events_of(asked: &Asked, account: &Account) -> Vec<u8> {
     request("GET", &format!("{}/events", asked.path()), Some(&account.key), None)
 }
 
-async fn through_service(service: &Service, account: &Account, told: &mut Told) -> Outcome<()> {
+async fn through_service(
+    service: &Service,
+    account: &Account,
+    readers: usize,
+    told: &mut Told,
+) -> Outcome<()> {
     let tokens = json!({"tokens": {"count": TOKENS, "every_ms": EVERY_MILLIS}});
     let script = json!({"steps": [{"actions": [{"wait_ms": HEAD_START_MILLIS}, tokens]}]});
     let mut connection = Connection::open(service.address).await?;
     let asked = ask(&mut connection, account, MODEL, &format!("STANDIN {script}")).await?;
-    read_all(service.address, service.pid()?, &events_of(&asked, account), None, told).await
+    read_all(service.address, service.pid()?, &events_of(&asked, account), readers, None, told).await
 }
 
-async fn through_fan(fan: &Bare, events: &[u8], told: &mut Told) -> Outcome<()> {
-    read_all(fan.address, fan.pid(), events, Some(request("POST", "/go", None, None)), told).await
+async fn through_fan(fan: &Bare, events: &[u8], readers: usize, told: &mut Told) -> Outcome<()> {
+    read_all(fan.address, fan.pid(), events, readers, Some(request("POST", "/go", None, None)), told).await
 }
 
 /// Lets all readers read to the end. They are there before the first change; `go` begins it, where it does not
@@ -91,18 +111,19 @@ async fn read_all(
     address: SocketAddr,
     pid: u32,
     events: &[u8],
+    readers: usize,
     go: Option<Vec<u8>>,
     told: &mut Told,
 ) -> Outcome<()> {
-    let there = Arc::new(Barrier::new(READERS + 1));
-    let mut readers = JoinSet::new();
-    for _ in 0..READERS {
-        readers.spawn(read(address, events.to_vec(), there.clone()));
+    let there = Arc::new(Barrier::new(readers + 1));
+    let mut reading = JoinSet::new();
+    for _ in 0..readers {
+        reading.spawn(read(address, events.to_vec(), there.clone()));
     }
     tokio::select! {
         _ = there.wait() => {}
         // Before all are there a reader ends only by failing.
-        Some(failed) = readers.join_next() => {
+        Some(failed) = reading.join_next() => {
             failed??;
             return Err("an answer ended before all readers were there".into());
         }
@@ -112,7 +133,7 @@ async fn read_all(
         Connection::open(address).await?.call(&go, 200).await?;
     }
     let (mut deliveries, mut first, mut last) = (0.0, None, None);
-    while let Some(reader) = readers.join_next().await {
+    while let Some(reader) = reading.join_next().await {
         let read = reader??;
         deliveries += f64::from(read.deliveries);
         first = first.min(Some(read.first)).or(Some(read.first));
@@ -158,8 +179,8 @@ async fn read(address: SocketAddr, events: Vec<u8>, there: Arc<Barrier>) -> Outc
 /// What a reader costs that waits for the next change, in kibibytes of resident memory.
 async fn idle_reader(address: SocketAddr, pid: u32, events: &[u8]) -> Outcome<f64> {
     let before = Memory::of(pid)?;
-    let mut connections = Vec::with_capacity(READERS);
-    for _ in 0..READERS {
+    let mut connections = Vec::with_capacity(READERS[0]);
+    for _ in 0..READERS[0] {
         let mut connection = Connection::open(address).await?;
         if connection.begin(events).await?.status != 200 || !connection.chunk(&mut Vec::new()).await? {
             return Err("an answer cannot be followed".into());
@@ -167,5 +188,5 @@ async fn idle_reader(address: SocketAddr, pid: u32, events: &[u8]) -> Outcome<f6
         connections.push(connection);
     }
     tokio::time::sleep(SETTLE).await;
-    Ok((Memory::of(pid)?.rss - before.rss) / READERS as f64)
+    Ok((Memory::of(pid)?.rss - before.rss) / READERS[0] as f64)
 }

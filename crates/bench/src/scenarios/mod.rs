@@ -2,6 +2,8 @@
 
 mod asks;
 mod fan_out;
+mod files;
+mod paging;
 mod reads;
 mod resume;
 mod start;
@@ -31,6 +33,9 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "get-answer", run: reads::get_answer },
     Scenario { name: "asks", run: asks::asks },
     Scenario { name: "fan-out", run: fan_out::fan_out },
+    Scenario { name: "paging", run: paging::paging },
+    Scenario { name: "compressed", run: tokens::compressed },
+    Scenario { name: "files", run: files::files },
     Scenario { name: "tools", run: tools::tools },
 ];
 

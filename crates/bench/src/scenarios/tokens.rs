@@ -13,7 +13,7 @@ use crate::figure::{Figure, Goal, Unit, percentile};
 use crate::http::{Connection, request};
 use crate::pacer::{Pacer, stamps};
 use crate::process::{self, CpuTime, Place};
-use crate::service::{Account, Service, answered, ask};
+use crate::service::{Account, Service, answered, ask, completed};
 
 /// Streams side by side, each of so many tokens so far apart.
 pub(crate) struct Load {
@@ -167,6 +167,36 @@ async fn finish(
     let over_floor_millis = began.elapsed().as_secs_f64() * 1e3 - floor;
     let micros_per_token = CpuTime::of(pid)?.since(before) / 1e3 / added.len() as f64;
     Ok(Run { added, over_floor_millis, micros_per_token })
+}
+
+/// How many bytes a reader that takes zstd gets of a long answer, for each byte that the vendor wrote.
+pub(crate) fn compressed() -> Outcome<Vec<Figure>> {
+    const MODEL: &str = "text-10000x1";
+    const TIMES_MAX: f64 = 1.5;
+    process::apart(|| {
+        let vendor = Pacer::start()?;
+        let mut service = Service::start(Place::Alone, Some(vendor.base_url()))?;
+        let account = service.account()?;
+        let times = block_on(async {
+            let mut connection = Connection::open(service.address).await?;
+            answered(&mut connection, &account, WARM_UP, "Is the machine there?").await?;
+            let asked = ask(&mut connection, &account, MODEL, "What does the vendor say?").await?;
+            let events = format!(
+                "GET {}/events HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\naccept-encoding: zstd\r\n\r\n",
+                asked.path(),
+                account.key
+            );
+            let (head, body) = connection.exchange(events.as_bytes()).await?;
+            let answer = completed(&mut connection, &account, &asked).await?;
+            let written = answer["text"].as_str().unwrap_or_default().len();
+            if head.status != 200 || written == 0 {
+                return Err("an answer cannot be followed".into());
+            }
+            Ok(body.len() as f64 / written as f64)
+        })?;
+        let name = "10,000 tokens at 1 ms read with zstd, per byte of text";
+        Ok(vec![Figure::new(name, Unit::Times, vec![times]).goal(Goal::AtMost(TIMES_MAX))])
+    })
 }
 
 /// Asks, and reads the answer's stream to its end: how much later than sent each token was read.

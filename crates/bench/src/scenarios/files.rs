@@ -1,0 +1,175 @@
+//! Files: downloaded and uploaded, beside nginx on the same bytes.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::block_on;
+use crate::Outcome;
+use crate::figure::{Figure, Goal, Unit};
+use crate::http::{Connection, request};
+use crate::process::{self, Memory, Place};
+use crate::service::{Service, free_address, until_answered};
+
+const CONNECTIONS: usize = 64;
+const SMALL_BYTES: usize = 64 << 10;
+const LARGE_BYTES: usize = 512 << 20;
+/// What is sent at a time.
+const PIECE_BYTES: usize = 256 << 10;
+const ROUND: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 3;
+const DOWNLOAD_RATIO: f64 = 0.7;
+const UPLOAD_RATIO: f64 = 1.0;
+const BOUNDARY: &str = "bench-boundary";
+
+/// Small files downloaded by many, a large one uploaded.
+pub(crate) fn files() -> Outcome<Vec<Figure>> {
+    process::apart(|| {
+        let mut service = Service::start(Place::Alone, None)?;
+        let key = service.account()?.key;
+        let nginx = Nginx::start()?;
+        let small = vec![7; SMALL_BYTES];
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut ours_up, mut theirs_up, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+        block_on(async {
+            upload(service.address, &key, "small.bin", small.len()).await?;
+            put(nginx.address, "/small.bin", small.len()).await?;
+            let get = request("GET", "/api/v1/files/uploads/small.bin", Some(&key), None);
+            let bare = request("GET", "/small.bin", None, None);
+            for _ in 0..ROUNDS {
+                ours.push(download(service.address, &get).await?);
+                theirs.push(download(nginx.address, &bare).await?);
+                let before = Memory::of(service.pid()?)?;
+                ours_up.push(upload(service.address, &key, "large.bin", LARGE_BYTES).await?);
+                memory.push((Memory::of(service.pid()?)?.rss - before.rss) / 1024.0);
+                theirs_up.push(put(nginx.address, "/large.bin", LARGE_BYTES).await?);
+            }
+            Ok(())
+        })?;
+        Ok(vec![
+            Figure::new("downloads of 64 KiB, 64 connections", Unit::PerSecond, ours)
+                .beside("nginx", theirs)
+                .goal(Goal::RatioAtLeast(DOWNLOAD_RATIO)),
+            Figure::new("upload of 512 MiB", Unit::MebibytesPerSecond, ours_up)
+                .beside("nginx PUT", theirs_up)
+                .goal(Goal::RatioAtLeast(UPLOAD_RATIO)),
+            Figure::new("memory that an upload takes, Rss", Unit::Mebibytes, memory),
+        ])
+    })
+}
+
+async fn download(address: SocketAddr, request: &[u8]) -> Outcome<f64> {
+    let mut connections = Vec::with_capacity(CONNECTIONS);
+    for _ in 0..CONNECTIONS {
+        connections.push(Connection::open(address).await?);
+    }
+    let began = Instant::now();
+    let mut callers = JoinSet::new();
+    for mut connection in connections {
+        let request = request.to_vec();
+        callers.spawn(async move {
+            let mut done = 0_u32;
+            while began.elapsed() < ROUND {
+                let (head, body) = connection.exchange(&request).await?;
+                if head.status != 200 || body.len() != SMALL_BYTES {
+                    return Err(format!("status {} with {} bytes", head.status, body.len()).into());
+                }
+                done += 1;
+            }
+            Outcome::Ok(done)
+        });
+    }
+    let mut done = 0.0;
+    while let Some(caller) = callers.join_next().await {
+        done += f64::from(caller??);
+    }
+    Ok(done / began.elapsed().as_secs_f64())
+}
+
+/// Uploads so many bytes to the service: mebibytes in a second.
+async fn upload(address: SocketAddr, key: &str, name: &str, bytes: usize) -> Outcome<f64> {
+    let head =
+        format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n");
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let length = head.len() + bytes + tail.len();
+    let begin = format!(
+        "POST /api/v1/files HTTP/1.1\r\nhost: bench\r\nx-api-key: {key}\r\n\
+         content-type: multipart/form-data; boundary={BOUNDARY}\r\ncontent-length: {length}\r\n\r\n{head}"
+    );
+    send(address, begin.as_bytes(), bytes, tail.as_bytes()).await
+}
+
+/// Uploads so many bytes to nginx: mebibytes in a second.
+async fn put(address: SocketAddr, path: &str, bytes: usize) -> Outcome<f64> {
+    let begin = format!("PUT {path} HTTP/1.1\r\nhost: bench\r\ncontent-length: {bytes}\r\n\r\n");
+    send(address, begin.as_bytes(), bytes, b"").await
+}
+
+async fn send(address: SocketAddr, begin: &[u8], bytes: usize, end: &[u8]) -> Outcome<f64> {
+    let mut connection = Connection::open(address).await?;
+    let piece = vec![7; PIECE_BYTES];
+    let began = Instant::now();
+    connection.send(begin).await?;
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(PIECE_BYTES);
+        connection.send(&piece[..now]).await?;
+        left -= now;
+    }
+    let (head, body) = connection.exchange(end).await?;
+    if !matches!(head.status, 201 | 204) {
+        return Err(format!("an upload: {} {}", head.status, String::from_utf8_lossy(&body)).into());
+    }
+    Ok(bytes as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64())
+}
+
+/// An nginx with one worker on a folder of its own, which takes `PUT` as well.
+struct Nginx {
+    address: SocketAddr,
+    child: Child,
+    _home: tempfile::TempDir,
+}
+
+impl Nginx {
+    fn start() -> Outcome<Self> {
+        let home = tempfile::Builder::new().prefix("bench-nginx-").tempdir()?;
+        let address = free_address()?;
+        fs::create_dir(home.path().join("files"))?;
+        fs::write(home.path().join("files/ready"), "yes")?;
+        let config = home.path().join("nginx.conf");
+        fs::write(&config, configuration(home.path(), address))?;
+        let mut command: Command = Place::Alone.command("nginx");
+        command.arg("-p").arg(home.path()).arg("-c").arg(&config);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let began = Instant::now();
+        let mut child = command.spawn().map_err(|error| {
+            format!("nginx, beside which files are measured (`apt-get install nginx-light`): {error}")
+        })?;
+        until_answered(address, "/ready", began, &mut child)?;
+        Ok(Self { address, child, _home: home })
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        process::terminate(self.child.id());
+        // It may have ended by itself.
+        let _ = self.child.wait();
+    }
+}
+
+fn configuration(home: &Path, address: SocketAddr) -> String {
+    let home = home.display();
+    format!(
+        "daemon off;\nuser root;\nworker_processes 1;\npid {home}/pid;\nerror_log {home}/error.log;\n\
+         events {{ worker_connections 1024; }}\n\
+         http {{\n  access_log off;\n  sendfile on;\n  tcp_nodelay on;\n  client_max_body_size 0;\n  \
+         client_body_temp_path {home}/body;\n  proxy_temp_path {home}/t1;\n  fastcgi_temp_path {home}/t2;\n  \
+         uwsgi_temp_path {home}/t3;\n  scgi_temp_path {home}/t4;\n  keepalive_requests 1000000;\n  \
+         server {{\n    listen {address};\n    root {home}/files;\n    dav_methods PUT;\n  }}\n}}\n"
+    )
+}
