@@ -1,7 +1,7 @@
 //! Operators' commands: through the running service's socket, or straight to its data when none runs.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::admin::KeyBounds;
@@ -127,11 +127,30 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Fai
                 .collect();
             json!({ "machines": machines })
         }
-        Request::Backup { file } => {
-            admin.backup(&file).await?;
-            json!({ "file": file })
-        }
+        Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
     })
+}
+
+/// What was written to a backup, or read from one.
+fn with_file(file: &Path, summary: control::backup::Summary) -> Value {
+    let mut told = json!({ "file": file });
+    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(summary)) {
+        told.extend(counts);
+    }
+    told
+}
+
+/// Restores a backup, for a service that does not run yet.
+pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), Failure> {
+    let sources = settings::sources(at.config.as_deref(), at.arguments());
+    let Places { data, database } = settings::places(sources).map_err(config::invalid)?;
+    let restoring = tokio::task::spawn_blocking(move || {
+        let summary = control::backup::restore(&file, &data, database.as_ref())?;
+        Ok::<_, Failure>(with_file(&file, summary))
+    });
+    let restored = restoring.await.map_err(|error| Failure::new("BACKUP_FAILED", error.to_string()))?;
+    print(&restored?, at.json);
+    Ok(())
 }
 
 /// What a command asks for, and of which data folder.

@@ -28,6 +28,13 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Ask a question from the terminal (CAUSERIE_URL and CAUSERIE_API_KEY say whom)
     Ask(AskOptions),
+    /// Restore a backup to a data folder that is missing or empty, and to a database without tables
+    Restore {
+        /// What `backup` wrote
+        file: PathBuf,
+        #[command(flatten)]
+        at: Where,
+    },
     #[command(flatten)]
     Admin(AdminCommand),
 }
@@ -194,7 +201,7 @@ pub(crate) enum AdminCommand {
     /// Machines
     #[command(subcommand)]
     Machine(MachineCommand),
-    /// Copy the database to a file while the service runs
+    /// Copy database and files to one file while the service runs
     Backup {
         /// Where to; nothing may be there
         file: PathBuf,

@@ -50,8 +50,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     };
     // It looks at no file: what it shows is what anybody gets.
     // Nor does it touch the database of a service that is set up by the environment.
-    let environment =
-        settings::environment().into_iter().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
+    let environment = settings::environment().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
     let sources = Sources::new(arguments.arguments(), environment);
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
     let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;

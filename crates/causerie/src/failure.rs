@@ -1,6 +1,7 @@
 //! Why a command did not do what it was told: a code for programs and a sentence for people.
 
 use control::admin::AdminError;
+use control::backup::BackupError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
@@ -31,7 +32,7 @@ impl From<AdminError> for Failure {
             AdminError::NotAnAmount => "INVALID_AMOUNT",
             AdminError::Past => "INVALID_DATE",
             AdminError::EmailTaken => "EMAIL_TAKEN",
-            AdminError::BackupTaken(_) => "FILE_EXISTS",
+            AdminError::Backup(error) => backup(error),
             AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
             AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
             AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
@@ -41,6 +42,23 @@ impl From<AdminError> for Failure {
             AdminError::Password(_) => "PASSWORD_FAILED",
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        Self::new(backup(&error), error.to_string())
+    }
+}
+
+fn backup(error: &BackupError) -> &'static str {
+    match error {
+        BackupError::Taken(_) => "FILE_EXISTS",
+        BackupError::NotEmpty(_) | BackupError::Store(StoreError::NotEmpty) => "NOT_EMPTY",
+        BackupError::Damaged(_) => "BACKUP_DAMAGED",
+        BackupError::TooNew(_) => "BACKUP_TOO_NEW",
+        BackupError::Place { .. } | BackupError::Io(_) => "BACKUP_FAILED",
+        BackupError::Store(error) => store(error),
     }
 }
 

@@ -15,6 +15,7 @@ mod socket;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -24,6 +25,8 @@ use settings::{Log, LogFormat, Settings};
 
 /// The exit code of a wrong command line.
 const MISUSED: u8 = 2;
+/// How long work off the threads of the runtime may take in the end.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -40,7 +43,10 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&format!("the runtime: {error}")),
     };
-    runtime.block_on(run(cli.command))
+    let code = runtime.block_on(run(cli.command));
+    // A backup that is still being written is not waited for: there is none until it is whole.
+    runtime.shutdown_timeout(FAREWELL);
+    code
 }
 
 async fn run(command: Command) -> ExitCode {
@@ -62,6 +68,12 @@ async fn run(command: Command) -> ExitCode {
                 failed(&error.to_string());
             }
             return ExitCode::from(ask::exit_code(&outcome));
+        }
+        Command::Restore { file, at } => {
+            let as_json = at.json;
+            return admin::restore(file, at)
+                .await
+                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
         Command::Admin(command) => {
             let as_json = command.as_json();

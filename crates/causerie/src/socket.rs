@@ -22,7 +22,7 @@ const REQUEST_MAX_BYTES: u64 = 64 * 1024;
 /// The longest answer.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// How long a service may take to carry out a command; backups take longest.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// The code of failures between the command and the service.
 const UNREACHABLE: &str = "SERVICE_UNREACHABLE";
 /// How long a request may take to arrive.

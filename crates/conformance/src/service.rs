@@ -79,7 +79,16 @@ impl Service {
     /// # Panics
     /// When the binary is not built or the service does not start.
     #[must_use]
-    pub fn start(mut options: Options) -> Self {
+    pub fn start(options: Options) -> Self {
+        Self::start_on(options, |_| {})
+    }
+
+    /// Starts it when an operator has `prepare`d its data folder.
+    ///
+    /// # Panics
+    /// As [`Service::start`].
+    #[must_use]
+    pub fn start_on(mut options: Options, prepare: impl FnOnce(&Self)) -> Self {
         let given = options.environment.iter().any(|(name, _)| name == DATABASE);
         if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
             options.environment.push((DATABASE.to_owned(), servers::shared().new_database()));
@@ -95,6 +104,7 @@ impl Service {
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).expect("a folder of one's own");
         let address = free_address();
         let mut service = Self { binary, home, options, address, child: None, accounts: AtomicU32::new(0) };
+        prepare(&service);
         service.run();
         service
     }

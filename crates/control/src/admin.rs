@@ -1,6 +1,6 @@
 //! What operators do: accounts, keys, licences, credits, machines, backups. Each is in the audit log.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use domain::account::Role;
 use domain::credits::{Credits, Purse};
@@ -16,6 +16,7 @@ use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, machines};
 use workspace::{WorkspaceError, Workspaces};
 
+use crate::backup::{self, BackupError, Summary};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::{Access, Environment};
 
@@ -50,9 +51,9 @@ pub enum AdminError {
     /// Another account has the email.
     #[error("an account of this email exists already")]
     EmailTaken,
-    /// Something is where the backup would go.
-    #[error("{} is there already, and a backup replaces nothing", .0.display())]
-    BackupTaken(PathBuf),
+    /// There is no backup.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The key could not be made or revoked.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -341,16 +342,18 @@ impl Admin {
         }
     }
 
-    /// Writes a copy of the database to `to`, where nothing may be, while the service goes on.
+    /// Writes database and files to `to`, where nothing may be, while the service goes on.
     ///
     /// # Errors
-    /// When it could not be made.
-    pub async fn backup(&self, to: &Path) -> Result<(), AdminError> {
-        if to.symlink_metadata().is_ok() {
-            return Err(AdminError::BackupTaken(to.to_owned()));
-        }
-        self.store.backup(to).await?;
-        self.note(None, "backup", &to.display().to_string(), "").await
+    /// [`AdminError::Backup`].
+    pub async fn backup(&self, to: &Path) -> Result<Summary, AdminError> {
+        let (database, workspaces) = (self.store.exporter(), self.workspaces.clone());
+        let (file, now) = (to.to_owned(), self.environment.now());
+        let writing = tokio::task::spawn_blocking(move || backup::write(&database, &workspaces, &file, now));
+        let summary = writing.await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))?;
+        let detail = format!("files {}, bytes {}", summary.files, summary.bytes);
+        self.note(None, "backup", &to.display().to_string(), &detail).await?;
+        Ok(summary)
     }
 
     fn forget(&self) {

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod admin;
 pub mod answers;
+pub mod backup;
 pub mod conversations;
 pub mod dispatch;
 pub mod environment;

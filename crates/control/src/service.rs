@@ -107,6 +107,9 @@ pub struct Service {
     shutdown: CancellationToken,
 }
 
+/// The database in a data folder.
+pub const DATABASE: &str = "causerie.db";
+
 /// The database of a data folder, or another one. One that can't be reached is waited for that long.
 ///
 /// # Errors
@@ -116,7 +119,7 @@ pub async fn open_store(
     database: Option<&DatabaseUrl>,
     patience: Duration,
 ) -> Result<Store, StartError> {
-    let own = data.join("causerie.db");
+    let own = data.join(DATABASE);
     let Some(database) = database.cloned() else {
         return Ok(off_thread(move || Store::open(&own)).await?);
     };

@@ -20,6 +20,9 @@ pub enum StoreError {
     /// Another process serves the database.
     #[error("another service works with this database")]
     Taken,
+    /// Something is where a database is to be restored.
+    #[error("there is a database already, and a restore replaces nothing")]
+    NotEmpty,
     /// A constraint of the schema was broken. Operations ask before they write, so this tells of a value
     /// that the edge should have refused, or of a mistake in here.
     #[error("the constraint {0} was broken")]

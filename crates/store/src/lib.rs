@@ -19,6 +19,7 @@
 pub mod accounts;
 pub mod audit;
 pub mod conversations;
+mod copy;
 pub mod credits;
 mod error;
 mod form;
@@ -36,6 +37,7 @@ mod store;
 pub mod turns;
 mod url;
 
+pub use copy::{Exporter, Importer, Take};
 pub use error::StoreError;
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
 pub use store::{Options, Store, Tenure};

@@ -21,6 +21,11 @@ pub(crate) const JOURNAL: &str =
 
 /// Applies what the database lacks.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {
+    migrate_to(connection, MIGRATIONS.len())
+}
+
+/// Applies what the database lacks of the first `until`.
+pub(crate) fn migrate_to(connection: &mut Connection, until: usize) -> Result<()> {
     let failed =
         |error: rusqlite::Error| StoreError::Engine(format!("the tables could not be made: {error}"));
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -32,7 +37,8 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {
     if found > known {
         return Err(StoreError::TooNew { found, known });
     }
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+    for (version, migration) in (1_i64..).zip(MIGRATIONS).take(until).filter(|(version, _)| *version > found)
+    {
         tx.execute_batch(&for_sqlite(migration)).map_err(failed)?;
         tx.execute("INSERT INTO migrations (version) VALUES (?1)", [version]).map_err(failed)?;
     }

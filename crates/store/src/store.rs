@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::copy::{self, Exporter};
 use crate::error::StoreError;
 use crate::job::{Call, Job};
 #[cfg(feature = "postgres")]
@@ -236,22 +237,14 @@ impl Store {
         submit(&self.inner.reads, work).await
     }
 
-    /// Writes a copy of the database as it stands at one moment to `to`, where nothing may exist, while
-    /// reads and writes go on.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the copy could not be made; then there is none. [`StoreError::Rule`] on PostgreSQL,
-    /// which has its own programs for that.
-    pub async fn backup(&self, to: &Path) -> Result<()> {
-        let from = match &self.inner.place {
-            Place::File(path) => path.clone(),
+    /// What hands out a copy of the database.
+    #[must_use]
+    pub fn exporter(&self) -> Exporter {
+        Exporter(match &self.inner.place {
+            Place::File(path) => copy::From::File(path.clone()),
             #[cfg(feature = "postgres")]
-            Place::Server(_) => return Err(StoreError::Rule("a PostgreSQL database is copied by pg_dump")),
-        };
-        let to = to.to_owned();
-        tokio::task::spawn_blocking(move || sqlite::backup(&from, &to))
-            .await
-            .unwrap_or(Err(StoreError::Panicked))
+            Place::Server(reach) => copy::From::Server(Box::new(reach.address.clone())),
+        })
     }
 
     /// Whether the database answers within `patience`. One that is known to be away is not asked again.

@@ -53,6 +53,10 @@ impl Workspaces {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    pub(crate) fn root(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.shared.root.as_fd()
+    }
+
     /// The workspace of this account. Nothing is looked at: without [`Self::provision`] its operations
     /// answer [`WorkspaceError::NotFound`].
     #[must_use]

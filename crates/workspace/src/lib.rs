@@ -8,6 +8,7 @@
 mod account;
 mod download;
 mod error;
+mod everything;
 mod folders;
 mod jail;
 mod listing;
@@ -18,6 +19,7 @@ mod usage;
 pub use account::{Workspace, Workspaces};
 pub use download::{FileStream, OpenFile};
 pub use error::WorkspaceError;
+pub use everything::{Content, Kept};
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
 pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
 pub use upload::{Destination, Staged, Staging, Uploaded};

@@ -1,7 +1,6 @@
 //! The command line: asking, and the operator's commands, which work while the service runs.
 
-use conformance::{Api, Expect, Options, Service, Vendor};
-use serde_json::Value;
+use conformance::{Api, Expect, Options, Service};
 
 use crate::streams::{Stage, stage};
 
@@ -110,19 +109,4 @@ fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     assert!(said.iter().all(|text| !holds(text, PASSWORD) && !holds(text, "$argon2")), "nothing tells it");
     let database = std::fs::read(service.data().join("causerie.db")).expect("the database");
     assert!(holds(&database, "$argon2id$v=19$m=19456,t=2,p=1$") && !holds(&database, PASSWORD));
-}
-
-#[test]
-fn a_backup_is_a_whole_service() {
-    let vendor = Vendor::start();
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let account = service.account();
-    let api = service.api(&account);
-    let answer = api.completed(&api.ask("Hello"));
-    let copy = service.data().with_file_name("backup");
-    service.admin(&["backup", copy.to_str().expect("a path")]);
-    assert!(std::fs::metadata(&copy).is_ok_and(|file| file.len() > 0));
-    let again = service.try_admin(&["backup", copy.to_str().expect("a path")]);
-    assert!(!again.status.success(), "a backup overwrites nothing");
-    assert_eq!(api.now(&answer)["text"], Value::from("Done."));
 }

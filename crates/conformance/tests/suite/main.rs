@@ -3,6 +3,7 @@
 mod accounts;
 mod additions;
 mod authentication;
+mod backup;
 mod catalogs;
 mod chats;
 mod commands;

@@ -45,7 +45,7 @@ const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2,
     ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
 
 /// An open connection.
-pub(super) struct Link {
+pub(crate) struct Link {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
@@ -53,7 +53,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Connects and sets the session up.
-    pub(super) async fn open(address: &Address) -> Result<Self, Fault> {
+    pub(crate) async fn open(address: &Address) -> Result<Self, Fault> {
         let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect());
         let (client, connection) = connecting.await.map_err(|_| Fault::silent())??;
         let driver = tokio::spawn(async move {
@@ -68,7 +68,7 @@ impl Link {
     }
 
     /// What the tables are made with.
-    pub(super) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
@@ -166,7 +166,7 @@ impl Link {
     }
 
     /// Ends the session.
-    pub(super) async fn close(self) {
+    pub(crate) async fn close(self) {
         drop(self.statements);
         drop(self.client);
         drop(timeout(FAREWELL_MAX, self.driver).await);

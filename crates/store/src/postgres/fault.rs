@@ -8,7 +8,7 @@ use crate::error::StoreError;
 
 /// What went wrong with a statement.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// Another transaction was in the way: the same work can succeed if it runs again.
     Conflict(String),
     /// The connection is of no use any more.
@@ -24,7 +24,7 @@ impl Fault {
     }
 
     /// The error to tell when nothing more is tried.
-    pub(super) fn into_error(self) -> StoreError {
+    pub(crate) fn into_error(self) -> StoreError {
         match self {
             Self::Conflict(reason) | Self::Lost(reason) => StoreError::Engine(reason),
             Self::Told(error) => error,

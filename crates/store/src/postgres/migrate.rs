@@ -11,12 +11,12 @@ use crate::sql::Result;
 
 /// One process at a time applies migrations; the others wait, then find them applied. Rows of threads that
 /// have not written for a week are nobody's any more.
-const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;
+pub(crate) const MIGRATING: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;
     SELECT pg_advisory_xact_lock(5306812771394912256);
     CREATE TABLE IF NOT EXISTS commits (
         id TEXT NOT NULL PRIMARY KEY, number BIGINT NOT NULL, at TIMESTAMPTZ NOT NULL
     ) WITH (fillfactor = 50);
-    DELETE FROM commits WHERE at < now() - INTERVAL '7 days';";
+    DELETE FROM commits WHERE at < now() - INTERVAL '7 days'";
 
 /// Applies what the database lacks, and returns a name that no other store has.
 pub(crate) fn migrate(address: &Address) -> Result<String> {
@@ -39,7 +39,7 @@ async fn apply(client: &Client) -> Result<String> {
     let failed = |error: tokio_postgres::Error| {
         StoreError::Engine(format!("the tables could not be made: {}", reason(&error)))
     };
-    client.batch_execute(BEGIN).await.map_err(failed)?;
+    client.batch_execute(MIGRATING).await.map_err(failed)?;
     client.batch_execute(JOURNAL).await.map_err(failed)?;
     let found = "SELECT COALESCE(MAX(version), 0), gen_random_uuid()::text FROM migrations";
     let row = client.query_one(found, &[]).await.map_err(failed)?;

@@ -23,7 +23,9 @@ mod value;
 mod worker;
 
 pub(crate) use address::Address;
-pub(crate) use migrate::migrate;
+pub(crate) use connection::Link;
+pub(crate) use fault::Fault;
+pub(crate) use migrate::{MIGRATING, migrate};
 pub(crate) use reach::Reach;
 pub(crate) use tenure::take_tenure;
 pub(crate) use worker::{Worker, read_loop, write_loop};

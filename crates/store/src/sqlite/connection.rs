@@ -1,9 +1,8 @@
-//! Opening connections, and copying the database while it is used.
+//! Opening connections.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -75,36 +74,9 @@ fn limit_size(connection: &Connection, bytes: u64) -> Result<()> {
     connection.query_row(&format!("PRAGMA max_page_count = {}", pages.max(1)), [], |_| Ok(())).map_err(engine)
 }
 
-/// Writes a copy of the database as it stands at one moment. It is there whole, or not at all.
-pub(crate) fn backup(from: &Path, to: &Path) -> Result<()> {
-    if to.exists() {
-        return Err(StoreError::Rule("a backup does not replace what exists"));
-    }
-    let partial = beside(to, ".partial");
-    let failed = |error: std::io::Error| StoreError::Engine(format!("{}: {error}", partial.display()));
-    match fs::remove_file(&partial) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        Ok(()) | Err(_) => {}
-    }
-    let name = partial.to_str().ok_or(StoreError::Rule("the name of a backup is UTF-8"))?;
-    OpenOptions::new().create_new(true).write(true).mode(0o600).open(&partial).map_err(failed)?;
-    let connection = open(from, READER_CACHE_KIB)?;
-    connection.execute("VACUUM INTO $1", [name]).map_err(engine)?;
-    File::open(&partial).and_then(|file| file.sync_all()).map_err(failed)?;
-    fs::rename(&partial, to).map_err(failed)?;
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 /// The error of the engine in the store's words.
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-pub(super) fn engine(error: rusqlite::Error) -> StoreError {
+pub(crate) fn engine(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::ConstraintViolation) => StoreError::Constraint(error.to_string()),

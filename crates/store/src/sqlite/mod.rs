@@ -9,5 +9,5 @@ mod connection;
 mod transaction;
 mod writer;
 
-pub(crate) use connection::{backup, open_reader, open_writer};
+pub(crate) use connection::{engine, open_reader, open_writer};
 pub(crate) use writer::{read_loop, write_loop};

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use domain::credits::Credits;
 use domain::id::{AccountId, PostingId};
 use store::questions::{Asked, NewQuestion, Refused};
-use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, accounts, credits, questions};
+use store::{Options, Sql, SqlExt, StoreError, accounts, credits, questions};
 use tokio::task::JoinHandle;
 
 use crate::fixture::{Engine, Fixture, START, run};
@@ -296,32 +296,4 @@ async fn a_newer_database_is_left_alone(engine: Engine) {
     fixture.store.close().await;
     let refused = fixture.beside().err();
     assert!(matches!(refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite_a_backup_is_a_whole_store() {
-    let fixture = Fixture::new(Engine::Sqlite);
-    let account = fixture.account(1).await;
-    let copy = fixture.folder.path().join("copy.db");
-    let mut writes = Vec::new();
-    for _ in 0..50 {
-        writes.push(enqueue(&fixture, grant(&fixture, account, 1)).await);
-    }
-    fixture.store.backup(&copy).await.expect("a copy while it is written");
-    for write in writes {
-        outcome(write).await.expect("the copy is in nobody's way");
-    }
-    let again = fixture.store.backup(&copy).await;
-    assert!(matches!(again, Err(StoreError::Rule(_))), "a copy is never written over");
-    let restored = Store::open(&copy).expect("it is a store");
-    let (purse, audited) = restored
-        .read(move |tx| {
-            Ok::<_, StoreError>((credits::purse(tx, account)?, credits::audited_purse(tx, account)?))
-        })
-        .await
-        .expect("a read");
-    assert_eq!(purse, Some(audited), "it stands at one moment");
-    let sound =
-        restored.read(|tx| tx.one("PRAGMA integrity_check", &[], |row| Ok(row.text(0)? == "ok"))).await;
-    assert_eq!(sound.expect("a read"), Some(true));
 }

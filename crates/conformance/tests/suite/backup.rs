@@ -1,0 +1,150 @@
+//! A backup under load is a whole service elsewhere, on either engine; one that is not whole is refused.
+
+use std::path::{Path, PathBuf};
+
+use conformance::api::id;
+use conformance::{Account, Expect, Options, Say, Service, Vendor, poll};
+use serde_json::{Value, json};
+
+use crate::streams::shows;
+
+/// Questions that are asked while the backup is written.
+const ASKED_MEANWHILE: usize = 30;
+
+fn options(vendor: &Vendor) -> Options {
+    Options { environment: vendor.environment(), ..Options::default() }
+}
+
+fn on_postgres(vendor: &Vendor) -> Options {
+    let mut options = options(vendor);
+    options.environment.push((conformance::DATABASE.to_owned(), servers::shared().new_database()));
+    options
+}
+
+/// A service that an archive was restored for.
+fn restored(options: Options, archive: &Path) -> Service {
+    Service::start_on(options, |service| {
+        let told = service.admin(&["restore", archive.to_str().expect("a path")]);
+        assert!(told["files"].as_u64().is_some_and(|files| files > 0), "{told}");
+    })
+}
+
+/// A backup of a service, and what must be found in it.
+struct Saved {
+    archive: PathBuf,
+    vendor: Vendor,
+    /// Kept, because the archive is in its folder.
+    service: Service,
+    account: Account,
+    done: Value,
+    chat: Value,
+    under_way: Value,
+}
+
+fn saved(make: fn(&Vendor) -> Options) -> Saved {
+    let vendor = Vendor::start();
+    let service = Service::start(make(&vendor));
+    let account = service.account();
+    let api = service.api(&account);
+    api.upload("nájem.txt", b"The rent is 900 crowns.").expect_status(201);
+    vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": LINKS }) }]);
+    vendor.will([Say::text("Made.")]);
+    let done = api.completed(&api.ask("Make files"));
+    let chat = api.chat(&id(&done, "chatId")).json();
+    vendor.will([Say::text("Begun"), Say::Hold]);
+    let under_way = api.ask("Go on");
+    shows(&mut api.events_of(&under_way), "Begun");
+    let archive = service.data().with_file_name("backup.tar.zst");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0..ASKED_MEANWHILE {
+                let _ = api.ask(&format!("Question {n}"));
+                api.upload(&format!("{n}.txt"), format!("File {n}").as_bytes()).expect_status(201);
+            }
+        });
+        poll::until("some were asked", || (vendor.requests().len() > 4).then_some(()));
+        let told = service.admin(&["backup", archive.to_str().expect("a path")]);
+        assert!(told["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{told}");
+    });
+    Saved { archive, vendor, service, account, done, chat, under_way }
+}
+
+/// Leaves a link, a name that is no UTF-8, and something that is no file.
+const LINKS: &str = r#"cd /workspace && ln -s uploads way && touch "$(printf 'odd\377')" && mkfifo pipe && mkdir -m 555 shut"#;
+
+fn is_whole(saved: &Saved, service: &Service) {
+    let Saved { vendor, account, done, chat, under_way, .. } = saved;
+    let api = service.api(account);
+    assert_eq!(&api.now(done), done);
+    assert_eq!(&api.chat(&id(done, "chatId")).json(), chat);
+    assert_eq!(api.download("/uploads/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
+    assert_eq!(api.download("/way/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
+    api.download("/odd%FF").expect_status(200);
+    let whole = api.completed(under_way);
+    assert!(whole["error"].is_null() && whole["text"] == "Done.", "it is said anew: {whole}");
+    let page = api.chats("?limit=200").json();
+    let chats = page["chats"].as_array().expect("conversations");
+    assert_eq!(page["totalCount"], chats.len(), "{page}");
+    assert!((2..=ASKED_MEANWHILE + 2).contains(&chats.len()), "{}", chats.len());
+    for chat in chats {
+        let chat = chat["chatId"].as_str().expect("an id");
+        let all_done = || {
+            let detail = api.chat(chat).expect_status(200).json();
+            let messages = detail["messages"].as_array().expect("messages").clone();
+            messages.iter().all(|message| message["status"] == "completed").then_some(messages)
+        };
+        assert_eq!(poll::until("each question is answered", all_done).len(), 2);
+    }
+    poll::until("nothing is reserved", || (service.credits(account).1 == 0).then_some(()));
+    api.completed(&api.ask("Another"));
+    assert!(!vendor.requests().is_empty());
+}
+
+#[test]
+fn a_backup_under_load_is_a_whole_service_on_either_engine() {
+    let saved = saved(options);
+    is_whole(&saved, &restored(options(&saved.vendor), &saved.archive));
+    is_whole(&saved, &restored(on_postgres(&saved.vendor), &saved.archive));
+}
+
+#[test]
+fn a_backup_of_postgresql_is_a_whole_service_on_either_engine() {
+    let saved = saved(on_postgres);
+    is_whole(&saved, &restored(on_postgres(&saved.vendor), &saved.archive));
+    is_whole(&saved, &restored(options(&saved.vendor), &saved.archive));
+}
+
+#[test]
+fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
+    let Saved { archive, service, account, vendor, .. } = saved(options);
+    let path = archive.to_str().expect("a path");
+    let refused = |arguments: &[&str], code: &str| {
+        let output = service.try_admin(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(code), "{arguments:?}: {said}");
+    };
+    refused(&["backup", path], "FILE_EXISTS");
+    refused(&["restore", path], "NOT_EMPTY");
+    let bytes = std::fs::read(&archive).expect("an archive");
+    let broken = archive.with_file_name("broken");
+    let elsewhere = archive.with_file_name("elsewhere");
+    let mut turned = bytes.clone();
+    turned[bytes.len() / 2] ^= 1;
+    for content in [&bytes[..bytes.len() - 9], &bytes[..bytes.len() / 2], &turned[..], b"no archive"] {
+        std::fs::write(&broken, content).expect("a file");
+        let mut command = service.command();
+        command.arg("restore").arg(&broken).arg("--data").arg(&elsewhere).arg("--json");
+        let output = command.output().expect("the binary can be run");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("BACKUP_DAMAGED"), "{said}");
+        assert!(!elsewhere.exists(), "nothing is left of it");
+    }
+    let taken = on_postgres(&vendor);
+    let first = restored(taken.clone(), &archive);
+    let mut command = first.command();
+    command.arg("restore").arg(&archive).arg("--data").arg(&elsewhere).arg("--json");
+    let output = command.output().expect("the binary can be run");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("NOT_EMPTY"), "a database is not replaced");
+    assert!(!elsewhere.exists());
+    first.api(&account).vm().expect_status(200);
+}

@@ -1,0 +1,79 @@
+//! Backups: the database as it stands at one moment, then the files, in one archive; and back again.
+//!
+//! An archive is a `tar` in `zstd`, so that anybody can look into it:
+//!
+//! ```text
+//! causerie-backup.json      the form, and who wrote it when
+//! database/000000-version   the database, a chunk after the other (`store::Exporter`): the same from either engine
+//! database/000001-accounts
+//! workspaces/ACCOUNT/…      files, folders and links
+//! seal.json                 how much there is, and the SHA-256 of all before it
+//! ```
+//! The database comes first: so whatever it names is among the files, unless it was deleted meanwhile. Files that
+//! change while they are read are kept as they were read; those that shrink are filled up and counted.
+
+mod restore;
+mod seal;
+mod write;
+
+use std::io;
+use std::path::PathBuf;
+
+use store::StoreError;
+
+pub use restore::restore;
+pub use write::write;
+
+const FORM: u32 = 1;
+const HEAD: &str = "causerie-backup.json";
+const SEAL: &str = "seal.json";
+const DATABASE: &str = "database";
+const WORKSPACES: &str = "workspaces";
+
+/// What was written or restored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Files, folders and links.
+    pub files: u64,
+    /// What is in the files.
+    pub bytes: u64,
+    /// Chunks of the database.
+    pub chunks: u64,
+    /// Files that shrank while they were read.
+    pub changed: u64,
+    /// What is neither file, folder nor link, or too deep.
+    pub left_out: u64,
+}
+
+/// Why there is no backup, or nothing was restored.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Something is where the backup would go.
+    #[error("{} is there already, and a backup replaces nothing", .0.display())]
+    Taken(PathBuf),
+    /// Something is where the data would go.
+    #[error("{} is not empty, and a restore replaces nothing", .0.display())]
+    NotEmpty(PathBuf),
+    /// A place cannot be used.
+    #[error("{}: {error}", path.display())]
+    Place {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The archive is not one, is cut or was changed.
+    #[error("the backup is damaged: {0}")]
+    Damaged(String),
+    /// A later version of the program wrote it.
+    #[error("the backup has form {0}, this program knows {FORM}")]
+    TooNew(u32),
+    /// Reading or writing failed on the way.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,273 @@
+//! A database in lines of text, the same from either engine and for either: what backups are made of.
+//!
+//! The first chunk is the version. Each other one holds rows of one table: a line with the table and its columns,
+//! then a line for each row. Tables come after those that they refer to. What tables there are is asked of the
+//! database, so that a migration that adds one changes nothing here.
+
+#[cfg(feature = "postgres")]
+mod postgres;
+mod sqlite;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::error::StoreError;
+use crate::migrations::MIGRATIONS;
+use crate::sql::Result;
+use crate::url::DatabaseUrl;
+
+/// What a chunk grows to before it is handed on; the last row of one may be as large as rows are.
+const CHUNK_BYTES: usize = 1 << 20;
+/// The most tables and columns of one.
+const NAMES_MAX: usize = 1000;
+
+/// Takes chunks: a name, and the text.
+pub type Take<'a, E> = dyn FnMut(&str, &[u8]) -> Result<(), E> + 'a;
+
+/// Hands a database out. Made by [`crate::Store::exporter`].
+pub struct Exporter(pub(crate) From);
+
+pub(crate) enum From {
+    File(PathBuf),
+    #[cfg(feature = "postgres")]
+    Server(Box<crate::postgres::Address>),
+}
+
+impl Exporter {
+    /// Hands the database over as it stands at one moment, while reads and writes go on. Blocks; not for a thread of
+    /// a runtime.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine, or of `take`, which ends it.
+    pub fn run<E: std::convert::From<StoreError>>(&self, take: &mut Take<'_, E>) -> Result<(), E> {
+        match &self.0 {
+            From::File(path) => sqlite::export(path, take),
+            #[cfg(feature = "postgres")]
+            From::Server(address) => postgres::export(address, take),
+        }
+    }
+}
+
+/// Takes a database in, all or nothing: without [`Importer::finish`] nothing has happened on PostgreSQL, and there is
+/// a file to remove on SQLite. Blocks; not for a thread of a runtime.
+pub struct Importer {
+    to: To,
+    known: bool,
+}
+
+enum To {
+    File(Box<sqlite::Import>),
+    #[cfg(feature = "postgres")]
+    Server(Box<postgres::Import>),
+}
+
+impl Importer {
+    /// Into a new SQLite database at `path`.
+    ///
+    /// # Errors
+    /// [`StoreError::NotEmpty`] when something is there, otherwise of the engine.
+    pub fn file(path: &Path) -> Result<Self> {
+        Ok(Self { to: To::File(Box::new(sqlite::Import::open(path)?)), known: false })
+    }
+
+    /// Into a database without any of the program's tables.
+    ///
+    /// # Errors
+    /// [`StoreError::NotEmpty`] when they are there, otherwise of the engine.
+    pub fn database(url: &DatabaseUrl) -> Result<Self> {
+        url.check()?;
+        if let Some(path) = url.reveal().strip_prefix("sqlite:") {
+            return Self::file(Path::new(path));
+        }
+        #[cfg(feature = "postgres")]
+        return Ok(Self { to: To::Server(Box::new(postgres::Import::open(url.reveal())?)), known: false });
+        #[cfg(not(feature = "postgres"))]
+        Err(StoreError::Rule("this program was built without PostgreSQL"))
+    }
+
+    /// Takes a chunk, in the order in which they were handed out.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`], [`StoreError::Damaged`], otherwise of the engine.
+    pub fn take(&mut self, chunk: &[u8]) -> Result<()> {
+        if !self.known {
+            let version = version_of(chunk)?;
+            match &mut self.to {
+                To::File(import) => import.begin(version)?,
+                #[cfg(feature = "postgres")]
+                To::Server(import) => import.begin(version)?,
+            }
+            self.known = true;
+            return Ok(());
+        }
+        let mut lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let head: Head = serde_json::from_slice(lines.next().unwrap_or_default()).map_err(damaged)?;
+        head.check()?;
+        let rows = lines.map(|line| {
+            let cells: Vec<Json> = serde_json::from_slice(line).map_err(damaged)?;
+            if cells.len() == head.columns.len() {
+                Ok(cells)
+            } else {
+                Err(damaged("a row has other columns"))
+            }
+        });
+        match &mut self.to {
+            To::File(import) => import.rows(&head, rows),
+            #[cfg(feature = "postgres")]
+            To::Server(import) => import.rows(&head, rows),
+        }
+    }
+
+    /// Ends it: all is there, durable. Leases are given up, for whoever held them is elsewhere.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine; then nothing was taken in.
+    pub fn finish(self) -> Result<()> {
+        if !self.known {
+            return Err(damaged("there is no version"));
+        }
+        match self.to {
+            To::File(import) => import.finish(),
+            #[cfg(feature = "postgres")]
+            To::Server(import) => import.finish(),
+        }
+    }
+}
+
+/// Frees answers of whoever worked on them.
+const RELEASE: &str = "UPDATE dispatch SET node_id = NULL, lease_until = NULL";
+
+#[derive(Serialize, Deserialize)]
+struct Version {
+    version: i64,
+}
+
+fn version_of(chunk: &[u8]) -> Result<usize> {
+    let Version { version: found } = serde_json::from_slice(chunk).map_err(damaged)?;
+    let known = MIGRATIONS.len() as i64;
+    match usize::try_from(found) {
+        Ok(version) if (1..=known).contains(&found) => Ok(version),
+        Ok(_) if found > known => Err(StoreError::TooNew { found, known }),
+        _ => Err(damaged("a version is 1 at least")),
+    }
+}
+
+/// The first line of a chunk.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    table: String,
+    columns: Vec<String>,
+}
+
+impl Head {
+    /// Names become part of statements.
+    fn check(&self) -> Result<()> {
+        let plain = |name: &String| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        };
+        let few = (1..=NAMES_MAX).contains(&self.columns.len());
+        if few && plain(&self.table) && self.columns.iter().all(plain) {
+            return Ok(());
+        }
+        Err(damaged("a table or a column has no plain name"))
+    }
+
+    fn list(&self) -> String {
+        self.columns.join(", ")
+    }
+}
+
+/// A value of a row.
+enum Cell<'a> {
+    Null,
+    Int(i64),
+    Text(&'a str),
+    Blob(&'a [u8]),
+}
+
+/// Rows of one table on their way out.
+struct Chunks<'a, 't, E> {
+    head: Head,
+    text: Vec<u8>,
+    take: &'a mut Take<'t, E>,
+}
+
+impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
+    fn new(head: Head, take: &'a mut Take<'t, E>) -> Self {
+        Self { head, text: Vec::new(), take }
+    }
+
+    fn row<'c>(&mut self, cells: impl Iterator<Item = Result<Cell<'c>>>) -> Result<(), E> {
+        if self.text.is_empty() {
+            serde_json::to_writer(&mut self.text, &self.head).map_err(unwritten)?;
+            self.text.push(b'\n');
+        }
+        for (at, cell) in cells.enumerate() {
+            self.text.push(if at == 0 { b'[' } else { b',' });
+            match cell? {
+                Cell::Null => self.text.extend_from_slice(b"null"),
+                Cell::Int(number) => write!(self.text, "{number}").map_err(unwritten)?,
+                Cell::Text(text) => serde_json::to_writer(&mut self.text, text).map_err(unwritten)?,
+                Cell::Blob(bytes) => {
+                    self.text.extend_from_slice(b"{\"hex\":\"");
+                    for byte in bytes {
+                        write!(self.text, "{byte:02x}").map_err(unwritten)?;
+                    }
+                    self.text.extend_from_slice(b"\"}");
+                }
+            }
+        }
+        self.text.extend_from_slice(b"]\n");
+        if self.text.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), E> {
+        if !self.text.is_empty() {
+            (self.take)(&self.head.table, &self.text)?;
+            self.text.clear();
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a blob as [`Chunks::row`] writes it.
+fn blob(cell: &Json) -> Result<Vec<u8>> {
+    let hex = cell.get("hex").and_then(Json::as_str).ok_or_else(|| damaged("a value has an unknown form"))?;
+    let digits = hex.as_bytes();
+    if !digits.len().is_multiple_of(2) || !hex.is_ascii() {
+        return Err(damaged("bytes are not whole"));
+    }
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).map_err(damaged);
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// The tables in an order in which each comes after those that it refers to.
+fn ordered(mut tables: Vec<(String, Vec<String>)>) -> Result<Vec<String>> {
+    let mut order: Vec<String> = Vec::new();
+    while !tables.is_empty() {
+        let before = tables.len();
+        tables.retain(|(table, refers)| {
+            let free = refers.iter().all(|other| other == table || order.contains(other));
+            if free {
+                order.push(table.clone());
+            }
+            !free
+        });
+        if tables.len() == before {
+            return Err(StoreError::Rule("tables refer to each other in a circle"));
+        }
+    }
+    Ok(order)
+}
+
+fn damaged(reason: impl std::fmt::Display) -> StoreError {
+    StoreError::damaged("backup", "of the database", reason)
+}
+
+fn unwritten(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Engine(error.to_string())
+}
