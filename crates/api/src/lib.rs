@@ -13,6 +13,7 @@ mod history;
 mod key;
 mod openapi;
 pub mod operations;
+mod shield;
 mod streams;
 mod vm;
 pub mod wire;
@@ -29,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
 pub use error::{ApiError, Code};
+pub use shield::shield;
 
 /// What the handlers are given, each the one service that it needs: cloned for each call, and so in one piece.
 #[derive(Clone)]

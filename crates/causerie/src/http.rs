@@ -1,22 +1,36 @@
-//! Connections: accepted, served within bounds, and let go when the service ends.
+//! Connections: accepted, served within bounds, and let go when they are idle or the service ends.
 
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{Request, Response, StatusCode};
+use edge::Peer;
 use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::tls::Tls;
 
 /// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
 /// so that its stalling is noticed.
 const CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
 /// Streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 1000;
-/// How long requests under way may take when the service ends.
+/// How long requests under way may take when the service ends, and how long a connection that is let go.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to wait when the kernel has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -30,8 +44,10 @@ pub(crate) struct Connections {
     pub(crate) headers_max: usize,
     /// Bytes of the request line and all headers.
     pub(crate) header_bytes_max: usize,
-    /// Within this the headers must have come in.
+    /// Within this the headers must have come in, and before them the handshake of TLS.
     pub(crate) header_timeout: Duration,
+    /// A connection on which nothing was asked for this long is let go.
+    pub(crate) idle_timeout: Duration,
 }
 
 impl Default for Connections {
@@ -41,54 +57,250 @@ impl Default for Connections {
             headers_max: 100,
             header_bytes_max: HEADERS_MAX_BYTES,
             header_timeout: HEADERS_TIMEOUT,
+            idle_timeout: Duration::from_secs(60),
         }
     }
 }
 
-/// Serves until `ending`; then requests under way are finished, for a while.
-pub(crate) async fn serve(
+/// Accepts and serves connections.
+pub(crate) struct Server {
     listener: TcpListener,
+    tls: Option<Tls>,
+    shared: Shared,
+}
+
+/// What all connections share.
+#[derive(Clone)]
+struct Shared {
+    builder: Arc<Builder<TokioExecutor>>,
     router: Router,
     limits: Connections,
+    /// Requests under way are to be the last ones.
     ending: CancellationToken,
-) {
-    let mut server = Builder::new(TokioExecutor::new());
-    server
+    /// No more is waited for.
+    over: CancellationToken,
+}
+
+impl Server {
+    /// Serves `router` on `listener`, until `ending`.
+    pub(crate) fn new(
+        listener: TcpListener,
+        tls: Option<Tls>,
+        router: Router,
+        limits: Connections,
+        ending: CancellationToken,
+    ) -> Self {
+        let builder = Arc::new(builder(&limits));
+        let shared = Shared { builder, router, limits, ending, over: CancellationToken::new() };
+        Self { listener, tls, shared }
+    }
+
+    /// Serves until the service is told to end; then requests under way are finished, for a while, and who comes
+    /// meanwhile is told to come again.
+    pub(crate) async fn run(self) {
+        let (early, late) = (TaskTracker::new(), TaskTracker::new());
+        let ending = self.shared.ending.clone();
+        let accepting = async {
+            let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
+            loop {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let (stream, peer) = match self.listener.accept().await {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection was not accepted");
+                        sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                };
+                let was_ending = ending.is_cancelled();
+                let tracker = if was_ending { &late } else { &early };
+                let tls = self.tls.clone();
+                let shared = self.shared.clone();
+                tracker.spawn(shared.connection(stream, Peer(peer.ip()), tls, place, was_ending));
+            }
+        };
+        let drained = async {
+            ending.cancelled().await;
+            early.close();
+            let _ = timeout(FAREWELL, early.wait()).await;
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = drained => {}
+        }
+        self.shared.over.cancel();
+        late.close();
+        early.wait().await;
+        late.wait().await;
+    }
+}
+
+fn builder(limits: &Connections) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_headers(limits.headers_max)
-        .max_buf_size(CONNECTION_BUFFER_BYTES)
+        .max_buf_size(CONNECTION_BUFFER_BYTES.max(2 * limits.header_bytes_max))
         .half_close(true);
-    server
+    builder
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(HTTP2_STREAMS_MAX);
-    let open = GracefulShutdown::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = ending.cancelled() => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    builder
+}
+
+impl Shared {
+    async fn connection(
+        self,
+        stream: TcpStream,
+        peer: Peer,
+        tls: Option<Tls>,
+        place: OwnedSemaphorePermit,
+        late: bool,
+    ) {
         // Small frames of a stream go out at once.
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
-        let connection = server.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = open.watch(connection);
-        tokio::spawn(async move {
-            // What breaks a connection is its client's to see.
-            let _ = connection.await;
-        });
+        let over = self.over.clone();
+        let served = async {
+            match tls {
+                None => self.serve(stream, peer, late).await,
+                Some(tls) => {
+                    let handshake = timeout(self.limits.header_timeout, tls.acceptor().accept(stream)).await;
+                    // What is wrong with a handshake is its client's to see.
+                    if let Ok(Ok(stream)) = handshake {
+                        self.serve(stream, peer, late).await;
+                    }
+                }
+            }
+        };
+        over.run_until_cancelled(served).await;
+        drop(place);
     }
-    drop(listener);
-    let _ = tokio::time::timeout(FAREWELL, open.shutdown()).await;
+
+    /// Serves one connection until it ends, or has nothing to do for too long.
+    async fn serve(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: Peer,
+        late: bool,
+    ) {
+        let activity = Arc::new(Activity::default());
+        let service = {
+            let (router, activity) = (self.router, activity.clone());
+            let header_bytes_max = self.limits.header_bytes_max;
+            hyper::service::service_fn(move |request| {
+                answer(router.clone(), request, peer, activity.clone(), header_bytes_max)
+            })
+        };
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        // Who comes to an ending service is answered before being let go.
+        let (mut leaving, mut seen) = (late, 0);
+        let mut look = pin!(sleep(self.limits.header_timeout));
+        loop {
+            tokio::select! {
+                // What breaks a connection is its client's to see.
+                _ = connection.as_mut() => return,
+                () = self.ending.cancelled(), if !leaving => {
+                    leaving = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = look.as_mut() => {
+                    let begun = activity.begun.load(Ordering::Relaxed);
+                    if activity.under_way.load(Ordering::Relaxed) > 0 || begun != seen {
+                        seen = begun;
+                        look.as_mut().reset(Instant::now() + self.limits.idle_timeout);
+                        continue;
+                    }
+                    connection.as_mut().graceful_shutdown();
+                    // One that does not take its leave is cut.
+                    let _ = timeout(FAREWELL, connection.as_mut()).await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What happens on a connection.
+#[derive(Default)]
+struct Activity {
+    /// Requests that have begun.
+    begun: AtomicU64,
+    /// Requests whose answers have not ended.
+    under_way: AtomicUsize,
+}
+
+/// A request that is under way as long as this is there.
+struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    fn new(activity: Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: Request<Incoming>,
+    peer: Peer,
+    activity: Arc<Activity>,
+    header_bytes_max: usize,
+) -> Result<Response<Answer>, Infallible> {
+    let under_way = UnderWay::new(activity);
+    let mut request = request.map(Body::new);
+    let response = if header_bytes(&request) > header_bytes_max {
+        // As for too many header lines, which the connection refuses by itself.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        response
+    } else {
+        request.extensions_mut().insert(peer);
+        router.oneshot(request).await?
+    };
+    Ok(response.map(|body| Answer { body, _under_way: under_way }))
+}
+
+/// The request line and the headers as they were sent, but for what stands between them.
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    let line =
+        request.method().as_str().len() + request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());
+    let headers = request.headers().iter();
+    line + headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
+
+/// The body of an answer; its request is under way until it has gone.
+struct Answer {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -9,9 +9,11 @@ mod data;
 mod demo;
 mod failure;
 mod http;
+mod notify;
 mod serve;
 mod settings;
 mod socket;
+mod tls;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use control::service::StartError;
@@ -21,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data::{self, Holder};
 use crate::settings::{MachineDriver, Settings};
-use crate::{agent, http, socket};
+use crate::tls::{Tls, TlsError};
+use crate::{agent, http, notify, socket};
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,12 @@ pub(crate) enum ServeError {
     /// It cannot listen.
     #[error("cannot listen on {0}: {1}")]
     Listen(std::net::SocketAddr, #[source] io::Error),
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// It was told to end twice.
+    #[error("ended at once, as it was told again")]
+    Hurried,
     /// It did not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -52,6 +60,7 @@ pub(crate) struct Running {
     pub(crate) service: Arc<Service>,
     /// Where it listens.
     pub(crate) address: std::net::SocketAddr,
+    tls: Option<Tls>,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
     _lock: File,
@@ -62,17 +71,46 @@ pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     // Before anybody can see that the service is there, and end it.
     let told = until_told();
     let mut told = pin!(told);
+    report_panics();
     let running = tokio::select! {
         started = start(settings) => started?,
         () = &mut told => return Ok(()),
     };
-    tracing::info!("listening on http://{}", running.address);
+    let scheme = if running.tls.is_some() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{}", running.address);
+    notify::tell("READY=1");
     let ended = tokio::select! {
         () = told => Ok(()),
         () = running.service.ousted() => Err(ServeError::Ousted),
+        () = reread(running.tls.clone()) => Ok(()),
     };
-    running.end().await;
-    ended
+    tracing::info!("ending");
+    notify::tell("STOPPING=1");
+    let again = until_told();
+    tokio::select! {
+        () = running.end() => ended,
+        () = again => Err(ServeError::Hurried),
+    }
+}
+
+/// Reads the certificate again whenever the operator says so. Never ends.
+async fn reread(tls: Option<Tls>) {
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+    while hangup.recv().await.is_some() {
+        match tls.as_ref().map(Tls::reload) {
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+            None => tracing::info!("there is no certificate to read again"),
+        }
+    }
+}
+
+/// Bugs are told by their place alone: what else a panic says may hold parts of what users wrote.
+fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "a bug: something panicked");
+    }));
 }
 
 /// Waits for an interrupt or a request to end.
@@ -106,6 +144,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         Holder::Us(lock) => lock,
         Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
     };
+    let tls = settings.tls.clone().map(Tls::open).transpose()?;
     let driver = driver(&data, &settings).await?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
     let listener = TcpListener::bind(settings.listen).await.map_err(unheard)?;
@@ -120,16 +159,21 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         jurisdictions: settings.jurisdictions,
         driver,
     };
-    let service = Arc::new(Service::start(config, Environment::system()).await?);
+    let environment = Environment::system();
+    let process = u64::from_be_bytes(environment.bytes());
+    let service = Arc::new(Service::start(config, environment).await?);
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
     let limits = api::Limits { upload_max_bytes: settings.upload_max_bytes };
     let router = api::router(&service, limits, api::Ending(ending.clone()))
         .merge(state_of(service.clone()))
-        .layer(axum::middleware::from_fn(edge::compression));
-    let serving = tokio::spawn(http::serve(listener, router, settings.connections, ending.clone()));
-    Ok(Running { service, address, ending, serving, _lock: lock })
+        .layer(from_fn(edge::compression))
+        .layer(from_fn_with_state(api::Ending(ending.clone()), api::shield))
+        .layer(from_fn_with_state(edge::RequestIds::new(process), edge::requests));
+    let server = http::Server::new(listener, tls.clone(), router, settings.connections, ending.clone());
+    let serving = tokio::spawn(server.run());
+    Ok(Running { service, address, tls, ending, serving, _lock: lock })
 }
 
 impl Running {

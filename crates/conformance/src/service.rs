@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -136,10 +136,27 @@ impl Service {
     /// # Panics
     /// When it does not end, or not with success.
     pub fn terminate(&mut self) {
-        let mut child = self.child.take().expect("a running service");
-        kill_process(Pid::from_child(&child), Signal::TERM).expect("it can be told");
-        let status = poll::until("the service ends", || child.try_wait().expect("it can be looked at"));
+        self.signal(Signal::TERM);
+        let status = self.ended();
         assert!(status.success(), "ended with {status}");
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("a running service");
+        kill_process(Pid::from_child(child), signal).expect("it can be told");
+    }
+
+    /// Waits until it has ended, and tells how.
+    ///
+    /// # Panics
+    /// When it was not running, or does not end.
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("a running service");
+        poll::until("the service ends", || child.try_wait().expect("it can be looked at"))
     }
 
     /// Starts it anew on the same folder and, if it can be had, the same address.

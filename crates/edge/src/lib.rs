@@ -14,6 +14,7 @@ mod json;
 pub mod limits;
 mod pace;
 mod rate;
+mod requests;
 mod upload;
 
 pub use address::{Network, NotANetwork, Peer, client_address, counted};
@@ -25,4 +26,5 @@ pub use events::{Frame, event_stream};
 pub use json::json_escape_into;
 pub use pace::Stalled;
 pub use rate::{Limiter, NotARate, Rate};
+pub use requests::{RequestIds, X_REQUEST_ID, requests};
 pub use upload::{UploadError, UploadForm, receive_upload, upload_form};

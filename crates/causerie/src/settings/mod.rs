@@ -25,6 +25,7 @@ use crate::settings::form::{
     address, bytes, choice, count, credits, duration, duration_or_never, path, text,
 };
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
+use crate::tls::{Tls, TlsFiles};
 
 /// How machines are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -92,6 +93,8 @@ pub(crate) struct Settings {
     pub(crate) vendors: VendorsConfig,
     /// What a question may name.
     pub(crate) jurisdictions: Vec<Jurisdiction>,
+    /// The certificate of TLS; without one, plain HTTP is spoken.
+    pub(crate) tls: Option<TlsFiles>,
     /// Connections and what they send.
     pub(crate) connections: Connections,
     /// The log.
@@ -144,6 +147,7 @@ impl Settings {
             quota,
             vendors: vendors(from),
             jurisdictions: jurisdictions(from),
+            tls: tls(from),
             connections: connections(from),
             log: log(from),
         }
@@ -265,6 +269,26 @@ fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
     })
 }
 
+fn tls(from: &mut Sources) -> Option<TlsFiles> {
+    const KEYS: [&str; 2] = ["tls.certificate_file", "tls.key_file"];
+    match KEYS.map(|key| from.optional(key, path())) {
+        [Some(certificate), Some(key)] => {
+            let files = TlsFiles { certificate, key };
+            if let Err(error) = Tls::open(files.clone()) {
+                from.refuse(KEYS[0], error);
+            }
+            from.warn_when_open(&files.key);
+            Some(files)
+        }
+        [None, None] => None,
+        [one, _] => {
+            let (is, lacks) = if one.is_some() { (KEYS[0], KEYS[1]) } else { (KEYS[1], KEYS[0]) };
+            from.refuse(is, format!("{lacks} is wanted as well"));
+            None
+        }
+    }
+}
+
 fn connections(from: &mut Sources) -> Connections {
     let default = Connections::default();
     let time = |most| duration(Duration::from_secs(1)..=Duration::from_secs(most));
@@ -282,6 +306,7 @@ fn connections(from: &mut Sources) -> Connections {
             bytes(8 << 10..=1 << 20),
         )),
         header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
+        idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
     }
 }
 

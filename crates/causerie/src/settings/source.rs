@@ -287,7 +287,7 @@ impl Sources {
 
     /// Secrets are for the service's user. Some ways of handing them in give them to everybody in a container, where
     /// there is nobody else: so this is no error.
-    fn warn_when_open(&mut self, path: &Path) {
+    pub(super) fn warn_when_open(&mut self, path: &Path) {
         let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
         let warning =
             format!("{}: it holds a secret, and every user of this host can read it", path.display());

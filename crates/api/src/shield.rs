@@ -1,0 +1,75 @@
+//! What holds for every request, whatever its route: nobody waits for a service that is ending, and no fault of a
+//! handler leaves a client without an answer.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+
+use crate::Ending;
+use crate::error::{ApiError, Code};
+
+/// When to come again to a service that is ending, in seconds: about the time of a restart.
+const ENDING_RETRY_AFTER: &str = "5";
+
+/// Answers 503 from the moment on in which the service was told to end, and 500 when a handler panics. For
+/// [`axum::middleware::from_fn_with_state`].
+pub async fn shield(State(ending): State<Ending>, request: Request, next: Next) -> Response {
+    if ending.0.is_cancelled() {
+        let mut response =
+            ApiError::new(Code::Unavailable, "the service is restarting; try again").into_response();
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(ENDING_RETRY_AFTER));
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    // What the handler held is dropped with it; what others share is kept whole by its own locks.
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answered.unwrap_or_else(|_| ApiError::internal("a handler panicked").into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::{Request, StatusCode};
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use tokio_util::sync::CancellationToken;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn told(router: &Router, path: &str) -> (StatusCode, Option<String>, String) {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = router.clone().oneshot(request).await.expect("an answer");
+        let retry = response.headers().get(header::RETRY_AFTER);
+        let retry = retry.map(|value| value.to_str().expect("text").to_owned());
+        let status = response.status();
+        let body = axum::body::to_bytes(response.into_body(), 4096).await.expect("a body");
+        (status, retry, String::from_utf8(body.to_vec()).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_and_an_ending_service_says_when_to_come_again() {
+        let ending = CancellationToken::new();
+        let broken = get(async || -> &'static str {
+            let nothing: Option<&str> = None;
+            nothing.expect("a bug with a secret in its message")
+        });
+        let router = Router::new()
+            .route("/broken", broken)
+            .route("/whole", get(async || "well"))
+            .layer(from_fn_with_state(Ending(ending.clone()), shield));
+        let (status, retry, body) = told(&router, "/broken").await;
+        assert_eq!((status, retry), (StatusCode::INTERNAL_SERVER_ERROR, None));
+        assert!(body.contains("\"INTERNAL\"") && !body.contains("secret"), "{body}");
+        assert_eq!(told(&router, "/whole").await.0, StatusCode::OK, "the next one is served");
+        ending.cancel();
+        let (status, retry, body) = told(&router, "/whole").await;
+        assert_eq!((status, retry.as_deref()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
+        assert!(body.contains("\"UNAVAILABLE\""), "{body}");
+    }
+}

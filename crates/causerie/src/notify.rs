@@ -1,0 +1,20 @@
+//! What systemd is told of the service's state, when it is what started it (`Type=notify`).
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// The variable that names the socket to tell it by.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Tells the state, such as `READY=1`. Nobody there, or nobody who listens, is no failure.
+pub(crate) fn tell(state: &str) {
+    let Some(path) = std::env::var_os(SOCKET) else { return };
+    let path = path.as_encoded_bytes();
+    let address = match path.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => std::str::from_utf8(path).map_err(std::io::Error::other).and_then(SocketAddr::from_pathname),
+    };
+    if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
+        let _ = socket.send_to_addr(state.as_bytes(), &address);
+    }
+}

@@ -1,0 +1,103 @@
+//! TLS by certificate files, which are read again when the operator says so.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// The largest file of certificates or of a key.
+const FILE_MAX_BYTES: u64 = 1 << 20;
+/// The protocols that are offered, the better first.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// Where the certificate and its key are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The certificate and those that lead to its root, in PEM.
+    pub(crate) certificate: PathBuf,
+    /// Its key, in PEM.
+    pub(crate) key: PathBuf,
+}
+
+/// Why no TLS can be spoken with these files. Says nothing of the key.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    /// A file cannot be read.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
+    File(PathBuf, std::io::Error),
+    /// A file is too large.
+    #[error("{}: larger than {FILE_MAX_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+    /// There is no certificate in it.
+    #[error("{}: it holds no certificate in PEM", .0.display())]
+    NoCertificate(PathBuf),
+    /// There is no key in it.
+    #[error("{}: it holds no private key in PEM", .0.display())]
+    NoKey(PathBuf),
+    /// They do not go together, or are of a kind that is not spoken.
+    #[error("the certificate and the key cannot be used: {0}")]
+    Unusable(#[source] rustls::Error),
+}
+
+/// What connections are accepted with. Cheap to clone; all clones see a change.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    files: TlsFiles,
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub(crate) fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let config = Arc::new(RwLock::new(load(&files)?));
+        Ok(Self { files, config })
+    }
+
+    /// Reads the files again. Connections that are made from now on get what they hold; when they cannot be used,
+    /// what held before.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        let config = load(&self.files)?;
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// What accepts a connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(&files.certificate)?).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    let chain = chain.ok_or_else(|| TlsError::NoCertificate(files.certificate.clone()))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
+    let key = key.map_err(|_| TlsError::NoKey(files.key.clone()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Unusable)?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(TlsError::Unusable)?;
+    config.alpn_protocols = PROTOCOLS.iter().map(|name| name.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    use std::io::Read;
+    let failed = |error| TlsError::File(path.to_owned(), error);
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_MAX_BYTES { Err(TlsError::TooLarge(path.to_owned())) } else { Ok(bytes) }
+}

@@ -1,0 +1,133 @@
+//! What connections may hold, send and wait for, and how each request is named.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use conformance::http::send_bytes;
+use conformance::{Options, Request, Service};
+use serde_json::Value;
+
+/// How long a connection that is to say nothing is listened to.
+const SILENCE: Duration = Duration::from_millis(200);
+/// Beyond this something hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn service(settings: &[(&str, &str)]) -> Service {
+    let environment =
+        settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Service::start(Options { environment, ..Options::default() })
+}
+
+/// Asks on an open connection and reads the status.
+fn asked(stream: &mut TcpStream) -> String {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is open");
+    status(stream).expect("an answer")
+}
+
+/// The first bytes of an answer; `None` when the connection ends without one.
+fn status(stream: &mut TcpStream) -> Option<String> {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).ok()?;
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn connected(service: &Service) -> TcpStream {
+    let stream = TcpStream::connect(service.address()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+#[test]
+fn headers_are_bounded_in_bytes_and_lines() {
+    let service = service(&[]);
+    let with = |extra: &str| format!("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{extra}\r\n");
+    let lines = |count: usize| (0..count).map(|line| format!("x-{line}: y\r\n")).collect::<String>();
+    let long = |bytes: usize| format!("x-long: {}\r\n", "y".repeat(bytes));
+    let told = |request: String| send_bytes(service.address(), request.as_bytes()).expect("it listens");
+    assert_eq!(told(with(&lines(90))), Some(200));
+    assert_eq!(told(with(&lines(101))), Some(431));
+    assert_eq!(told(with(&long(60_000))), Some(200));
+    assert_eq!(told(with(&long(70_000))), Some(431));
+    assert_eq!(
+        told(format!("GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "q".repeat(65_500))),
+        Some(431)
+    );
+    assert_eq!(told(with("")), Some(200), "and the service goes on");
+}
+
+#[test]
+fn who_says_nothing_or_half_a_request_is_let_go() {
+    let service =
+        service(&[("CAUSERIE_LIMITS_HEADER_TIMEOUT", "1s"), ("CAUSERIE_LIMITS_IDLE_TIMEOUT", "1s")]);
+    let (mut silent, mut slow, mut idle) = (connected(&service), connected(&service), connected(&service));
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").expect("it is open");
+    assert_eq!(asked(&mut idle), "HTTP/1.1 200");
+    for stream in [&mut silent, &mut slow, &mut idle] {
+        let mut rest = Vec::new();
+        // Ended, not timed out.
+        let ended = stream.read_to_end(&mut rest);
+        assert!(ended.map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true));
+    }
+}
+
+#[test]
+fn connections_beyond_the_bound_wait_until_one_ends() {
+    let service =
+        service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "2"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
+    let (mut one, mut other) = (connected(&service), connected(&service));
+    assert_eq!(asked(&mut one), "HTTP/1.1 200");
+    assert_eq!(asked(&mut other), "HTTP/1.1 200");
+    let mut third = connected(&service);
+    third.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is in the queue");
+    third.set_read_timeout(Some(SILENCE)).expect("a timeout");
+    assert_eq!(status(&mut third), None, "nobody serves it yet");
+    third.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    drop(one);
+    assert_eq!(status(&mut third).as_deref(), Some("HTTP/1.1 200"));
+}
+
+#[test]
+fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
+    let service = service(&[("CAUSERIE_LOG_FORMAT", "json"), ("CAUSERIE_LOG_LEVEL", "info")]);
+    let account = service.account();
+    let send = |target: &str, key: Option<&str>, id: Option<&str>| {
+        let mut request = Request::new("GET", target);
+        for (name, value) in [("x-api-key", key), ("x-request-id", id)] {
+            if let Some(value) = value {
+                request = request.header(name, value);
+            }
+        }
+        let response = request.send(service.address());
+        let id = response.header("x-request-id").expect("an identifier").to_owned();
+        (response.status, id)
+    };
+    let key = Some(account.key.as_str());
+    assert_eq!(send("/api/v1/vm?secret=query", key, Some("given-1")), (200, "given-1".to_owned()));
+    assert_eq!(send("/api/v1/vm", None, Some("given-2")), (401, "given-2".to_owned()));
+    assert_eq!(send("/nowhere", key, Some("given-3")), (404, "given-3".to_owned()));
+    let long = "x".repeat(129);
+    let made: Vec<String> = [None, Some("two words"), Some(long.as_str())]
+        .into_iter()
+        .map(|id| send("/api/v1/vm", key, id).1)
+        .collect();
+    assert!(made.iter().all(|id| !id.contains(' ') && (1..=128).contains(&id.len())), "{made:?}");
+    assert!(made[0] != made[1] && made[1] != made[2], "{made:?}");
+    let api = service.api(&account);
+    api.completed(&api.ask("What is the code word heron?"));
+    let log = service.log();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let line =
+        |id: &str| lines.iter().find(|line| line["id"] == id && line["status"].is_u64()).expect("a line");
+    let first = line("given-1");
+    assert_eq!(
+        (&first["method"], &first["path"], &first["status"]),
+        (&"GET".into(), &"/api/v1/vm".into(), &200.into())
+    );
+    assert!(first["ms"].as_f64().is_some_and(|ms| (0.0..60_000.0).contains(&ms)), "{first}");
+    assert_eq!((&line("given-2")["status"], &line("given-3")["status"]), (&401.into(), &404.into()));
+    for secret in [account.key.as_str(), "secret=query", "heron"] {
+        assert!(!log.contains(secret), "the log tells {secret}");
+    }
+}

@@ -1,0 +1,57 @@
+//! How a service ends: who comes meanwhile is told to come again, and a second signal waits for nobody.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use conformance::{Expect, Options, Request, Service, poll};
+
+/// A request that is under way as long as this is open: its body never comes whole.
+fn under_way(service: &Service, key: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(service.address()).expect("it listens");
+    let head = format!(
+        "POST /api/v1/chats HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: 100\r\n\
+         expect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).expect("it is open");
+    // It asks for the body once the request is at its handler.
+    let mut asked = [0; 12];
+    std::io::Read::read_exact(&mut stream, &mut asked).expect("it goes on");
+    assert_eq!(&asked, b"HTTP/1.1 100");
+    stream
+}
+
+#[test]
+fn new_requests_are_told_to_come_again_from_the_signal_on() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    let busy = under_way(&service, &account.key);
+    service.signal(rustix::process::Signal::TERM);
+    let refused = poll::until("new requests are refused", || {
+        let request = Request::new("GET", "/api/v1/vm").header("x-api-key", &account.key);
+        let response = request.try_send(service.address()).ok()?;
+        (response.status != 200).then_some(response)
+    });
+    refused.clone().expect_code(503, "UNAVAILABLE");
+    assert_eq!(refused.header("retry-after"), Some("5"));
+    assert!(refused.header("x-request-id").is_some());
+    drop(busy);
+    assert!(service.ended().success(), "it ends when nothing is under way");
+    service.restart();
+    service.api(&account).vm().expect_status(200);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    let busy = under_way(&service, &account.key);
+    service.signal(rustix::process::Signal::TERM);
+    poll::until("it is ending", || service.log().contains("ending").then_some(()));
+    service.signal(rustix::process::Signal::INT);
+    let status = service.ended();
+    assert_eq!(status.code(), Some(1), "{status}");
+    drop(busy);
+    assert!(service.log().contains("told again"));
+    service.restart();
+    service.api(&account).vm().expect_status(200);
+}

@@ -1,0 +1,212 @@
+//! TLS by certificate files.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::{Options, Service, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+
+/// Takes any certificate; the test looks at it itself. The server must still prove to have its key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection that offers these protocols, its handshake done.
+fn connect(address: &str, protocols: &[&str]) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let mut stream = StreamOwned::new(connection, stream);
+    stream.conn.complete_io(&mut stream.sock)?;
+    Ok(stream)
+}
+
+/// The certificate that a new connection is shown.
+fn shown(address: &str) -> Option<CertificateDer<'static>> {
+    let stream = connect(address, &[]).ok()?;
+    Some(stream.conn.peer_certificates()?.first()?.clone().into_owned())
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn certificate(name: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(fixture(&format!("{name}.cert.pem"))).expect("a certificate")
+}
+
+struct Encrypted {
+    child: Child,
+    address: String,
+    folder: PathBuf,
+}
+
+impl Encrypted {
+    /// A service that speaks TLS with the certificate `first`. Its files are in the other service's home.
+    fn start(home: &Service) -> Self {
+        let folder = home.data().with_file_name("encrypted");
+        std::fs::create_dir(&folder).expect("a folder");
+        let address =
+            TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").to_string();
+        let mut this = Self { child: Self::spawn(home, &folder, &address), address, folder };
+        this.place("first");
+        poll::until("it speaks", || {
+            // The files were not there yet, or another has taken the port.
+            if this.child.try_wait().expect("it can be looked at").is_some() {
+                this.child = Self::spawn(home, &this.folder, &this.address);
+            }
+            shown(&this.address)
+        });
+        this
+    }
+
+    fn spawn(home: &Service, folder: &Path, address: &str) -> Child {
+        let mut command = home.command();
+        command.args(["serve", "--listen", address, "--data"]).arg(folder.join("data"));
+        command.env("CAUSERIE_TLS_CERTIFICATE_FILE", folder.join("cert.pem"));
+        command.env("CAUSERIE_TLS_KEY_FILE", folder.join("key.pem"));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("the binary can be run")
+    }
+
+    fn place(&self, name: &str) {
+        for kind in ["cert", "key"] {
+            let to = self.folder.join(format!("{kind}.pem"));
+            std::fs::copy(fixture(&format!("{name}.{kind}.pem")), to).expect("a copy");
+        }
+    }
+
+    fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
+    }
+}
+
+impl Drop for Encrypted {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_speaks_tls_and_reads_its_certificate_again() {
+    let home = Service::start(Options::default());
+    let service = Encrypted::start(&home);
+    assert_eq!(shown(&service.address), Some(certificate("first")));
+    // HTTP/1.1 for whoever offers nothing better.
+    let mut plain = connect(&service.address, &["http/1.1"]).expect("a connection");
+    assert_eq!(plain.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+    plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it is open");
+    let mut head = [0; 12];
+    plain.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    // HTTP/2 for whoever offers both: it begins with settings (RFC 9113, 3.4 and 6.5).
+    let mut newer = connect(&service.address, &["h2", "http/1.1"]).expect("a connection");
+    assert_eq!(newer.conn.alpn_protocol(), Some(&b"h2"[..]));
+    newer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is open");
+    let mut frame = [0; 9];
+    newer.read_exact(&mut frame).expect("a frame");
+    assert_eq!(frame[3], 4, "settings");
+    // Who speaks no TLS gets no HTTP.
+    assert_eq!(
+        conformance::http::send_bytes(&service.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            .expect("it listens"),
+        None
+    );
+    service.place("second");
+    service.hang_up();
+    poll::until("the new certificate is shown", || {
+        shown(&service.address).filter(|shown| *shown == certificate("second"))
+    });
+    // What cannot be used changes nothing, and ends nothing.
+    std::fs::write(service.folder.join("key.pem"), "no key").expect("a file");
+    service.hang_up();
+    service.hang_up();
+    assert_eq!(shown(&service.address), Some(certificate("second")));
+    service.place("first");
+    service.hang_up();
+    poll::until("it reads on", || shown(&service.address).filter(|shown| *shown == certificate("first")));
+}
+
+#[test]
+fn files_that_do_not_go_together_are_refused() {
+    let home = Service::start(Options::default());
+    let check = |certificate: &str, key: &str| {
+        let file = home.data().with_file_name("causerie.toml");
+        let path = |name: &str| fixture(name).display().to_string();
+        let mut content = String::new();
+        for (name, value) in [("certificate_file", certificate), ("key_file", key)] {
+            if !value.is_empty() {
+                content.push_str(&format!("tls.{name} = \"{}\"\n", path(value)));
+            }
+        }
+        std::fs::write(&file, content).expect("a file");
+        let output =
+            home.command().args(["config", "check"]).arg(file).output().expect("the binary can be run");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(check("first.cert.pem", "first.key.pem").0);
+    for (certificate, key) in [
+        ("first.cert.pem", "second.key.pem"),
+        ("first.key.pem", "first.key.pem"),
+        ("first.cert.pem", "first.cert.pem"),
+        ("first.cert.pem", "none.pem"),
+        ("first.cert.pem", ""),
+        ("", "first.key.pem"),
+    ] {
+        let (good, said) = check(certificate, key);
+        assert!(!good && said.contains("tls.") && !said.contains("PRIVATE"), "{certificate} {key}: {said}");
+    }
+}
