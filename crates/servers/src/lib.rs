@@ -6,6 +6,7 @@
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -314,6 +315,29 @@ impl Server {
         }
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-c", sql]);
         run(psql.arg("-h").arg(&self.folder))
+    }
+
+    /// A schema as `pg_dump` writes it, rows as statements.
+    ///
+    /// # Panics
+    /// When it can't be dumped.
+    #[must_use]
+    pub fn dump(&self, schema: &str) -> String {
+        let mut dump = program("pg_dump");
+        dump.args(["--inserts", "--no-owner", "-U", USER, "-d", "postgres", "-n", schema]);
+        run(dump.arg("-h").arg(&self.folder))
+    }
+
+    /// Runs a script, such as a dump, as the administrator.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn script(&self, script: &str) {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(script.as_bytes()).and_then(|()| file.rewind()).expect("it is ours");
+        let mut psql = program("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-f", "-"]);
+        run(psql.arg("-h").arg(&self.folder).stdin(file));
     }
 }
 

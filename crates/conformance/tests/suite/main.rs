@@ -23,4 +23,5 @@ mod shutdown;
 mod streams;
 mod streams_resumed;
 mod tls;
+mod versions;
 mod vm;

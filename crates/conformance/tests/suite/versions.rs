@@ -1,0 +1,86 @@
+//! What earlier versions wrote is opened: nothing is lost, and what was under way goes on.
+//!
+//! Each folder in `tests/versions` was made by `examples/fixture.rs` when its number was the newest of the tables.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use conformance::{Account, DATABASE, Expect, Options, Service, Vendor, poll};
+use serde_json::Value;
+
+fn versions() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/versions");
+    let found: Vec<PathBuf> =
+        fs::read_dir(folder).expect("versions").map(|entry| entry.expect("a version").path()).collect();
+    assert!(!found.is_empty());
+    found
+}
+
+fn told(version: &Path, name: &str) -> Value {
+    let text = fs::read(version.join(name)).expect("what is in it");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+fn is_kept(service: &Service, told: &Value) {
+    let text = |name: &str| told[name].as_str().expect("a text").to_owned();
+    let account =
+        Account { id: text("account"), email: text("email"), key: text("key"), key_id: text("keyId") };
+    let api = service.api(&account);
+    let (done, under_way) = (&told["done"], &told["underWay"]);
+    let balance = told["balance"].as_i64().expect("credits");
+    // Fields that a later version adds are no loss.
+    let now = api.now(done);
+    for (name, value) in done.as_object().expect("an answer") {
+        assert_eq!(&now[name], value, "{name}");
+    }
+    let chat = api.chat(done["chatId"].as_str().expect("an id")).expect_status(200).json();
+    assert_eq!(chat["chat"]["title"], told["chat"]["chat"]["title"]);
+    assert_eq!(chat["messages"][0]["text"], told["chat"]["messages"][0]["text"]);
+    assert_eq!(chat["messages"][1]["parts"], told["chat"]["messages"][1]["parts"]);
+    assert_eq!(api.chats("").json()["totalCount"], 2);
+    let whole = api.completed(under_way);
+    assert!(whole["error"].is_null() && whole["text"] == "Done.", "{whole}");
+    let settled = || Some(service.credits(&account)).filter(|(_, reserved)| *reserved == 0);
+    let (left, _) = poll::until("nothing is reserved", settled);
+    assert!(left < balance, "the second answer was paid for");
+    let keys = service.admin(&["key", "list", "--account", &account.email]);
+    assert_eq!(keys["keys"][0]["keyId"], account.key_id.as_str());
+}
+
+/// The account's folder, which is not part of what is kept.
+fn make_workspace(service: &Service, told: &Value) {
+    let account = told["account"].as_str().expect("an id");
+    fs::create_dir_all(service.data().join("workspaces").join(account).join("uploads")).expect("a workspace");
+}
+
+#[test]
+fn data_folders_of_earlier_versions_are_opened() {
+    for version in versions() {
+        let (vendor, told) = (Vendor::start(), told(&version, "sqlite.json"));
+        let mut environment = vendor.environment();
+        // Also when this run is about PostgreSQL.
+        environment.push((DATABASE.to_owned(), String::new()));
+        let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
+            make_workspace(service, &told);
+            fs::copy(version.join("causerie.db"), service.data().join("causerie.db")).expect("a database");
+        });
+        is_kept(&service, &told);
+    }
+}
+
+#[test]
+fn postgresql_databases_of_earlier_versions_are_opened() {
+    for version in versions() {
+        let (vendor, told) = (Vendor::start(), told(&version, "postgres.json"));
+        let url = servers::shared().new_database();
+        let schema = url.rsplit_once("%3D").expect("a schema").1;
+        let dump = fs::read_to_string(version.join("postgres.sql")).expect("a dump");
+        servers::shared().script(&format!("DROP SCHEMA {schema};\n{}", dump.replace("THE_SCHEMA", schema)));
+        let mut environment = vendor.environment();
+        environment.push((DATABASE.to_owned(), url.clone()));
+        let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
+            make_workspace(service, &told);
+        });
+        is_kept(&service, &told);
+    }
+}
