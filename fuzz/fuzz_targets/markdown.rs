@@ -63,10 +63,10 @@ fn incremental(text: &str, size: usize, sources: &dyn Sources) -> String {
     let letters: Vec<char> = text.chars().collect();
     for piece in letters.chunks(size) {
         renderer.push(&piece.iter().collect::<String>(), sources);
-        assert_safe(&renderer.tail(sources));
+        assert_safe(renderer.tail(sources));
     }
     renderer.end();
-    let tail = renderer.tail(sources);
+    let tail = renderer.tail(sources).to_string();
     let finished: String = renderer.finished().iter().map(AsRef::as_ref).collect();
     finished + &tail
 }

@@ -186,13 +186,17 @@ impl AskedPath {
     }
 
     /// From a field of a body (`destination`, `filePaths`): preferred as written, otherwise decoded,
-    /// because a name that is not UTF-8 is shown percent-encoded in listings.
+    /// because a name that is not UTF-8 is shown percent-encoded in listings. What is too long as it is shown
+    /// can only be meant decoded.
     ///
     /// # Errors
     /// [`PathError`] of the form as written.
     pub fn from_text(text: &str) -> Result<Self, PathError> {
-        let preferred = WorkspacePath::parse(text)?;
-        Ok(Self::new(preferred, WorkspacePath::parse(decoded(text))))
+        let otherwise = WorkspacePath::parse(decoded(text));
+        match WorkspacePath::parse(text) {
+            Err(PathError::TooLong) => otherwise.map(Self::from),
+            written => Ok(Self::new(written?, otherwise)),
+        }
     }
 
     /// The place tried first, and the only one for whoever makes something.
@@ -303,6 +307,20 @@ mod tests {
         assert_eq!(tried("/5%zz"), ["/5%zz"]);
         assert_eq!(tried("/p\u{159}\u{ed}loha"), ["/p\u{159}\u{ed}loha"]);
         assert_eq!(tried("/a%2Fb/../../c"), ["/c"]);
+    }
+
+    #[test]
+    fn a_path_that_is_shown_longer_than_paths_may_be_is_found_by_what_is_shown() {
+        let path = WorkspacePath::parse([b'/', 0xff].repeat(1000)).unwrap();
+        let shown = path.to_string();
+        assert!(shown.len() <= PATH_MAX_BYTES);
+        let longer = WorkspacePath::parse([b'/', 0xff].repeat(1500)).unwrap();
+        assert!(longer.to_string().len() > PATH_MAX_BYTES);
+        for path in [path, longer] {
+            let asked = AskedPath::from_text(&path.to_string()).unwrap();
+            assert!(asked.candidates().any(|candidate| *candidate == path));
+        }
+        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)), Err(PathError::TooLong));
     }
 
     #[test]
