@@ -1,6 +1,7 @@
 //! Errors on the wire (section 7): the status and the code of each, decided here alone.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
@@ -67,6 +68,8 @@ pub enum Code {
     TooLarge,
     /// No byte of the file is in the range.
     RangeNotSatisfiable,
+    /// Too many requests came.
+    RateLimited,
     /// The body did not come in time.
     TooSlow,
     /// The service failed.
@@ -77,7 +80,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -103,6 +106,7 @@ impl Code {
         Self::QuotaExceeded,
         Self::TooLarge,
         Self::RangeNotSatisfiable,
+        Self::RateLimited,
         Self::TooSlow,
         Self::Internal,
         Self::Unavailable,
@@ -137,6 +141,7 @@ impl Code {
             Self::QuotaExceeded => ("QUOTA_EXCEEDED", StatusCode::CONFLICT),
             Self::TooLarge => ("TOO_LARGE", StatusCode::PAYLOAD_TOO_LARGE),
             Self::RangeNotSatisfiable => ("RANGE_NOT_SATISFIABLE", StatusCode::RANGE_NOT_SATISFIABLE),
+            Self::RateLimited => ("RATE_LIMITED", StatusCode::TOO_MANY_REQUESTS),
             Self::TooSlow => ("TOO_SLOW", StatusCode::REQUEST_TIMEOUT),
             Self::Internal => ("INTERNAL", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE),
@@ -151,6 +156,8 @@ pub struct ApiError {
     message: String,
     /// A machine that is asked for and is not there is "not found"; one that is commanded is a conflict.
     status: Option<StatusCode>,
+    /// After how many seconds to try again.
+    retry_after: Option<u64>,
 }
 
 /// What a handler answers.
@@ -159,7 +166,7 @@ pub(crate) type Answered<T> = Result<T, ApiError>;
 impl ApiError {
     /// An error of this code, with a sentence for people.
     pub fn new(code: Code, message: impl Display) -> Self {
-        Self { code, message: message.to_string(), status: None }
+        Self { code, message: message.to_string(), status: None, retry_after: None }
     }
 
     /// What cannot be read.
@@ -201,6 +208,13 @@ impl ApiError {
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status: Some(status), ..self }
     }
+
+    /// Tells when to try again, in whole seconds.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after: Some(seconds.max(1)), ..self }
+    }
 }
 
 #[derive(Serialize)]
@@ -216,6 +230,9 @@ impl IntoResponse for ApiError {
         let mut response = (status, Json(Body { code, message: &self.message })).into_response();
         if matches!(self.code, Code::ConversationBusy | Code::Unavailable) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+        }
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

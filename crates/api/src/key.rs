@@ -1,46 +1,123 @@
-//! The key of a call (section 5): looked at before anything else.
+//! The key of a call (section 5): looked at before anything else, at the rates that the operator set.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use control::Access;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
+use edge::Guard;
 
 use crate::error::{ApiError, Code};
+use crate::figures::Figures;
 use crate::operations::Operation;
 
 /// The header that carries the key.
 const API_KEY: &str = "x-api-key";
 
-/// Lets a call with a valid key in, as its caller; answers any other 401 with an empty body. What the key may not
-/// do goes no further.
-pub(crate) async fn let_in(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    let key = request.headers().get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
-    let caller = match access.resolve(key).await {
-        Ok(caller) => caller,
-        Err(AccessError::Unauthorized) => {
-            let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
-            return (StatusCode::UNAUTHORIZED, challenge).into_response();
-        }
-        Err(AccessError::Store(error)) => return ApiError::of_store(&error).into_response(),
-    };
-    if !may(&caller, &request) {
-        return ApiError::new(Code::KeyScope, "the key's scope does not hold this").into_response();
-    }
-    request.extensions_mut().insert(caller);
-    next.run(request).await
+/// What stands before every call.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) access: Access,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) figures: Arc<Figures>,
 }
 
-/// Whether the caller's key may do what the request asks for. A path that is none of the interface's goes on: it is
-/// refused as such.
-fn may(caller: &Caller, request: &Request) -> bool {
-    if caller.scope == Scope::ALL {
-        return true;
+/// Lets a call with a valid key in, as its caller; answers any other 401 with an empty body. What the key may not
+/// do goes no further, nor what comes too often.
+pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let operation = operation_of(&request);
+    let response = match gate.admit(request.extensions(), request.headers(), operation).await {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(refusal) => refusal,
+    };
+    gate.figures.answered(operation.known(), response.status(), began.elapsed());
+    response
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// An operation of the interface.
+    Known(&'static Operation),
+    /// A method that its path does not have.
+    NoSuchMethod,
+    /// A path that the interface does not have: it is refused as such.
+    NoSuchPath,
+}
+
+impl Asked {
+    fn known(self) -> Option<&'static Operation> {
+        match self {
+            Self::Known(operation) => Some(operation),
+            Self::NoSuchMethod | Self::NoSuchPath => None,
+        }
     }
+
+    /// Whether a key of this scope may do it.
+    fn allowed(self, scope: Scope) -> bool {
+        match self {
+            Self::Known(operation) => operation.allowed(scope),
+            // What is not in the table is nothing for a key that may not do everything.
+            Self::NoSuchMethod => scope == Scope::ALL,
+            Self::NoSuchPath => true,
+        }
+    }
+}
+
+fn operation_of(request: &Request) -> Asked {
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let Some(path) = path.filter(|path| path.starts_with("/api/v1/")) else { return true };
-    // What is not in the table is nothing for a key that may not do everything.
-    Operation::of(request.method(), path).is_some_and(|operation| operation.allowed(caller.scope))
+    match path.filter(|path| path.starts_with("/api/v1/")) {
+        Some(path) => Operation::of(request.method(), path).map_or(Asked::NoSuchMethod, Asked::Known),
+        None => Asked::NoSuchPath,
+    }
+}
+
+impl Gate {
+    async fn admit(
+        &self,
+        extensions: &Extensions,
+        headers: &HeaderMap,
+        asked: Asked,
+    ) -> Result<Caller, Response> {
+        let address = self.guard.address(extensions, headers);
+        if let Some(address) = address {
+            self.guard.by_address(address).map_err(too_many)?;
+        }
+        let key = headers.get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
+        // Whoever has guessed too often learns nothing of further keys; those in use go on from the same address.
+        if let Some(address) = address.filter(|_| !self.access.remembers(key)) {
+            self.guard.may_try(address).map_err(too_many)?;
+        }
+        let caller = match self.access.resolve(key).await {
+            Ok(caller) => caller,
+            Err(AccessError::Unauthorized) => {
+                if let Some(address) = address {
+                    self.guard.failed(address);
+                }
+                let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
+                return Err((StatusCode::UNAUTHORIZED, challenge).into_response());
+            }
+            Err(AccessError::Store(error)) => return Err(ApiError::of_store(&error).into_response()),
+        };
+        self.guard.by_key(caller.key).map_err(too_many)?;
+        if asked.allowed(caller.scope) {
+            return Ok(caller);
+        }
+        let what = asked.known().map_or("an unknown operation", |operation| operation.id);
+        self.access.note_beyond_scope(&caller, what);
+        Err(ApiError::new(Code::KeyScope, "the key's scope does not hold this").into_response())
+    }
+}
+
+fn too_many(wait: Duration) -> Response {
+    ApiError::new(Code::RateLimited, "too many requests; try again later").retry_after(wait).into_response()
 }

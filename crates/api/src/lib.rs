@@ -8,6 +8,7 @@ mod catalogs;
 mod chats;
 mod error;
 mod extract;
+pub mod figures;
 mod files;
 mod history;
 mod key;
@@ -26,10 +27,12 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use control::{Access, Answers, Catalog, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
+use edge::Guard;
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
 pub use error::{ApiError, Code};
+pub use figures::Figures;
 pub use shield::shield;
 
 /// What the handlers are given, each the one service that it needs: cloned for each call, and so in one piece.
@@ -59,6 +62,7 @@ parts! {
     workspaces: Workspaces,
     limits: Limits,
     ending: Ending,
+    figures: Arc<Figures>,
 }
 
 /// Bounds that an operator sets.
@@ -72,8 +76,15 @@ pub struct Limits {
 #[derive(Debug, Clone)]
 pub struct Ending(pub CancellationToken);
 
-/// The routes of the interface.
-pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
+/// The routes of the interface, behind this guard. What they do is counted in `figures`.
+pub fn router(
+    service: &Service,
+    limits: Limits,
+    ending: Ending,
+    guard: Arc<Guard>,
+    figures: Arc<Figures>,
+) -> Router {
+    let gate = key::Gate { access: service.access.clone(), guard, figures: figures.clone() };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
@@ -85,6 +96,7 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         workspaces: service.workspaces.clone(),
         limits,
         ending,
+        figures,
     }));
     let interface = Router::new()
         .route("/api/v1/vm", get(vm::status))
@@ -109,8 +121,8 @@ pub fn router(service: &Service, limits: Limits, ending: Ending) -> Router {
         .method_not_allowed_fallback(error::no_such_method)
         // Bodies have bounds of their own; uploads are streamed.
         .layer(DefaultBodyLimit::disable())
-        .with_state(state.clone())
-        .layer(from_fn_with_state(service.access.clone(), key::let_in));
+        .with_state(state)
+        .layer(from_fn_with_state(gate, key::let_in));
     Router::new()
         .merge(interface)
         // The schema needs no key, nor does the page that shows it.

@@ -1,5 +1,6 @@
 //! Event streams (section 6).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -11,12 +12,14 @@ use control::answers::Follower;
 use control::{Access, Answers};
 use edge::{Frame, event_stream};
 use futures_util::Stream;
+use measure::Held;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::Ending;
 use crate::chats::{conversation_id, message_id};
 use crate::error::Answered;
 use crate::extract::Named;
+use crate::figures::Figures;
 use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
 use crate::openapi::{refusals, successes};
 use crate::wire::{self, event_id, event_word, read_event_id};
@@ -43,6 +46,7 @@ pub(crate) async fn answer(
     State(answers): State<Answers>,
     State(access): State<Access>,
     State(ending): State<Ending>,
+    State(figures): State<Arc<Figures>>,
     Extension(caller): Extension<Caller>,
     Named((chat, message)): Named<(String, String)>,
     headers: HeaderMap,
@@ -52,7 +56,7 @@ pub(crate) async fn answer(
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(frames(follower, access, caller, ending)))
+    Ok(event_stream(frames(follower, access, caller, ending, figures.answer_streams.hold())))
 }
 
 /// Streams a conversation through its questions
@@ -74,13 +78,14 @@ pub(crate) async fn conversation(
     State(answers): State<Answers>,
     State(access): State<Access>,
     State(ending): State<Ending>,
+    State(figures): State<Arc<Figures>>,
     Extension(caller): Extension<Caller>,
     Named(chat): Named<String>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
     resume(&mut follower, &headers);
-    Ok(event_stream(frames(follower, access, caller, ending)))
+    Ok(event_stream(frames(follower, access, caller, ending, figures.chat_streams.hold())))
 }
 
 /// Begins where the reader's `Last-Event-ID` says; tells whether that was the answer's end.
@@ -94,16 +99,24 @@ struct Reading {
     access: Access,
     caller: Caller,
     ending: Ending,
+    /// Counts as an open stream.
+    _held: Held,
     look: Interval,
     rest: Rest,
 }
 
 /// The states of what is followed, each the newest when it is asked for. They end with what is followed,
 /// with the key, and with the service.
-fn frames(follower: Follower, access: Access, caller: Caller, ending: Ending) -> impl Stream<Item = Frame> {
+fn frames(
+    follower: Follower,
+    access: Access,
+    caller: Caller,
+    ending: Ending,
+    held: Held,
+) -> impl Stream<Item = Frame> {
     let mut look = interval(KEY_LOOK_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading { follower, access, caller, ending, look, rest: Rest::default() };
+    let reading = Reading { follower, access, caller, ending, _held: held, look, rest: Rest::default() };
     futures_util::stream::unfold(reading, async |mut reading| {
         let frame = reading.next().await?;
         Some((frame, reading))

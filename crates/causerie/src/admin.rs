@@ -12,12 +12,13 @@ use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
+use store::audit::Entry;
 use store::keys::Key;
 use workspace::Quota;
 
 use crate::commands::{
-    AccountCommand, AdminCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand, Request,
-    Secret, Where,
+    AccountCommand, AdminCommand, AuditCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand,
+    Request, Secret, Where,
 };
 use crate::data::{self, Holder};
 use crate::failure::Failure;
@@ -127,6 +128,13 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Fai
                 .collect();
             json!({ "machines": machines })
         }
+        Request::ListAudit { account, since, before, limit } => {
+            let since = since.map(Timestamp::from_micros);
+            let entries = admin.audit(account.as_deref(), since, before, limit).await?;
+            let full = entries.len() == limit as usize;
+            let next = entries.last().filter(|_| full).map(|(number, _)| *number);
+            json!({ "entries": entries.iter().map(audited).collect::<Vec<_>>(), "next": next })
+        }
         Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
     })
 }
@@ -185,6 +193,10 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
         }
         AdminCommand::Credits(CreditsCommand::Show { account, at }) => (Request::ShowCredits { account }, at),
         AdminCommand::Machine(MachineCommand::List { at }) => (Request::ListMachines, at),
+        AdminCommand::Audit(AuditCommand::List { account, since, before, limit, at }) => {
+            let since = since.as_deref().map(beginning).transpose()?;
+            (Request::ListAudit { account, since, before, limit }, at)
+        }
         AdminCommand::Backup { file, at } => {
             // The service has a working folder of its own.
             let file = std::path::absolute(&file)
@@ -227,6 +239,28 @@ fn moment(text: &str) -> Result<Option<i64>, Failure> {
     Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
 }
 
+/// A time, or the beginning of a day in UTC, in microseconds since 1970.
+fn beginning(text: &str) -> Result<i64, Failure> {
+    let day =
+        text.parse::<jiff::civil::Date>().ok().and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+    let time = text.parse::<jiff::Timestamp>().ok().or_else(|| day.map(|day| day.timestamp()));
+    let wrong =
+        || Failure::new("INVALID_DATE", format!("{text:?} is neither a day like 2027-12-31 nor a time"));
+    time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)
+}
+
+fn audited((number, entry): &(i64, Entry)) -> Value {
+    json!({
+        "entry": number,
+        "at": entry.at.to_string(),
+        "accountId": entry.account.map(|account| account.to_string()),
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "detail": entry.detail,
+    })
+}
+
 fn listed_key(key: &Key) -> Value {
     let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
     json!({
@@ -251,6 +285,7 @@ async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) 
     let store = control::service::open_store(data, database, Duration::ZERO).await.map_err(failed)?;
     let workspaces = control::service::open_workspaces(data, Quota::default()).map_err(failed)?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
+    let admin = admin.acting_as(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = answer(&admin, request).await;
     store.close().await;
     answered

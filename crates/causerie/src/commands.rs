@@ -201,6 +201,9 @@ pub(crate) enum AdminCommand {
     /// Machines
     #[command(subcommand)]
     Machine(MachineCommand),
+    /// What operators did, and which keys were refused
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Copy database and files to one file while the service runs
     Backup {
         /// Where to; nothing may be there
@@ -220,6 +223,7 @@ impl AdminCommand {
         | Self::Licence(LicenceCommand::Set { at, .. })
         | Self::Credits(CreditsCommand::Grant { at, .. } | CreditsCommand::Show { at, .. })
         | Self::Machine(MachineCommand::List { at })
+        | Self::Audit(AuditCommand::List { at, .. })
         | Self::Backup { at, .. }) = self;
         at.json
     }
@@ -345,6 +349,27 @@ pub(crate) enum MachineCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List what was done, newest first
+    List {
+        /// The account: email or identifier; all unless given
+        #[arg(long)]
+        account: Option<String>,
+        /// From when on: a day in UTC, such as 2027-12-31, from its beginning, or a time in RFC 3339
+        #[arg(long, value_name = "DATE")]
+        since: Option<String>,
+        /// Entries before that of this number, as the page before told
+        #[arg(long, value_name = "ENTRY")]
+        before: Option<i64>,
+        /// How many at most
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
 /// An operator's request, as it goes through the service's socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -388,6 +413,12 @@ pub(crate) enum Request {
         account: String,
     },
     ListMachines,
+    ListAudit {
+        account: Option<String>,
+        since: Option<i64>,
+        before: Option<i64>,
+        limit: u32,
+    },
     Backup {
         file: PathBuf,
     },

@@ -9,6 +9,7 @@ mod data;
 mod demo;
 mod failure;
 mod http;
+mod metrics;
 mod notify;
 mod serve;
 mod settings;

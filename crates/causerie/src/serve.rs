@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::IntoResponse;
 use axum::routing::get;
 use control::service::StartError;
 use control::{Environment, Service, ServiceConfig};
+use edge::Guard;
 use machine::{Driver, DriverError, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::data::{self, Holder};
+use crate::metrics::{self, Sources};
 use crate::settings::{MachineDriver, Settings};
 use crate::tls::{Tls, TlsError};
 use crate::{agent, http, notify, socket};
@@ -166,8 +167,11 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
     let limits = api::Limits { upload_max_bytes: settings.upload_max_bytes };
-    let router = api::router(&service, limits, api::Ending(ending.clone()))
-        .merge(state_of(service.clone()))
+    let guard = Arc::new(Guard::new(settings.rates));
+    let requests = Arc::new(api::Figures::default());
+    let sources = Sources { service: service.clone(), guard: guard.clone(), requests: requests.clone() };
+    let router = api::router(&service, limits, api::Ending(ending.clone()), guard, requests)
+        .merge(state_of(sources))
         .layer(from_fn(edge::compression))
         .layer(from_fn_with_state(api::Ending(ending.clone()), api::shield))
         .layer(from_fn_with_state(edge::RequestIds::new(process), edge::requests));
@@ -187,26 +191,16 @@ impl Running {
 }
 
 /// What operators' tools look at; needs no key.
-fn state_of(service: Arc<Service>) -> Router {
+fn state_of(sources: Sources) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
         .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(service)
+        .route("/metrics", get(metrics::show))
+        .with_state(sources)
 }
 
-async fn ready(State(service): State<Arc<Service>>) -> StatusCode {
-    if service.ready().await { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
-}
-
-async fn metrics(State(service): State<Arc<Service>>) -> impl IntoResponse {
-    let text = format!(
-        "# HELP causerie_answers_in_progress Answers that this process is working on.\n\
-         # TYPE causerie_answers_in_progress gauge\n\
-         causerie_answers_in_progress {}\n",
-        service.turns()
-    );
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
+async fn ready(State(sources): State<Sources>) -> StatusCode {
+    if sources.service.ready().await { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
 async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> {

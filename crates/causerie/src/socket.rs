@@ -98,6 +98,11 @@ pub(crate) async fn serve(listener: UnixListener, admin: Admin, shutdown: Cancel
 }
 
 async fn converse(stream: UnixStream, admin: Admin) {
+    // Whoever reaches the socket is an operator; which of them, the kernel tells.
+    let admin = match stream.peer_cred() {
+        Ok(who) => admin.acting_as(format!("operator uid {}", who.uid())),
+        Err(_) => admin,
+    };
     let (input, mut output) = stream.into_split();
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(REQUEST_MAX_BYTES));

@@ -139,6 +139,7 @@ pub const REFUSALS: &[(u16, &str, &str)] = &[
     (409, "folder exists", "a_folder_is_created_once_and_only_in_one_that_exists"),
     (409, "folder not empty", "a_folder_that_is_not_empty_is_deleted_only_recursively"),
     (405, "method unknown", "paths_and_methods_that_do_not_exist_are_refused_in_the_same_form"),
+    (429, "too many requests", "a_key_is_kept_to_its_rate"),
     (413, "body too large", "a_body_that_is_too_large_is_refused"),
     (416, "range beyond the file", "downloads_answer_ranges_conditions_and_head"),
 ];

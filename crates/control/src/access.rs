@@ -12,6 +12,7 @@ use store::keys::{self, Resolved};
 use store::{Store, StoreError};
 
 use crate::Environment;
+use crate::denials::{Denial, Denials};
 
 /// How long a resolved key is believed without asking the store. Revocation through this service is seen at
 /// once; this bounds what another node can do.
@@ -54,6 +55,7 @@ pub struct Access {
     store: Store,
     environment: Environment,
     memory: Arc<Mutex<Memory>>,
+    denials: Denials,
 }
 
 #[derive(Default)]
@@ -73,7 +75,8 @@ impl Access {
     /// Resolves by this store.
     #[must_use]
     pub fn new(store: Store, environment: Environment) -> Self {
-        Self { store, environment, memory: Arc::default() }
+        let denials = Denials::new(store.clone(), environment.clone());
+        Self { store, environment, memory: Arc::default(), denials }
     }
 
     /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
@@ -83,6 +86,18 @@ impl Access {
     pub async fn resolve(&self, key: &str) -> Result<Caller, AccessError> {
         let fingerprint = SecretKey::parse(key).map_err(|_| AccessError::Unauthorized)?.fingerprint();
         self.admit(fingerprint).await
+    }
+
+    /// Whether the key was let in lately, without asking the store.
+    #[must_use]
+    pub fn remembers(&self, key: &str) -> bool {
+        let Ok(key) = SecretKey::parse(key) else { return false };
+        self.memory().keys.contains_key(&key.fingerprint())
+    }
+
+    /// The caller's key was used for what its scope does not hold.
+    pub fn note_beyond_scope(&self, caller: &Caller, asked: &str) {
+        self.denials.note(caller.account, caller.key, Denial::BeyondScope, asked);
     }
 
     /// Whether the caller would still be let in: for streams that stay open.
@@ -108,6 +123,7 @@ impl Access {
             None => self.ask_store(fingerprint, now).await?,
         };
         if !resolved.valid(now) {
+            self.denials.note(resolved.account, resolved.key, why_not(&resolved, now), "");
             return Err(AccessError::Unauthorized);
         }
         Ok(Caller {
@@ -150,5 +166,16 @@ impl Access {
             tokio::spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
         }
         Ok(resolved)
+    }
+}
+
+/// Why a key that is known is not let in.
+fn why_not(resolved: &Resolved, now: Timestamp) -> Denial {
+    if resolved.revoked {
+        Denial::Revoked
+    } else if resolved.expires_at.is_some_and(|end| end <= now) {
+        Denial::Ended
+    } else {
+        Denial::WithoutLicence
     }
 }

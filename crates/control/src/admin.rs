@@ -115,6 +115,8 @@ pub struct Admin {
     workspaces: Workspaces,
     passwords: Passwords,
     running: Option<(Machines, Access)>,
+    /// By whom, in the audit log.
+    actor: String,
 }
 
 impl Admin {
@@ -127,7 +129,7 @@ impl Admin {
         running: Option<(Machines, Access)>,
     ) -> Self {
         let passwords = Passwords::new(store.clone(), environment.clone());
-        Self { store, environment, workspaces, passwords, running }
+        Self { store, environment, workspaces, passwords, running, actor: "operator".to_owned() }
     }
 
     /// Makes an account with its owner, its first credits, its workspace and, if wanted, the owner's password and
@@ -168,11 +170,13 @@ impl Admin {
             Some(password) => Some(self.passwords.hash(password).await?),
             None => None,
         };
+        let noted = self.entry(Some(new.account), "create account", email, &format!("credits {}", grant.0));
         let made = self.store.write(move |tx| {
             let made = accounts::create(tx, &new)?;
             if let Some(hash) = &hash {
                 accounts::set_password(tx, made.user, hash.stored())?;
             }
+            audit::append(tx, &noted)?;
             Ok(made)
         });
         let account = made.await.map_err(|error| match error {
@@ -182,7 +186,6 @@ impl Admin {
         })?;
         // What machines write there belongs to the service's own user as well: they see it through their own ids.
         self.workspaces.provision(account.id, None).await?;
-        self.note(Some(account.id), "create account", email, &format!("credits {}", grant.0)).await?;
         Ok(account)
     }
 
@@ -242,8 +245,12 @@ impl Admin {
             now: self.environment.now(),
         };
         let id = new.id;
-        self.store.write(move |tx| keys::create(tx, &new)).await?;
-        self.note(Some(account.id), "create key", &id.to_string(), name).await?;
+        let noted = self.entry(Some(account.id), "create key", &id.to_string(), &told_of(name, bounds));
+        let made = self.store.write(move |tx| {
+            keys::create(tx, &new)?;
+            Ok::<_, KeyError>(audit::append(tx, &noted)?)
+        });
+        made.await?;
         Ok(MadeKey { id, key })
     }
 
@@ -262,9 +269,14 @@ impl Admin {
     /// [`KeyError::NotFound`].
     pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
         let now = self.environment.now();
-        let account = self.store.write(move |tx| keys::revoke(tx, None, key, now)).await?;
+        let noted = self.entry(None, "revoke key", &key.to_string(), "");
+        let revoked = self.store.write(move |tx| {
+            let account = Some(keys::revoke(tx, None, key, now)?);
+            Ok::<_, KeyError>(audit::append(tx, &audit::Entry { account, ..noted.clone() })?)
+        });
+        revoked.await?;
         self.forget();
-        self.note(Some(account), "revoke key", &key.to_string(), "").await
+        Ok(())
     }
 
     /// Says until when the account's licence holds; a time that has passed ends it.
@@ -274,16 +286,19 @@ impl Admin {
     pub async fn set_licence(&self, account: &str, until: Option<Timestamp>) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
         let id = account.id;
-        let set = self.store.write(move |tx| accounts::set_licence(tx, id, until)).await;
-        set.map_err(|error| match error {
+        let told = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
+        let noted = self.entry(Some(id), "set licence", &account.email, &told);
+        let set = self.store.write(move |tx| {
+            accounts::set_licence(tx, id, until)?;
+            Ok::<_, AccountError>(audit::append(tx, &noted)?)
+        });
+        set.await.map_err(|error| match error {
             AccountError::Store(error) => AdminError::Store(error),
             AccountError::NotFound | AccountError::EmailTaken => {
                 AdminError::NoSuchAccount(account.email.clone())
             }
         })?;
         self.forget();
-        let until = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
-        self.note(Some(id), "set licence", &account.email, &until).await?;
         self.account(&id.to_string()).await
     }
 
@@ -298,12 +313,17 @@ impl Admin {
         let account = self.account(account).await?;
         let (id, now) = (account.id, self.environment.now());
         let posting = PostingId::from_random(self.environment.bits());
-        let granted = self.store.write(move |tx| credits::grant(tx, id, posting, amount, now)).await;
+        let noted = self.entry(Some(id), "grant credits", &account.email, &amount.0.to_string());
+        let granted = self.store.write(move |tx| {
+            let purse = credits::grant(tx, id, posting, amount, now)?;
+            audit::append(tx, &noted)?;
+            Ok(purse)
+        });
+        let granted = granted.await;
         let purse = granted.map_err(|error| match error {
             GrantError::NotFound => AdminError::NoSuchAccount(account.email.clone()),
             GrantError::Store(error) => AdminError::Store(error),
         })?;
-        self.note(Some(id), "grant credits", &account.email, &amount.0.to_string()).await?;
         Ok(purse)
     }
 
@@ -362,6 +382,32 @@ impl Admin {
         }
     }
 
+    /// What was done, newest first: those of an account named by email or identifier, since a moment, before the entry
+    /// of a number.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn audit(
+        &self,
+        account: Option<&str>,
+        since: Option<Timestamp>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<(i64, audit::Entry)>, AdminError> {
+        let account = match account {
+            Some(named) => Some(self.account(named).await?.id),
+            None => None,
+        };
+        let wanted = audit::Wanted { account, since, before, limit };
+        Ok(self.store.read(move |tx| audit::list(tx, &wanted)).await?)
+    }
+
+    /// The same hands under another name in the audit log.
+    #[must_use]
+    pub fn acting_as(&self, actor: String) -> Self {
+        Self { actor, ..self.clone() }
+    }
+
     async fn note(
         &self,
         account: Option<AccountId>,
@@ -369,17 +415,36 @@ impl Admin {
         subject: &str,
         detail: &str,
     ) -> Result<(), AdminError> {
-        let entry = audit::Entry {
+        let entry = self.entry(account, action, subject, detail);
+        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+    }
+
+    fn entry(&self, account: Option<AccountId>, action: &str, subject: &str, detail: &str) -> audit::Entry {
+        audit::Entry {
             at: self.environment.now(),
             account,
-            actor: "operator".to_owned(),
+            actor: self.actor.clone(),
             action: action.to_owned(),
             subject: subject.to_owned(),
             detail: detail.to_owned(),
             trace: None,
-        };
-        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+        }
     }
+}
+
+/// A key in the audit log: its name, and what it may less than its account.
+fn told_of(name: &str, bounds: KeyBounds) -> String {
+    let mut told = name.to_owned();
+    if bounds.scope != Scope::ALL {
+        told = format!("{told}; scope {}", bounds.scope);
+    }
+    if let Some(end) = bounds.expires_at {
+        told = format!("{told}; until {end}");
+    }
+    if let Some(limit) = bounds.spending_limit {
+        told = format!("{told}; spending limit {}", limit.0);
+    }
+    told
 }
 
 /// Whether it can be an email: a name and a host without blanks. Whether anybody reads it is not known before one

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 use domain::catalog::Jurisdiction;
 use domain::id::NodeId;
-use domain::machine::Rules;
+use domain::machine::{MachineStatus, Rules};
 use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, VendorError, VendorsConfig};
-use store::{DatabaseUrl, Store, StoreError, Tenure, conversations, questions};
+use store::{DatabaseUrl, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
 
 use crate::dispatch::{self, Dispatch, DispatchLimits};
+use crate::figures::Figures;
 use crate::live::Live;
 use crate::vm::Records;
 use crate::{Access, Admin, Answers, Conversations, Environment, Passwords, Questions, Vm};
@@ -38,6 +39,8 @@ const REFRESH_AGAIN: Duration = Duration::from_secs(10);
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 const SWEEP_AGAIN: Duration = Duration::from_millis(200);
 const SWEEP_ROWS: u32 = 500;
+/// How long the audit log is kept: 400 days.
+const AUDIT_KEPT_MICROS: i64 = 400 * 24 * 60 * 60 * 1_000_000;
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -233,6 +236,32 @@ impl Service {
         self.tenure.lost().await;
     }
 
+    /// What answers did here.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        self.dispatch.figures()
+    }
+
+    /// What the store did, and who waits for it.
+    #[must_use]
+    pub fn store_figures(&self) -> (&store::Figures, store::Waiting) {
+        (self.store.figures(), self.store.waiting())
+    }
+
+    /// How many answers are in progress, wherever they are worked on or wait.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn answers_open(&self) -> Result<u64, StoreError> {
+        self.store.read(|tx| store::turns::open_answers(tx)).await
+    }
+
+    /// The state of each machine that was used since the start, and what makes them.
+    #[must_use]
+    pub fn machine_states(&self) -> (Vec<MachineStatus>, String) {
+        (self.machines.states(), self.machines.driver().to_string())
+    }
+
     /// Ends the service. Answers under way are given back and go on after the next start; machines run on.
     pub async fn shutdown(&self) {
         self.shutdown.cancel();
@@ -299,6 +328,7 @@ async fn sweep_some(store: &Store, now: Timestamp) -> Result<u64, StoreError> {
     store
         .write(move |tx| {
             let deleted = conversations::sweep_deleted(tx, SWEEP_ROWS)?;
+            let deleted = deleted.max(audit::sweep(tx, now.micros() - AUDIT_KEPT_MICROS, SWEEP_ROWS)?);
             Ok(deleted.max(questions::sweep_idempotency(tx, now, SWEEP_ROWS)?))
         })
         .await

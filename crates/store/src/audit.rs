@@ -1,9 +1,9 @@
-//! The audit log: who did what to what. Rows are only ever added.
+//! The audit log: who did what to what. Rows are added, and removed when they are old.
 
 use domain::id::{AccountId, TraceId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
 /// The most entries that one call lists.
 pub const AUDIT_PAGE_MAX: u32 = 1000;
@@ -48,27 +48,64 @@ pub fn append(tx: &mut dyn Sql, entry: &Entry) -> Result<()> {
     Ok(())
 }
 
-/// What was done to an account, newest first: `limit` entries (at most [`AUDIT_PAGE_MAX`]) from `offset` on.
+/// Which entries are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Those of this account alone.
+    pub account: Option<AccountId>,
+    /// Those from this moment on.
+    pub since: Option<Timestamp>,
+    /// Those before the entry of this number: the last one of the page before.
+    pub before: Option<i64>,
+    /// How many, at most [`AUDIT_PAGE_MAX`].
+    pub limit: u32,
+}
+
+/// What was done, newest first, with the numbers of the entries.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Vec<Entry>> {
-    tx.all(
-        "SELECT created_at, account_id, actor, action, subject, detail, trace_id FROM audit
-         WHERE account_id = $1 ORDER BY entry DESC LIMIT $2 OFFSET $3",
-        params![account, limit.min(AUDIT_PAGE_MAX), int(offset)?],
-        read_entry,
+pub fn list(tx: &mut dyn Sql, wanted: &Wanted) -> Result<Vec<(i64, Entry)>> {
+    let before = wanted.before.unwrap_or(i64::MAX);
+    let since = wanted.since.map_or(i64::MIN, Timestamp::micros);
+    let limit = wanted.limit.min(AUDIT_PAGE_MAX);
+    match wanted.account {
+        Some(account) => tx.all(
+            "SELECT entry, created_at, account_id, actor, action, subject, detail, trace_id FROM audit
+             WHERE account_id = $1 AND entry < $2 AND created_at >= $3 ORDER BY entry DESC LIMIT $4",
+            params![account, before, since, limit],
+            read_entry,
+        ),
+        None => tx.all(
+            "SELECT entry, created_at, account_id, actor, action, subject, detail, trace_id FROM audit
+             WHERE entry < $1 AND created_at >= $2 ORDER BY entry DESC LIMIT $3",
+            params![before, since, limit],
+            read_entry,
+        ),
+    }
+}
+
+/// Removes up to `limit` entries from before a moment, in microseconds, and says how many.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
+    tx.execute(
+        "DELETE FROM audit WHERE entry IN
+            (SELECT entry FROM audit WHERE created_at < $1 ORDER BY created_at, entry LIMIT $2)",
+        params![before_micros, limit],
     )
 }
 
-fn read_entry(row: &dyn Row) -> Result<Entry> {
-    Ok(Entry {
-        at: row.time(0)?,
-        account: row.opt_id(1)?,
-        actor: row.text(2)?.to_owned(),
-        action: row.text(3)?.to_owned(),
-        subject: row.text(4)?.to_owned(),
-        detail: row.text(5)?.to_owned(),
-        trace: row.opt_id(6)?,
-    })
+fn read_entry(row: &dyn Row) -> Result<(i64, Entry)> {
+    let entry = Entry {
+        at: row.time(1)?,
+        account: row.opt_id(2)?,
+        actor: row.text(3)?.to_owned(),
+        action: row.text(4)?.to_owned(),
+        subject: row.text(5)?.to_owned(),
+        detail: row.text(6)?.to_owned(),
+        trace: row.opt_id(7)?,
+    };
+    Ok((row.int(0)?, entry))
 }

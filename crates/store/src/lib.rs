@@ -22,6 +22,7 @@ pub mod conversations;
 mod copy;
 pub mod credits;
 mod error;
+mod figures;
 mod form;
 mod job;
 pub mod keys;
@@ -39,6 +40,7 @@ mod url;
 
 pub use copy::{Exporter, Importer, Take};
 pub use error::StoreError;
+pub use figures::{Figures, Waiting};
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
 pub use store::{Options, Store, Tenure};
 pub use url::DatabaseUrl;

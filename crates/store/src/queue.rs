@@ -76,6 +76,11 @@ impl<T> Queue<T> {
         batch
     }
 
+    /// How many wait for a thread.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// Takes nothing more in. What waits is still given out.
     pub(crate) fn close(&self) {
         self.lock().closed = true;

@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use measure::Histogram;
 
 use tokio::sync::{oneshot, watch};
 
 use crate::copy::{self, Exporter};
 use crate::error::StoreError;
+use crate::figures::{Figures, Waiting};
 use crate::job::{Call, Job};
 #[cfg(feature = "postgres")]
 use crate::postgres;
@@ -62,6 +65,7 @@ struct Inner {
     place: Place,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
+    figures: Arc<Figures>,
     threads: Mutex<Threads>,
 }
 
@@ -120,8 +124,10 @@ impl Store {
         migrations::migrate(&mut writer)?;
         let store = Self::at(Place::File(path.to_owned()));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = Arc::clone(&store.inner.writes);
-        threads.writers.push(spawn("store-writer".to_owned(), move || sqlite::write_loop(&writer, &queue))?);
+        let (queue, figures) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.figures));
+        threads.writers.push(spawn("store-writer".to_owned(), move || {
+            sqlite::write_loop(&writer, &queue, &figures.group);
+        })?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
             let reader = sqlite::open_reader(path)?;
@@ -202,6 +208,7 @@ impl Store {
             place,
             writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
             reads: Arc::new(Queue::new(READS_WAITING_MAX)),
+            figures: Arc::default(),
             threads: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -220,7 +227,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        submit(&self.inner.writes, work).await
+        timed(&self.inner.figures.writes, submit(&self.inner.writes, work)).await
     }
 
     /// Runs `work` on the database as it stands at one moment, beside other reads and writes. It cannot
@@ -234,7 +241,19 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        submit(&self.inner.reads, work).await
+        timed(&self.inner.figures.reads, submit(&self.inner.reads, work)).await
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.inner.figures
+    }
+
+    /// How many callers wait for a thread.
+    #[must_use]
+    pub fn waiting(&self) -> Waiting {
+        Waiting { reads: self.inner.reads.waiting(), writes: self.inner.writes.waiting() }
     }
 
     /// What hands out a copy of the database.
@@ -297,6 +316,13 @@ impl Drop for Inner {
         self.reads.close();
         self.writes.close();
     }
+}
+
+async fn timed<T>(figure: &Histogram, work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let outcome = work.await;
+    figure.took(began.elapsed());
+    outcome
 }
 
 async fn submit<T, E, F>(queue: &Queue<Box<dyn Job>>, work: F) -> Result<T, E>

@@ -40,7 +40,7 @@ macro_rules! refusals {
     (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
 }
 
-// Besides these, any operation can be 401, 500 and 503.
+// Besides these, any operation can be 401, 429, 500 and 503.
 refusals! {
     /// Of what can hardly fail.
     Unlikely: KeyScope;
@@ -84,6 +84,7 @@ pub(crate) fn everywhere() -> [(&'static str, Response); 4] {
     unavailable.headers.insert("Retry-After".to_owned(), headers::header("Retry-After").into());
     [
         ("Unauthorized", unauthorized.build()),
+        ("Limited", limited()),
         ("Failed", refusal(&[Code::Internal])),
         ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
         ("Unavailable", unavailable),
@@ -96,7 +97,7 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
         by_status.entry(status.as_u16()).or_default().push(*code);
     }
     let own = by_status.into_iter().map(|(status, codes)| (status.to_string(), refusal(&codes).into()));
-    let shared = [("401", "Unauthorized"), ("500", "Failed"), ("503", "Unavailable")]
+    let shared = [("401", "Unauthorized"), ("429", "Limited"), ("500", "Failed"), ("503", "Unavailable")]
         .map(|(status, name)| (status.to_owned(), Ref::from_response_name(name).into()));
     own.chain(shared).collect()
 }
@@ -122,6 +123,16 @@ fn challenge() -> Header {
     let told = "How to authenticate: by an API key";
     let text = ObjectBuilder::new().schema_type(Type::String);
     HeaderBuilder::new().schema(Some(text)).description(Some(told)).example(Some("ApiKey".into())).build()
+}
+
+/// The refusal of what comes too often.
+fn limited() -> Response {
+    let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
+    let told = "After how many seconds to try again";
+    let header = HeaderBuilder::new().schema(Some(number)).description(Some(told)).example(Some(json!(2)));
+    let mut response = refusal(&[Code::RateLimited]);
+    response.headers.insert("Retry-After".to_owned(), header.build().into());
+    response
 }
 
 /// What a code means, and a message that it comes with.
@@ -171,6 +182,7 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         Code::RangeNotSatisfiable => {
             ("no byte of the file is in the range", "the file has 52614 bytes, none of them in the range")
         }
+        Code::RateLimited => ("more requests than the operator allows", "too many requests; try again later"),
         Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
         Code::Internal => ("the service failed", "the service failed; try again later"),
         Code::Unavailable => (

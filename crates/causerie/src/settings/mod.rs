@@ -5,6 +5,7 @@
 
 mod form;
 mod jurisdictions;
+mod rates;
 mod source;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use control::{DatabaseUrl, Environment};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::credits::Price;
 use domain::machine::Rules;
+use edge::RateLimits;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
 use models::{Catalog, Secret, VendorConfig, VendorsConfig};
 use workspace::Quota;
@@ -97,6 +99,8 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsFiles>,
     /// Connections and what they send.
     pub(crate) connections: Connections,
+    /// How many requests clients may make.
+    pub(crate) rates: RateLimits,
     /// The log.
     pub(crate) log: Log,
 }
@@ -149,6 +153,7 @@ impl Settings {
             jurisdictions: jurisdictions(from),
             tls: tls(from),
             connections: connections(from),
+            rates: rates::read(from),
             log: log(from),
         }
     }

@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use self::orders::{Order, Orders};
 use crate::Environment;
+use crate::figures::Figures;
 use crate::live::Live;
 
 pub use setup::first_reservation;
@@ -77,6 +78,7 @@ pub(crate) struct Shared {
     node: NodeId,
     limits: DispatchLimits,
     wake: Notify,
+    figures: Figures,
     turns: Mutex<HashMap<MessageId, Seat>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -123,12 +125,19 @@ impl Dispatch {
             node,
             limits,
             wake: Notify::new(),
+            figures: Figures::default(),
             turns: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
         shared.tasks.spawn(tend(shared.clone()));
         Ok(Self { shared })
+    }
+
+    /// What answers did here.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.shared.figures
     }
 
     /// Something was accepted: look at once.

@@ -9,7 +9,7 @@ use domain::answer::LogEntry;
 use domain::credits::Shortage;
 
 use domain::id::{AccountId, PostingId};
-use domain::step::{Item, StepError, StepRequest};
+use domain::step::{Item, StepError, StepEvent, StepRequest};
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
 use futures_util::{FutureExt, StreamExt};
@@ -139,6 +139,7 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
             },
         };
         if let Some(event) = event {
+            shell.hear(&event);
             let of_agent = matches!(event, Event::Agent(_));
             let wanted = shell.turn.on(event);
             if of_agent && !wanted.is_empty() {
@@ -201,6 +202,8 @@ struct Shell {
     live: Arc<LiveAnswer>,
     turn: Turn,
     voice: Option<Voice>,
+    /// Whether nothing of the answer was ever said.
+    silent: bool,
     events: mpsc::Sender<Inbox>,
     link: Link,
     pause: Option<AbortOnDropHandle<()>>,
@@ -260,6 +263,7 @@ impl Shell {
             live,
             turn,
             voice: None,
+            silent: claimed.fence.epoch == 1,
             events,
             link: Link {
                 number: 0,
@@ -288,13 +292,14 @@ impl Shell {
             Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
             Effect::CommitStep { entry, cost, .. } => {
                 let done = self.step_done(entry, cost);
-                let number = done.number;
-                return self
-                    .write(Event::StepCommitted { number }, move |tx, fence| {
-                        turns::commit_step(tx, fence, &done)
-                    })
-                    .await
-                    .map(Some);
+                let (number, usage) = (done.number, done.step.usage);
+                let committed = Event::StepCommitted { number };
+                let op = move |tx: &mut dyn store::Sql, fence| turns::commit_step(tx, fence, &done);
+                let event = self.write(committed.clone(), op).await?;
+                if event == committed {
+                    self.shared.figures.settled(&self.record.model, usage, cost);
+                }
+                return Ok(Some(event));
             }
             Effect::CommitResult { number, result } => {
                 let (call, now) = (result.call.clone(), self.shared.environment.now());
@@ -418,6 +423,19 @@ impl Shell {
         self.voice = Some(Voice { number, attempt, stream, jitter });
     }
 
+    /// Takes note of the answer's first word.
+    fn hear(&mut self, event: &Event) {
+        let word = matches!(event, Event::Said { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
+        if word && std::mem::take(&mut self.silent) {
+            self.shared.figures.first_word.took(self.age());
+        }
+    }
+
+    /// How long ago the answer began.
+    fn age(&self) -> Duration {
+        self.shared.environment.now().since(self.record.created_at)
+    }
+
     fn pause(&mut self, number: u32, attempt: u32, wait: Duration) {
         let events = self.events.clone();
         self.pause = Some(AbortOnDropHandle::new(tokio::spawn(async move {
@@ -465,13 +483,22 @@ impl Shell {
             release: self.posting(),
             now: self.shared.environment.now(),
         };
-        self.write(Event::Completed, move |tx, fence| {
+        let ending = last.answer.ending.clone();
+        let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
+        let completed = self.write(Event::Completed, move |tx, fence| {
             if let Some(partial) = &partial {
                 turns::commit_step(tx, fence, partial)?;
             }
             turns::complete(tx, fence, &last)
-        })
-        .await
+        });
+        let event = completed.await?;
+        if event == Event::Completed {
+            self.shared.figures.ended(ending.as_ref(), self.age());
+            if let Some((usage, cost)) = settled {
+                self.shared.figures.settled(&self.record.model, usage, cost);
+            }
+        }
+        Ok(event)
     }
 
     /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.

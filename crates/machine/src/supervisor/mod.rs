@@ -286,6 +286,13 @@ impl Machines {
         self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
+    /// The states of all machines that have been looked at.
+    #[must_use]
+    pub fn states(&self) -> Vec<MachineStatus> {
+        let handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.values().map(|handle| handle.seen.borrow().view.status).collect()
+    }
+
     /// How the machines are made.
     #[must_use]
     pub fn driver(&self) -> &Driver {

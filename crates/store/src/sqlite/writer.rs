@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use measure::Histogram;
 use rusqlite::Connection;
 use tracing::warn;
 
@@ -19,8 +20,9 @@ const BATCH_MAX: usize = 256;
 /// Far less than a commit takes, and a lone caller is never waited with.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// Writes until the queue is closed and empty, then folds the write-ahead log into the database.
-pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
+/// Writes until the queue is closed and empty, then folds the write-ahead log into the database. `group` is told how
+/// many were committed together.
+pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, group: &Histogram) {
     let mut last = 1;
     loop {
         let mut jobs = queue.take_group(last, PATIENCE, BATCH_MAX);
@@ -28,6 +30,7 @@ pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
             break;
         }
         last = jobs.len();
+        group.record(last as f64);
         if jobs.len() > 1 && !committed_together(connection, &mut jobs) {
             for job in &mut jobs {
                 run_alone(connection, job.as_mut());

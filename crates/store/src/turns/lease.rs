@@ -230,3 +230,12 @@ fn claim_one(
     let fence = Fence { answer, epoch, node: terms.node };
     Ok(Some(Claimed { fence, conversation, account, attempts, stop_requested }))
 }
+
+/// How many answers are in progress: leased or waiting.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn open_answers(tx: &mut dyn Sql) -> Result<u64> {
+    let counted = tx.one("SELECT count(*) FROM dispatch", params![], |row| row.count(0))?;
+    Ok(counted.unwrap_or_default())
+}

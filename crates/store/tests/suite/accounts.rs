@@ -9,6 +9,7 @@ use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use store::accounts::{AccountError, NewAccount};
+use store::audit::Wanted;
 use store::credits::GrantError;
 use store::keys::{KeyError, NewKey};
 use store::machines::{Counts, Desired, Machine, MachineError};
@@ -147,6 +148,10 @@ async fn machines_are_counted_from_zero_without_gaps(engine: Engine) {
     assert_eq!(counts, Counts { running: 1, stopped: 1 });
 }
 
+fn minute(number: u64) -> Timestamp {
+    START.plus(Duration::from_secs(60 * number))
+}
+
 fn new_key(fixture: &Fixture, account: AccountId) -> NewKey {
     let id = KeyId::from_random(fixture.bits());
     let mut bits = [0; 24];
@@ -226,7 +231,6 @@ async fn a_key_remembers_its_latest_use(engine: Engine) {
     let account = fixture.account(0).await;
     let key = new_key(&fixture, account);
     make_key(&fixture, &key).await.expect("the licence holds");
-    let minute = |number: u64| START.plus(Duration::from_secs(60 * number));
     for number in [1, 3, 2] {
         let (id, at) = (key.id, minute(number));
         fixture.store.write(move |tx| keys::touch(tx, id, at)).await.expect("a write");
@@ -269,6 +273,28 @@ async fn the_audit_log_tells_the_newest_first(engine: Engine) {
         let entry = entry(action);
         fixture.store.write(move |tx| audit::append(tx, &entry)).await.expect("a write");
     }
-    let listed = fixture.store.read(move |tx| audit::list(tx, account, 0, 10)).await.expect("a read");
-    assert_eq!(listed, [entry("key.revoked"), entry("key.made")]);
+    let later = audit::Entry { at: minute(5), account: None, ..entry("backup") };
+    let written = later.clone();
+    fixture.store.write(move |tx| audit::append(tx, &written)).await.expect("a write");
+    let of_account = Wanted { account: Some(account), limit: 10, ..Wanted::default() };
+    let entries =
+        |listed: Vec<(i64, audit::Entry)>| listed.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>();
+    let list =
+        async |wanted: Wanted| fixture.store.read(move |tx| audit::list(tx, &wanted)).await.expect("a read");
+    assert_eq!(entries(list(of_account).await), [entry("key.revoked"), entry("key.made")]);
+    let all = list(Wanted { limit: 2, ..Wanted::default() }).await;
+    let before = all.last().map(|(number, _)| *number);
+    assert_eq!(entries(all), [later.clone(), entry("key.revoked")]);
+    assert_eq!(entries(list(Wanted { before, limit: 2, ..Wanted::default() }).await), [entry("key.made")]);
+    let recent = Wanted { since: Some(minute(5)), limit: 10, ..Wanted::default() };
+    assert_eq!(entries(list(recent).await), [later.clone()]);
+    let sweep = async |limit| {
+        fixture.store.write(move |tx| audit::sweep(tx, minute(5).micros(), limit)).await.expect("a write")
+    };
+    assert_eq!(
+        (sweep(1).await, sweep(10).await, sweep(10).await),
+        (1, 1, 0),
+        "in chunks, and what is old alone"
+    );
+    assert_eq!(entries(list(Wanted { limit: 10, ..Wanted::default() }).await), [later]);
 }

@@ -60,6 +60,8 @@ async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: En
     assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
     let all = Terms { per_account_max: 100, limit: 256, ..terms() };
     assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
+    let open = fixture.store.read(|tx| turns::open_answers(tx)).await.expect("a read");
+    assert_eq!(open, 6, "those taken up and those that wait");
 }
 
 async fn answers_of_a_machine_that_is_stopped_are_not_taken_up(engine: Engine) {

@@ -1,0 +1,92 @@
+//! Figures of the interface: how requests were answered, and how many streams are open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use measure::{Counter, Gauge, Histogram, QUICK};
+
+use crate::operations::{OPERATIONS, Operation};
+
+/// The statuses that are counted apart.
+const STATUSES: [u16; 19] =
+    [200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 416, 429, 500, 503, 0];
+/// Where what belongs to no operation is counted.
+const ELSEWHERE: usize = OPERATIONS.len();
+
+/// Counts what the interface does.
+#[derive(Debug)]
+pub struct Figures {
+    answered: [[Counter; STATUSES.len()]; ELSEWHERE + 1],
+    took: [Histogram; ELSEWHERE + 1],
+    /// Open streams of one answer.
+    pub answer_streams: Arc<Gauge>,
+    /// Open streams of a conversation.
+    pub chat_streams: Arc<Gauge>,
+}
+
+impl Default for Figures {
+    fn default() -> Self {
+        Self {
+            answered: Default::default(),
+            took: std::array::from_fn(|_| Histogram::new(QUICK)),
+            answer_streams: Arc::default(),
+            chat_streams: Arc::default(),
+        }
+    }
+}
+
+impl Figures {
+    pub(crate) fn answered(&self, operation: Option<&'static Operation>, status: StatusCode, took: Duration) {
+        let row = operation
+            .and_then(|operation| OPERATIONS.iter().position(|one| std::ptr::eq(one, operation)))
+            .unwrap_or(ELSEWHERE);
+        let column = STATUSES.iter().position(|one| *one == status.as_u16());
+        self.answered[row][column.unwrap_or(STATUSES.len() - 1)].increment();
+        self.took[row].took(took);
+    }
+
+    /// How often each operation was answered with each status; `other` stands for what is not in the schema.
+    pub fn requests(&self) -> impl Iterator<Item = (&'static str, String, u64)> {
+        let rows = self.answered.iter().enumerate();
+        rows.flat_map(|(row, columns)| {
+            columns.iter().zip(STATUSES).map(move |(count, status)| {
+                let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+                (name(row), status, count.get())
+            })
+        })
+    }
+
+    /// How long each operation took until its response began.
+    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+        self.took.iter().enumerate().map(|(row, took)| (name(row), took))
+    }
+}
+
+fn name(row: usize) -> &'static str {
+    OPERATIONS.get(row).map_or("other", |operation| operation.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn every_status_of_a_code_is_counted_apart() {
+        for code in Code::ALL {
+            assert!(STATUSES.contains(&code.on_the_wire().1.as_u16()), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_counted_under_its_operation_and_status() {
+        let figures = Figures::default();
+        figures.answered(Some(&OPERATIONS[0]), StatusCode::OK, Duration::from_millis(1));
+        figures.answered(None, StatusCode::IM_A_TEAPOT, Duration::from_millis(1));
+        let counted: Vec<_> = figures.requests().filter(|(.., count)| *count > 0).collect();
+        let wanted = [(OPERATIONS[0].id, "200".to_owned(), 1), ("other", "other".to_owned(), 1)];
+        assert_eq!(counted, wanted);
+        assert_eq!(figures.durations().map(|(_, took)| took.count()).sum::<u64>(), 2);
+    }
+}

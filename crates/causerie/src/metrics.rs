@@ -1,0 +1,225 @@
+//! `GET /metrics`: the figures of this process as Prometheus reads them. Each is in `docs/operations.md`, which a test
+//! sees to. Labels are words of this program, names of the operator's catalog or numbers of HTTP: nothing of clients.
+
+use std::fs;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use control::Service;
+use domain::machine::MachineStatus;
+use edge::Guard;
+use measure::Kind::{Counter, Gauge, Histogram};
+use measure::{Kind, Metric, Page};
+
+/// What figures are taken of.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) service: Arc<Service>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) requests: Arc<api::Figures>,
+}
+
+const fn metric(name: &'static str, kind: Kind, help: &'static str) -> Metric {
+    Metric { name, kind, help }
+}
+
+const BUILD: Metric = metric("causerie_build_info", Gauge, "1, with the version of the program.");
+const REQUESTS: Metric =
+    metric("causerie_requests_total", Counter, "Requests to the interface, by operation and status.");
+const REQUEST_SECONDS: Metric = metric(
+    "causerie_request_duration_seconds",
+    Histogram,
+    "Time until the response begins, by operation; of streams until they open.",
+);
+const REFUSED: Metric = metric(
+    "causerie_rate_limited_total",
+    Counter,
+    "Requests refused because there were too many, by what limit.",
+);
+const STREAMS: Metric = metric("causerie_open_streams", Gauge, "Event streams that are open, by kind.");
+const ANSWERS: Metric =
+    metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
+const ANSWER_SECONDS: Metric =
+    metric("causerie_answer_duration_seconds", Histogram, "From the question to the end of the answer.");
+const FIRST_WORD: Metric = metric(
+    "causerie_time_to_first_token_seconds",
+    Histogram,
+    "From the question to the first words of the answer or of its reasoning.",
+);
+const IN_PROGRESS: Metric =
+    metric("causerie_answers_in_progress", Gauge, "Answers that this process is working on.");
+const OPEN: Metric =
+    metric("causerie_answers_open", Gauge, "Answers in progress or waiting, by the database.");
+const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
+const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
+const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by state and driver.");
+const STORE_SECONDS: Metric = metric(
+    "causerie_store_duration_seconds",
+    Histogram,
+    "Time of database operations with the wait for a thread; of writes until they are durable.",
+);
+const STORE_WAITING: Metric =
+    metric("causerie_store_waiting", Gauge, "Callers that wait for a thread of the database.");
+const STORE_GROUP: Metric =
+    metric("causerie_store_commit_writes", Histogram, "Writes in one commit of SQLite.");
+const CPU: Metric = metric("process_cpu_seconds_total", Counter, "Processor time of this process.");
+const MEMORY: Metric = metric("process_resident_memory_bytes", Gauge, "Memory of this process.");
+const FILES: Metric = metric("process_open_fds", Gauge, "Open file descriptors of this process.");
+const FILES_MAX: Metric = metric("process_max_fds", Gauge, "The most file descriptors that it may open.");
+const THREADS: Metric = metric("process_threads", Gauge, "Threads of this process.");
+
+/// Answers the figures as they stand.
+pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
+    let open = sources.service.answers_open().await;
+    let mut page = Page::default();
+    page.metric(&BUILD).value(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    requests(&mut page, &sources);
+    answers(&mut page, &sources.service);
+    // What can't be read is left out: no figure is better than a wrong one.
+    if let Ok(open) = open {
+        page.metric(&OPEN).value(&[], open);
+    }
+    machines(&mut page, &sources.service);
+    store(&mut page, &sources.service);
+    process(&mut page);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page.text())
+}
+
+fn requests(page: &mut Page, sources: &Sources) {
+    let mut counted = page.metric(&REQUESTS);
+    for (operation, status, count) in sources.requests.requests().filter(|(.., count)| *count > 0) {
+        counted.value(&[("operation", operation), ("status", &status)], count);
+    }
+    let mut took = page.metric(&REQUEST_SECONDS);
+    for (operation, histogram) in sources.requests.durations().filter(|(_, took)| took.count() > 0) {
+        took.histogram(&[("operation", operation)], histogram);
+    }
+    let refused = &sources.guard.refused;
+    page.metric(&REFUSED)
+        .value(&[("limit", "key")], refused.per_key.get())
+        .value(&[("limit", "address")], refused.per_address.get())
+        .value(&[("limit", "failed_keys")], refused.failed_keys.get());
+    page.metric(&STREAMS)
+        .value(&[("kind", "answer")], sources.requests.answer_streams.get())
+        .value(&[("kind", "chat")], sources.requests.chat_streams.get());
+}
+
+fn answers(page: &mut Page, service: &Service) {
+    let figures = service.figures();
+    page.metric(&ANSWERS)
+        .value(&[("outcome", "done")], figures.done.get())
+        .value(&[("outcome", "stopped")], figures.stopped.get())
+        .value(&[("outcome", "failed")], figures.failed.get());
+    page.metric(&ANSWER_SECONDS).histogram(&[], &figures.whole);
+    page.metric(&FIRST_WORD).histogram(&[], &figures.first_word);
+    page.metric(&IN_PROGRESS).value(&[], service.turns());
+    let mut tokens = page.metric(&TOKENS);
+    for (model, used) in figures.tokens() {
+        tokens.value(&[("model", &model), ("direction", "in")], used.input);
+        tokens.value(&[("model", &model), ("direction", "out")], used.output);
+    }
+    page.metric(&CREDITS).value(&[], figures.credits.get());
+}
+
+fn machines(page: &mut Page, service: &Service) {
+    let (states, driver) = service.machine_states();
+    // Without what it found on this host.
+    let driver = driver.split_whitespace().next().unwrap_or_default();
+    let mut machines = page.metric(&MACHINES);
+    for state in
+        [MachineStatus::Running, MachineStatus::Starting, MachineStatus::Stopping, MachineStatus::Stopped]
+    {
+        let count = states.iter().filter(|one| **one == state).count();
+        machines.value(&[("state", state.as_str()), ("driver", driver)], count);
+    }
+}
+
+fn store(page: &mut Page, service: &Service) {
+    let (figures, waiting) = service.store_figures();
+    page.metric(&STORE_SECONDS)
+        .histogram(&[("operation", "read")], &figures.reads)
+        .histogram(&[("operation", "write")], &figures.writes);
+    page.metric(&STORE_WAITING)
+        .value(&[("operation", "read")], waiting.reads)
+        .value(&[("operation", "write")], waiting.writes);
+    page.metric(&STORE_GROUP).histogram(&[], &figures.group);
+}
+
+/// What the kernel says of this process.
+fn process(page: &mut Page) {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, which may hold anything, ends with the last parenthesis; the third field follows.
+    let fields: Vec<u64> = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect())
+        .unwrap_or_default();
+    if let [_, _, _, _, _, _, _, _, _, _, _, user, system, _, _, _, _, threads, _, _, _, resident, ..] =
+        fields[..]
+    {
+        let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
+        page.metric(&CPU).value(&[], (user + system) as f64 / ticks);
+        page.metric(&MEMORY).value(&[], resident * rustix::param::page_size() as u64);
+        page.metric(&THREADS).value(&[], threads);
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        page.metric(&FILES).value(&[], open.count());
+    }
+    if let Some(most) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        page.metric(&FILES_MAX).value(&[], most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const ALL: [&Metric; 21] = [
+        &BUILD,
+        &REQUESTS,
+        &REQUEST_SECONDS,
+        &REFUSED,
+        &STREAMS,
+        &ANSWERS,
+        &ANSWER_SECONDS,
+        &FIRST_WORD,
+        &IN_PROGRESS,
+        &OPEN,
+        &TOKENS,
+        &CREDITS,
+        &MACHINES,
+        &STORE_SECONDS,
+        &STORE_WAITING,
+        &STORE_GROUP,
+        &CPU,
+        &MEMORY,
+        &FILES,
+        &FILES_MAX,
+        &THREADS,
+    ];
+
+    #[test]
+    fn the_page_for_operators_tells_of_each_metric_and_no_other() {
+        let page = include_str!("../../../docs/operations.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let told: BTreeSet<&str> =
+            rows.filter(|name| name.starts_with("causerie_") || name.starts_with("process_")).collect();
+        assert_eq!(told, ALL.iter().map(|metric| metric.name).collect());
+        let source = include_str!("metrics.rs");
+        assert_eq!(source.matches(": Metric =").count(), ALL.len() + 1, "each is in the list above");
+    }
+
+    #[test]
+    fn the_kernel_tells_of_this_process() {
+        let mut page = Page::default();
+        process(&mut page);
+        let text = page.text();
+        for name in [CPU.name, MEMORY.name, FILES.name, THREADS.name] {
+            let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+            assert!(value.is_some_and(|value| value > 0.0 || name == CPU.name), "{name} in {text}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Figures of a running service, and the text in which Prometheus reads them.
+//!
+//! Whoever counts holds its own [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct; a [`Page`] is written of them
+//! when somebody asks. Counting takes an atomic addition, and no memory besides the struct's own: there are no labels
+//! but those that the struct has fields for.
+
+use std::fmt::{Display, Write};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What grows and shrinks.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// One more for as long as what is returned lives.
+    #[must_use]
+    pub fn hold(self: &std::sync::Arc<Self>) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One of those that a [`Gauge`] counts.
+#[derive(Debug)]
+pub struct Held(std::sync::Arc<Gauge>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The greatest number of bounds of a histogram.
+const BOUNDS_MAX: usize = 15;
+
+/// Bounds for times from a tenth of a millisecond to ten seconds, in seconds.
+pub const QUICK: &[f64] =
+    &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// Bounds for times from ten milliseconds to ten minutes, in seconds.
+pub const SLOW: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+/// Bounds for sizes of groups.
+pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// How often something was how great.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [f64],
+    /// One for each bound, and one for what is beyond.
+    counts: [AtomicU64; BOUNDS_MAX + 1],
+    /// In millionths.
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// An empty one of at most fifteen bounds, which rise.
+    #[must_use]
+    pub fn new(bounds: &'static [f64]) -> Self {
+        debug_assert!(bounds.len() <= BOUNDS_MAX && bounds.is_sorted());
+        Self { bounds, counts: Default::default(), sum: AtomicU64::new(0) }
+    }
+
+    /// It took so long.
+    pub fn took(&self, time: Duration) {
+        self.record(time.as_secs_f64());
+    }
+
+    /// It was so great.
+    pub fn record(&self, value: f64) {
+        let at = self.bounds.iter().take(BOUNDS_MAX).position(|bound| value <= *bound);
+        self.counts[at.unwrap_or(self.bounds.len().min(BOUNDS_MAX))].fetch_add(1, Ordering::Relaxed);
+        // A conversion to integers saturates.
+        self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows while the process lives.
+    Counter,
+    /// It grows and shrinks.
+    Gauge,
+    /// It tells how often something was how great.
+    Histogram,
+}
+
+/// The name of a metric, what it is and what it tells.
+#[derive(Debug, Clone, Copy)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// What it tells, a line without backslashes.
+    pub help: &'static str,
+}
+
+/// Names and values.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// The text that Prometheus reads. All samples of a metric come after its head.
+#[derive(Debug, Default)]
+pub struct Page(String);
+
+impl Page {
+    /// Begins a metric.
+    pub fn metric(&mut self, metric: &Metric) -> Samples<'_> {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        self.line(format_args!("# HELP {} {}", metric.name, metric.help));
+        self.line(format_args!("# TYPE {} {kind}", metric.name));
+        Samples { page: self, name: metric.name }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn text(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, line: impl Display) {
+        // Writing into a text does not fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+
+    fn sample(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        labels: Labels<'_>,
+        more: Labels<'_>,
+        value: impl Display,
+    ) {
+        self.0.push_str(name);
+        self.0.push_str(suffix);
+        for (at, (label, text)) in labels.iter().chain(more).enumerate() {
+            self.0.push_str(if at == 0 { "{" } else { "," });
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{label}=\"{text}\"");
+        }
+        let end = if labels.is_empty() && more.is_empty() { "" } else { "}" };
+        self.line(format_args!("{end} {value}"));
+    }
+}
+
+/// Where the samples of one metric are written.
+#[derive(Debug)]
+pub struct Samples<'a> {
+    page: &'a mut Page,
+    name: &'static str,
+}
+
+impl Samples<'_> {
+    /// A value.
+    pub fn value(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
+        self.page.sample(self.name, "", labels, &[], value);
+        self
+    }
+
+    /// A histogram.
+    pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
+        let mut so_far = 0;
+        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+            so_far += count.load(Ordering::Relaxed);
+            let bound = bound.to_string();
+            self.page.sample(self.name, "_bucket", labels, &[("le", &bound)], so_far);
+        }
+        // One look at what is beyond, so that the whole is never less than a part.
+        so_far += histogram.counts[histogram.bounds.len()].load(Ordering::Relaxed);
+        self.page.sample(self.name, "_bucket", labels, &[("le", "+Inf")], so_far);
+        let sum = histogram.sum.load(Ordering::Relaxed) as f64 / 1e6;
+        self.page.sample(self.name, "_sum", labels, &[], sum);
+        self.page.sample(self.name, "_count", labels, &[], so_far);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_page_is_what_prometheus_reads() {
+        let times = Histogram::new(&[0.1, 1.0]);
+        for millis in [50, 100, 500, 5000] {
+            times.took(Duration::from_millis(millis));
+        }
+        let mut page = Page::default();
+        let metric = Metric { name: "a_seconds", kind: Kind::Histogram, help: "How long." };
+        page.metric(&metric).histogram(&[("op", "re\"ad\\\n")], &times);
+        let metric = Metric { name: "b", kind: Kind::Gauge, help: "How many." };
+        page.metric(&metric).value(&[], 1.5).value(&[("x", "y")], 2);
+        let wanted = "# HELP a_seconds How long.\n# TYPE a_seconds histogram\n\
+            a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"0.1\"} 2\n\
+            a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"1\"} 3\n\
+            a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"+Inf\"} 4\n\
+            a_seconds_sum{op=\"re\\\"ad\\\\\\n\"} 5.65\n\
+            a_seconds_count{op=\"re\\\"ad\\\\\\n\"} 4\n\
+            # HELP b How many.\n# TYPE b gauge\nb 1.5\nb{x=\"y\"} 2\n";
+        assert_eq!(page.text(), wanted);
+        assert_eq!(times.count(), 4);
+    }
+
+    #[test]
+    fn a_gauge_counts_what_lives() {
+        let gauge = Arc::new(Gauge::default());
+        let (first, second) = (gauge.hold(), gauge.hold());
+        assert_eq!(gauge.get(), 2);
+        drop((first, second));
+        assert_eq!(gauge.get(), 0);
+    }
+
+    #[test]
+    fn every_bound_has_its_place() {
+        for bounds in [QUICK, SLOW, SIZES] {
+            let histogram = Histogram::new(bounds);
+            for bound in bounds {
+                histogram.record(*bound);
+            }
+            histogram.record(f64::MAX);
+            assert!(histogram.counts[..=bounds.len()].iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        }
+    }
+}
