@@ -75,7 +75,7 @@ refusals! {
 
 /// The responses that every operation has, by the names that operations refer to them by, and that of a path which
 /// lacks the operation.
-pub(crate) fn everywhere() -> [(&'static str, Response); 4] {
+pub(crate) fn everywhere() -> [(&'static str, Response); 5] {
     let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")

@@ -61,10 +61,10 @@ fn routed() -> Vec<[String; 2]> {
     let mut routed = Vec::new();
     for route in source.split(".route(\"").skip(1) {
         let (path, handlers) = route.split_once('"').unwrap();
-        if path.ends_with("openapi.yaml") || path == "/docs" || path.starts_with("/api/") {
+        if path.ends_with("openapi.yaml") || !path.starts_with("/api/v1/") {
             continue;
         }
-        let path = format!("/api/v1{}", path.trim_end_matches('/').replace("{*path}", "{path}"));
+        let path = path.trim_end_matches('/').replace("{*path}", "{path}");
         let handlers = handlers.split(".fallback(").next().unwrap();
         for method in METHODS.into_iter().filter(|method| handlers.contains(&format!("{method}("))) {
             routed.push([format!("{method} {path}"), format!("{method} {path}/{{path}}")]);
