@@ -370,3 +370,20 @@ async fn a_connection_that_breaks_is_made_again() {
     assert_eq!(again.unwrap().unwrap().instance(), link.instance());
     assert_eq!(site.driver.starts(), 1);
 }
+
+/// A question is worked on as soon as it is accepted, which may be a moment before its machine is told to start.
+#[tokio::test(start_paused = true)]
+async fn why_an_earlier_start_was_given_up_is_no_reason_against_the_next() {
+    let site = Site::new(Desired::Stopped);
+    site.driver.fail_next_start(DriverError::Refused("not now".into()));
+    assert!(site.machines.ensure_running(site.account).await.is_err());
+    let waiting = site.machines.when_running(site.account).await;
+    assert!(matches!(waiting, Err(MachineError::GivenUp(reason)) if reason.contains("not now")));
+    let waiting = site.machines.when_running(site.account);
+    let (waiting, started) = tokio::join!(waiting, async {
+        sleep(Duration::from_millis(500)).await;
+        site.machines.start(site.account).await
+    });
+    started.unwrap();
+    waiting.unwrap();
+}

@@ -237,24 +237,24 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::GivenUp`] with the reason, when a start was given up; [`MachineError::Stopped`] when it is
-    /// stopped and nobody starts it within a second.
+    /// stopped; both when nobody starts it within a second.
     pub async fn when_running(&self, account: AccountId) -> Result<AgentLink, MachineError> {
         let mut seen = self.handle(account).await?.seen;
         loop {
-            {
+            let why = {
                 let done = seen.wait_for(|seen| connected(seen) || at_rest(seen)).await;
                 let seen = done.map_err(|_| MachineError::ShuttingDown)?;
                 match (&seen.link, &seen.view.failure) {
                     (Some(link), _) => return Ok(link.clone()),
-                    (None, Some(reason)) => return Err(MachineError::GivenUp(reason.clone())),
-                    (None, None) => {}
+                    (None, Some(reason)) => MachineError::GivenUp(reason.clone()),
+                    (None, None) => MachineError::Stopped,
                 }
-            }
-            // A start may be on its way here.
+            };
+            // A start may be on its way here, that of a new question above all.
             match timeout(START_PATIENCE, seen.wait_for(|seen| !at_rest(seen))).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Err(MachineError::ShuttingDown),
-                Err(_) => return Err(MachineError::Stopped),
+                Err(_) => return Err(why),
             }
         }
     }
