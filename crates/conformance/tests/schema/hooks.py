@@ -13,4 +13,5 @@ def before_load_schema(context, raw_schema):
             for response in operation["responses"].values():
                 stream = response.get("content", {}).get("text/event-stream")
                 if stream is not None:
-                    stream["itemSchema"] = {"$ref": "#/components/schemas/StreamEvent"}
+                    # Its reading of a stream's schema: that of each event.
+                    stream["schema"] = {"$ref": "#/components/schemas/StreamEvent"}
