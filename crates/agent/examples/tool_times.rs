@@ -113,7 +113,7 @@ async fn time(limits: &Limits, tool: &str, label: &str, arguments: &Value) -> Re
 }
 
 async fn once(limits: &Limits, tool: &str, arguments: &Value) -> Result<Duration, String> {
-    let call = Call { id: "call".into(), tool: tool.into(), arguments: arguments.to_string() };
+    let call = Call { id: "call".into(), tool: tool.into(), arguments: arguments.to_string(), skill: None };
     let (_keep, killed) = watch::channel(false);
     let began = Instant::now();
     let output = run(&call, limits, killed).await;

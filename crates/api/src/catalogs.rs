@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::Catalog;
+use control::access::Caller;
+use control::{Catalog, Catalogs};
 use domain::catalog::{Jurisdiction, Language, negotiate};
 use serde::Serialize;
 
+use crate::error::{Answered, ApiError};
 use crate::openapi::parameters::InLanguage;
 use crate::openapi::{examples, refusals};
 use crate::wire;
@@ -60,6 +63,44 @@ pub(crate) async fn jurisdictions(
         .map(|one| wire::Jurisdiction { id: &one.id, label: one.label.in_language(language) })
         .collect();
     localized(&listed, language)
+}
+
+/// Lists the skills that a question may name
+///
+/// Those that the account has used most come first: chosen by its questions, or opened by the agent.
+#[utoipa::path(
+    get,
+    path = "/api/v1/skills",
+    operation_id = "listSkills",
+    tag = "Catalogs",
+    responses(
+        (status = 200, description = "The skills", body = [wire::Listed], example = json!(examples::skills())),
+        refusals::Unlikely,
+    )
+)]
+pub(crate) async fn skills(
+    State(catalogs): State<Catalogs>,
+    Extension(caller): Extension<Caller>,
+) -> Answered<Json<Vec<wire::Listed>>> {
+    let skills = catalogs.skills(caller.account).await.map_err(ApiError::internal)?;
+    Ok(Json(skills.into_iter().map(Into::into).collect()))
+}
+
+/// Lists the agents that a question may name
+///
+/// By full name. `causerie:assistant` answers when a question names none.
+#[utoipa::path(
+    get,
+    path = "/api/v1/agents",
+    operation_id = "listAgents",
+    tag = "Catalogs",
+    responses(
+        (status = 200, description = "The agents", body = [wire::Listed], example = json!(examples::agents())),
+        refusals::Unlikely,
+    )
+)]
+pub(crate) async fn agents(State(catalogs): State<Catalogs>) -> Json<Vec<wire::Listed>> {
+    Json(catalogs.agents().into_iter().map(Into::into).collect())
 }
 
 fn language_of(headers: &HeaderMap) -> Language {

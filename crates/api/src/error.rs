@@ -30,6 +30,8 @@ pub enum Code {
     UnknownAgent,
     /// The question names a skill that there is not.
     UnknownSkill,
+    /// The question names a skill or an agent by a name that several have.
+    AmbiguousName,
     /// The uploaded file has no content.
     EmptyFile,
     /// The path leads to a folder where a file is wanted.
@@ -80,13 +82,14 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
         Self::UnknownJurisdiction,
         Self::UnknownAgent,
         Self::UnknownSkill,
+        Self::AmbiguousName,
         Self::EmptyFile,
         Self::IsFolder,
         Self::NotAFolder,
@@ -122,6 +125,7 @@ impl Code {
             Self::UnknownJurisdiction => ("UNKNOWN_JURISDICTION", StatusCode::BAD_REQUEST),
             Self::UnknownAgent => ("UNKNOWN_AGENT", StatusCode::BAD_REQUEST),
             Self::UnknownSkill => ("UNKNOWN_SKILL", StatusCode::BAD_REQUEST),
+            Self::AmbiguousName => ("AMBIGUOUS_NAME", StatusCode::BAD_REQUEST),
             Self::EmptyFile => ("EMPTY_FILE", StatusCode::BAD_REQUEST),
             Self::IsFolder => ("IS_FOLDER", StatusCode::BAD_REQUEST),
             Self::NotAFolder => ("NOT_A_FOLDER", StatusCode::BAD_REQUEST),
@@ -302,13 +306,15 @@ impl From<AskError> for ApiError {
             AskError::Blank
             | AskError::Unreadable
             | AskError::TooManyAttachments
+            | AskError::TooManySkills
             | AskError::RepeatedSetting(_)
             | AskError::NoSuchAttachment(_) => Code::BadRequest,
             AskError::UnknownModel { .. } => Code::UnknownModel,
             AskError::UnknownSetting { .. } => Code::UnknownSetting,
             AskError::UnknownJurisdiction { .. } => Code::UnknownJurisdiction,
-            AskError::UnknownAgent(_) => Code::UnknownAgent,
-            AskError::UnknownSkill(_) => Code::UnknownSkill,
+            AskError::UnknownAgent { .. } => Code::UnknownAgent,
+            AskError::UnknownSkill { .. } => Code::UnknownSkill,
+            AskError::AmbiguousName { .. } => Code::AmbiguousName,
             AskError::Attachment { error: WorkspaceError::Io(source), .. } => return Self::internal(source),
             AskError::Attachment { error: WorkspaceError::Outside, .. } => Code::OutsideWorkspace,
             AskError::Attachment { .. } => Code::BadRequest,

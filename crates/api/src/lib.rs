@@ -25,7 +25,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
-use control::{Access, Answers, Catalog, Conversations, Questions, Service, Vm};
+use control::{Access, Answers, Catalog, Catalogs, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
 use edge::Guard;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,7 @@ parts! {
     access: Access,
     answers: Answers,
     catalog: Arc<Catalog>,
+    catalogs: Catalogs,
     conversations: Conversations,
     jurisdictions: Arc<Vec<Jurisdiction>>,
     questions: Questions,
@@ -89,6 +90,7 @@ pub fn router(
         access: service.access.clone(),
         answers: service.answers.clone(),
         catalog: service.catalog.clone(),
+        catalogs: service.catalogs.clone(),
         conversations: service.conversations.clone(),
         jurisdictions: service.jurisdictions.clone(),
         questions: service.questions.clone(),
@@ -104,6 +106,8 @@ pub fn router(
         .route("/api/v1/vm/stop", post(vm::stop))
         .route("/api/v1/models", get(catalogs::models))
         .route("/api/v1/jurisdictions", get(catalogs::jurisdictions))
+        .route("/api/v1/skills", get(catalogs::skills))
+        .route("/api/v1/agents", get(catalogs::agents))
         // Without a slash after them the two take no path; with one, it is that of the home folder.
         .route("/api/v1/files", post(files::upload))
         .route("/api/v1/files/", post(files::upload).get(files::download).delete(files::delete))

@@ -26,7 +26,7 @@ const fn operation(
 }
 
 /// Every operation.
-pub static OPERATIONS: [Operation; 20] = [
+pub static OPERATIONS: [Operation; 22] = [
     // By it a key is tried, so any key may.
     operation(Method::GET, "/api/v1/vm", "getVm", &Permission::ALL),
     operation(Method::POST, "/api/v1/vm/start", "startVm", &[Machine]),
@@ -34,6 +34,8 @@ pub static OPERATIONS: [Operation; 20] = [
     // Who may ask may see what there is to choose from.
     operation(Method::GET, "/api/v1/models", "listModels", &[Read, Ask]),
     operation(Method::GET, "/api/v1/jurisdictions", "listJurisdictions", &[Read, Ask]),
+    operation(Method::GET, "/api/v1/skills", "listSkills", &[Read, Ask]),
+    operation(Method::GET, "/api/v1/agents", "listAgents", &[Read, Ask]),
     operation(Method::POST, "/api/v1/files", "uploadFile", &[Files]),
     operation(Method::GET, "/api/v1/files/{*path}", "downloadFile", &[Files]),
     operation(Method::DELETE, "/api/v1/files/{*path}", "deleteFile", &[Files]),
@@ -97,6 +99,8 @@ mod tests {
             "getVm",
             "listModels",
             "listJurisdictions",
+            "listSkills",
+            "listAgents",
             "askQuestion",
             "deleteChat",
             "changeChat",

@@ -1,13 +1,14 @@
 //! How things look on the wire (section 2 of the interface). Answers are written from shared segments,
 //! everything else by serde. What is said here of a type and its fields is published in the schema.
 
+mod catalog;
+
 use std::io::Write;
 
 use bytes::Bytes;
 use control::conversations::Summary;
 use control::live::{Citation, Rope, Shape, ShotPart, Snapshot};
 use domain::answer::{Ending, RunState, Stamp};
-use domain::catalog::{self, Language, ModelEntry, ModelStatus};
 use domain::citation::Place;
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use workspace::{Entry, EntryKind};
 
-use crate::openapi::words::{AnswerStatus, EntryType, MachineState, ModelHealth, ModelProvider, UserRole};
+pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
+use crate::openapi::words::{AnswerStatus, EntryType, MachineState, UserRole};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -29,110 +31,6 @@ impl VmStatus {
     pub(crate) fn of(status: MachineStatus) -> Self {
         Self { status: status.as_str() }
     }
-}
-
-/// A model that a question can be answered by.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Model<'a> {
-    /// What a question names it by.
-    #[schema(examples("reader"))]
-    id: &'a str,
-    /// Its name in the caller's language.
-    #[schema(examples("Built-in reader"))]
-    label: &'a str,
-    /// What it is good for, in the caller's language.
-    #[schema(examples("No language model: finds the passages of the documents that answer the question"))]
-    description: &'a str,
-    #[schema(value_type = ModelProvider)]
-    provider: &'static str,
-    #[schema(value_type = ModelHealth)]
-    status: &'static str,
-    /// Whether it answers questions that name no model.
-    #[schema(examples(true))]
-    default: bool,
-    /// Whether it still works but is not to be chosen any more.
-    #[schema(examples(false))]
-    deprecated: bool,
-    /// What a question may set.
-    settings: Vec<Setting<'a>>,
-    /// Whether it is the reader that comes with the service, which is no language model. Absent from any other.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false, examples(true))]
-    builtin: bool,
-}
-
-/// A setting of a model.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = ModelSetting)]
-struct Setting<'a> {
-    /// What a question names it by.
-    #[schema(examples("reasoningEffort"))]
-    key: &'a str,
-    /// Its name in the caller's language.
-    #[schema(examples("Reasoning effort"))]
-    label: &'a str,
-    /// The values that it may have.
-    options: Vec<SettingOption<'a>>,
-    /// The value that it has unless a question sets it.
-    #[schema(examples("MEDIUM"))]
-    default_value: &'a str,
-}
-
-/// A value that a setting may have.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ModelSettingOption)]
-struct SettingOption<'a> {
-    /// What a question names it by.
-    #[schema(examples("HIGH"))]
-    value: &'a str,
-    /// Its name in the caller's language.
-    #[schema(examples("High"))]
-    label: &'a str,
-}
-
-impl<'a> Model<'a> {
-    pub(crate) fn of(entry: &'a ModelEntry, status: ModelStatus, language: Language) -> Self {
-        Self {
-            id: &entry.id,
-            label: entry.label.in_language(language),
-            description: entry.description.in_language(language),
-            provider: entry.provider.as_str(),
-            status: status.as_str(),
-            default: entry.default,
-            deprecated: entry.deprecated,
-            settings: entry.settings.iter().map(|setting| Setting::of(setting, language)).collect(),
-            builtin: entry.builtin,
-        }
-    }
-}
-
-impl<'a> Setting<'a> {
-    fn of(setting: &'a catalog::Setting, language: Language) -> Self {
-        let options = setting.options.iter();
-        Self {
-            key: &setting.key,
-            label: setting.label.in_language(language),
-            options: options
-                .map(|option| SettingOption {
-                    value: &option.value,
-                    label: option.label.in_language(language),
-                })
-                .collect(),
-            default_value: &setting.default_value,
-        }
-    }
-}
-
-/// A jurisdiction, whose law a question can be about.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Jurisdiction<'a> {
-    /// What a question names it by.
-    #[schema(examples("CZ"))]
-    pub(crate) id: &'a str,
-    /// Its name in the caller's language.
-    #[schema(examples("Czechia"))]
-    pub(crate) label: &'a str,
 }
 
 /// The form of an upload, which is read as it comes in.
@@ -310,10 +208,11 @@ pub(crate) struct Question {
     #[schema(format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     pub(crate) chat_id: Option<String>,
     /// The agent that answers, by id, full name or name; the account's default one unless given.
-    #[schema(examples("lawyer"))]
+    #[schema(examples("causerie:lawyer"))]
     pub(crate) agent_id: Option<String>,
-    /// Skills that the agent may use, each by id, full name or name.
-    #[schema(examples("contracts:review"))]
+    /// Skills for this question, each by id, full name or name: the agent then opens no others. All are open to it
+    /// unless given.
+    #[schema(max_items = 100, examples("causerie:contract-review"))]
     pub(crate) skill_ids: Option<Vec<String>>,
     /// Files and folders of the workspace to attach.
     #[schema(max_items = 100, examples("/uploads/lease.pdf"))]
@@ -468,7 +367,7 @@ impl Writer {
         let text = |rope: &Rope| rope.len() + rope.len() / 16;
         let part = |part: &ShotPart| match &part.shape {
             Shape::Text { html, .. } | Shape::Reasoning { html } => PART_BYTES + text(html),
-            Shape::Tool { .. } | Shape::File { .. } => PART_BYTES,
+            Shape::Tool { .. } | Shape::Skill { .. } | Shape::File { .. } => PART_BYTES,
         };
         let room = HEAD_BYTES + text(&snapshot.text) + snapshot.parts.iter().map(part).sum::<usize>();
         Self { done: Vec::new(), open: Vec::with_capacity(room.min(ROOM_MAX_BYTES)) }
@@ -542,6 +441,11 @@ impl Writer {
                 self.raw("TOOL\",\"toolName\":").text(tool).raw(",\"toolCallId\":").text(call);
                 self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"sources\":");
                 self.list(sources, Self::source);
+            }
+            Shape::Skill { skill, state } => {
+                self.raw("SKILL\",\"skillId\":\"").display(skill.id).raw("\",\"name\":").text(&skill.name);
+                self.raw(",\"fullName\":").text(&skill.full_name);
+                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\"");
             }
             Shape::File { path } => {
                 let name = path.rsplit('/').next().unwrap_or(path);

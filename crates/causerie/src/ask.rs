@@ -152,7 +152,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
         let what = match part.kind {
             PartType::Tool => part.tool_name.as_deref().unwrap_or("tool").to_owned(),
             PartType::WebSearch => format!("web search: {}", part.query.as_deref().unwrap_or("")),
-            PartType::Skill => "skill".to_owned(),
+            PartType::Skill => format!("skill {}", part.full_name.as_deref().unwrap_or("")),
             PartType::Agent => "agent".to_owned(),
             PartType::File => format!("file {}", part.path.as_deref().unwrap_or("")),
             PartType::Text | PartType::Reasoning | PartType::Unknown => return Ok(()),
@@ -302,6 +302,9 @@ mod tests {
             state: Some(state),
             query: None,
             path: None,
+            skill_id: None,
+            name: None,
+            full_name: None,
             citations: Vec::new(),
             sources: Vec::new(),
         }

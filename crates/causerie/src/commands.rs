@@ -35,6 +35,9 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Plugins of skills and agents
+    #[command(subcommand)]
+    Plugins(PluginsCommand),
     #[command(flatten)]
     Admin(AdminCommand),
 }
@@ -61,6 +64,9 @@ pub(crate) struct ServeOptions {
     /// The largest upload in bytes; no limit but the quota unless given [env: CAUSERIE_UPLOAD_MAX_BYTES]
     #[arg(long, value_name = "BYTES")]
     pub(crate) upload_max_bytes: Option<u64>,
+    /// Folders of plugins, or plugins; several divided by colons [env: CAUSERIE_PLUGINS]
+    #[arg(long, value_name = "DIRS")]
+    pub(crate) plugins: Option<String>,
 }
 
 impl ServeOptions {
@@ -72,6 +78,7 @@ impl ServeOptions {
         given.extend(driver.map(|driver| ("machine.driver", "--machine-driver", driver)));
         let most = self.upload_max_bytes.map(|bytes| bytes.to_string());
         given.extend(most.map(|bytes| ("upload_max_bytes", "--upload-max-bytes", bytes)));
+        given.extend(self.plugins.clone().map(|folders| ("plugins", "--plugins", folders)));
         given
     }
 }
@@ -81,6 +88,34 @@ fn places(data: Option<&Path>, database: Option<&DatabaseUrl>) -> Vec<(&'static 
     let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
     let database = database.map(|url| ("database.url", "--database", url.reveal().to_owned()));
     data.into_iter().chain(database).collect()
+}
+
+/// Where plugins come from besides the one that is built in.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PluginFolders {
+    /// Folders of plugins, or plugins; several divided by colons
+    #[arg(long = "plugins", env = "CAUSERIE_PLUGINS", value_name = "DIR", value_delimiter = ':')]
+    pub(crate) folders: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginsCommand {
+    /// List the skills and agents that a service would offer
+    List {
+        #[command(flatten)]
+        plugins: PluginFolders,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read a plugin or a folder of plugins and tell what is wrong with it
+    Check {
+        /// The folder
+        path: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Clone, Args)]

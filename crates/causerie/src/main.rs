@@ -11,6 +11,7 @@ mod failure;
 mod http;
 mod metrics;
 mod notify;
+mod plugin_commands;
 mod serve;
 mod settings;
 mod socket;
@@ -78,6 +79,7 @@ async fn run(command: Command) -> ExitCode {
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
+        Command::Plugins(command) => plugin_commands::run(&command),
         Command::Admin(command) => {
             let as_json = command.as_json();
             return admin::run(command)

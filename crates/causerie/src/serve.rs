@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use control::service::StartError;
-use control::{Environment, Service, ServiceConfig};
+use control::{Environment, PluginsConfig, Service, ServiceConfig};
 use edge::Guard;
 use machine::{Driver, DriverError, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -159,6 +159,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
         driver,
+        plugins: PluginsConfig { folders: settings.plugins },
     };
     let environment = Environment::system();
     let process = u64::from_be_bytes(environment.bytes());
@@ -212,6 +213,7 @@ async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> 
         MachineDriver::Auto | MachineDriver::Sandbox => {
             let program = agent::unpack(data).map_err(ServeError::Driver)?;
             let mut config = SandboxConfig::new(data.join("machines"), program);
+            config.plugins = Some(control::plugins_folder(data));
             config.limits = settings.machine.clone();
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;

@@ -172,6 +172,15 @@ pub struct Part {
     /// A file's workspace path.
     #[serde(default)]
     pub path: Option<String>,
+    /// A skill's identifier.
+    #[serde(default)]
+    pub skill_id: Option<String>,
+    /// The name of a skill or a file.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// A skill's full name.
+    #[serde(default)]
+    pub full_name: Option<String>,
     /// What the text cites.
     #[serde(default)]
     pub citations: Vec<Citation>,

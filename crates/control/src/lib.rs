@@ -1,13 +1,14 @@
 //! The use cases of the service: one module each, none of which knows HTTP.
 //!
 //! [`Questions`] accepts, [`dispatch`] works, [`live`] shows what is being written, [`Answers`] hands it to
-//! readers; [`Conversations`], [`Access`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
+//! readers; [`Conversations`], [`Catalogs`], [`Access`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
 //! a cheap handle, so that an edge is given the one that it needs. [`Service`] puts them together.
 
 pub mod access;
 pub mod admin;
 pub mod answers;
 pub mod backup;
+pub mod catalogs;
 pub mod conversations;
 mod denials;
 pub mod dispatch;
@@ -22,6 +23,7 @@ pub mod vm;
 pub use access::Access;
 pub use admin::Admin;
 pub use answers::Answers;
+pub use catalogs::{Catalogs, Plugins, PluginsConfig, plugins_folder};
 pub use conversations::Conversations;
 pub use environment::Environment;
 pub use figures::Figures;

@@ -9,16 +9,22 @@ use domain::id::{AccountId, ConversationId, MessageId, PostingId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use machine::{MachineError, Machines};
 use models::Catalog;
+use plugins::{Library, Lookup};
 use store::conversations::{self, ConversationError};
 use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
 pub use store::questions::{Idempotency, Refused};
 use store::{Sql, Store, StoreError, machines};
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
-use crate::Environment;
 use crate::access::Caller;
-use crate::dispatch::{Dispatch, first_reservation};
+use crate::dispatch::{Chosen, Dispatch, first_reservation};
 use crate::live::{Live, LiveAnswer, Meta};
+use crate::{Environment, Plugins};
+
+/// The most names that a refusal lists.
+const NAMES_TOLD_MAX: usize = 100;
+/// The most skills that a question names.
+const SKILLS_MAX: usize = 100;
 
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
@@ -82,14 +88,35 @@ pub enum AskError {
         valid: Vec<String>,
     },
     /// There is no such agent.
-    #[error("there is no agent {0:?}")]
-    UnknownAgent(String),
+    #[error("there is no agent {asked:?}; valid values: {}", listed(valid))]
+    UnknownAgent {
+        /// What was asked for.
+        asked: String,
+        /// The full names that there are.
+        valid: Vec<String>,
+    },
     /// There is no such skill.
-    #[error("there is no skill {0:?}")]
-    UnknownSkill(String),
+    #[error("there is no skill {asked:?}; valid values: {}", listed(valid))]
+    UnknownSkill {
+        /// What was asked for.
+        asked: String,
+        /// The full names that there are.
+        valid: Vec<String>,
+    },
+    /// Several skills, or several agents, have this name.
+    #[error("{asked:?} names several; their full names: {}", listed(meant))]
+    AmbiguousName {
+        /// What was asked for.
+        asked: String,
+        /// The full names of those that it may mean.
+        meant: Vec<String>,
+    },
     /// More files than a question may have.
     #[error("more than {ATTACHMENTS_MAX} files are attached")]
     TooManyAttachments,
+    /// More skills than a question may name.
+    #[error("more than {SKILLS_MAX} skills are named")]
+    TooManySkills,
     /// An attached path leads nowhere.
     #[error("filePaths: there is nothing at {0:?}")]
     NoSuchAttachment(String),
@@ -146,6 +173,7 @@ pub struct Questions {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workspaces: Workspaces,
     pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
+    pub(crate) plugins: Plugins,
 }
 
 impl Questions {
@@ -161,18 +189,20 @@ impl Questions {
         if asking.input.len() > QUESTION_MAX_BYTES || asking.input.contains('\0') {
             return Err(AskError::Unreadable);
         }
-        // There are none to choose from yet.
-        if let Some(agent) = &asking.agent {
-            return Err(AskError::UnknownAgent(agent.clone()));
-        }
-        if let Some(skill) = asking.skills.first() {
-            return Err(AskError::UnknownSkill(skill.clone()));
-        }
+        let library = self.plugins.library();
+        let agent = asking.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
+        let skills = skills_of(&library, &asking.skills)?;
         let (target, model) = self.target(caller, &asking).await?;
         let attachments = self.attachments(caller, &asking.attachments).await?;
         if !caller.has_machine {
             return Err(AskError::NoMachine);
         }
+        let jurisdictions = match &target {
+            Target::New(new) => new.jurisdictions.as_slice(),
+            Target::Existing(_) => &[],
+        };
+        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions };
+        let reserve = first_reservation(&asking.input, &attachments, model.measures(), library, chosen);
         let new = NewQuestion {
             account: caller.account,
             user: caller.user,
@@ -182,11 +212,11 @@ impl Questions {
             question: MessageId::from_random(self.environment.bits()),
             answer: MessageId::from_random(self.environment.bits()),
             measures: model.measures(),
-            reserve: first_reservation(&asking.input, &attachments, model.measures()),
+            reserve,
             text: asking.input,
             attachments,
-            agent: None,
-            skills: Vec::new(),
+            agent,
+            skills,
             posting: PostingId::from_random(self.environment.bits()),
             idempotency: asking.idempotency,
             now: self.environment.now(),
@@ -298,6 +328,46 @@ fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
         machines::want(tx, new.account)?;
     }
     Ok(asked)
+}
+
+/// The full name of the agent that a word names.
+fn agent_of(library: &Library, word: &str) -> Result<String, AskError> {
+    match library.agent(word) {
+        Lookup::Found(agent) => Ok(agent.full_name.clone()),
+        Lookup::Unknown => Err(AskError::UnknownAgent {
+            asked: word.to_owned(),
+            valid: library.agents.iter().map(|agent| agent.full_name.clone()).collect(),
+        }),
+        Lookup::Ambiguous(meant) => Err(AskError::AmbiguousName { asked: word.to_owned(), meant }),
+    }
+}
+
+/// The full names of the skills that words name, each once.
+fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskError> {
+    if words.len() > SKILLS_MAX {
+        return Err(AskError::TooManySkills);
+    }
+    let mut names = Vec::new();
+    for word in words {
+        match library.skill(word) {
+            Lookup::Found(skill) if names.contains(&skill.name.full_name) => {}
+            Lookup::Found(skill) => names.push(skill.name.full_name.clone()),
+            Lookup::Unknown => {
+                let valid = library.skills.iter().map(|skill| skill.name.full_name.clone()).collect();
+                return Err(AskError::UnknownSkill { asked: word.clone(), valid });
+            }
+            Lookup::Ambiguous(meant) => {
+                return Err(AskError::AmbiguousName { asked: word.clone(), meant });
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Names in a message, as far as one may be long.
+fn listed(names: &[String]) -> String {
+    let told = names.iter().take(NAMES_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_TOLD_MAX { format!("{told}, …") } else { told }
 }
 
 fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {

@@ -16,11 +16,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
 
+use crate::catalogs::PluginsError;
 use crate::dispatch::{self, Dispatch, DispatchLimits};
 use crate::figures::Figures;
 use crate::live::Live;
 use crate::vm::Records;
-use crate::{Access, Admin, Answers, Conversations, Environment, Passwords, Questions, Vm};
+use crate::{
+    Access, Admin, Answers, Catalogs, Conversations, Environment, Passwords, Plugins, PluginsConfig,
+    Questions, Vm,
+};
 
 /// How long the start waits for a database that can't be reached, and how long between two attempts.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
@@ -61,6 +65,8 @@ pub struct ServiceConfig {
     pub jurisdictions: Vec<Jurisdiction>,
     /// How machines are made.
     pub driver: Driver,
+    /// Where plugins come from.
+    pub plugins: PluginsConfig,
 }
 
 /// Why a service did not start.
@@ -75,6 +81,9 @@ pub enum StartError {
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] VendorError),
+    /// The plugins cannot be used.
+    #[error("the plugins: {0}")]
+    Plugins(#[from] PluginsError),
     /// The machines cannot be taken over.
     #[error("the machines: {0}")]
     Machines(#[from] MachineError),
@@ -90,6 +99,8 @@ pub struct Service {
     pub answers: Answers,
     /// Models.
     pub catalog: Arc<Catalog>,
+    /// Skills and agents.
+    pub catalogs: Catalogs,
     /// Conversations.
     pub conversations: Conversations,
     /// Jurisdictions.
@@ -164,6 +175,7 @@ impl Service {
         let tenure = store.tenure(TENURE_PATIENCE).await?;
         let workspaces = open_workspaces(&config.data, config.quota)?;
         let node = node_id(&config.data, &environment)?;
+        let plugins = Plugins::open(config.plugins, &config.data).await?;
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
         let told = tokio::time::timeout(MODELS_TIMEOUT, refresh(&catalog)).await.unwrap_or(false);
@@ -176,12 +188,14 @@ impl Service {
             live: live.clone(),
             machines: machines.clone(),
             catalog: catalog.clone(),
+            plugins: plugins.clone(),
             node,
             limits: config.limits,
         })
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(keep_fresh(catalog.clone(), told, shutdown.clone()));
+        tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
         let access = Access::new(store.clone(), environment.clone());
         let jurisdictions = Arc::new(config.jurisdictions);
@@ -190,6 +204,7 @@ impl Service {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
             access,
             answers: Answers { store: store.clone(), live: live.clone() },
+            catalogs: Catalogs { store: store.clone(), plugins: plugins.clone() },
             conversations: Conversations {
                 store: store.clone(),
                 environment: environment.clone(),
@@ -206,6 +221,7 @@ impl Service {
                 catalog: catalog.clone(),
                 workspaces: workspaces.clone(),
                 jurisdictions: jurisdictions.clone(),
+                plugins,
             },
             catalog,
             jurisdictions,
@@ -303,6 +319,10 @@ async fn keep_fresh(catalog: Arc<Catalog>, mut told: bool, shutdown: Cancellatio
         }
     };
     shutdown.run_until_cancelled(every).await;
+}
+
+async fn keep_read(plugins: Plugins, shutdown: CancellationToken) {
+    shutdown.run_until_cancelled(plugins.keep_fresh()).await;
 }
 
 async fn sweep(store: Store, environment: Environment, shutdown: CancellationToken) {

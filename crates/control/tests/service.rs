@@ -13,7 +13,7 @@ use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
 use control::questions::{Asking, Taken};
-use control::{Environment, Service, ServiceConfig};
+use control::{Environment, PluginsConfig, Service, ServiceConfig};
 use domain::answer::{Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Credits, Purse};
@@ -104,6 +104,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         vendors: VendorsConfig::default(),
         jurisdictions: builtin_jurisdictions(),
         driver: Driver::Simulated(driver.clone()),
+        plugins: PluginsConfig::default(),
     }
 }
 

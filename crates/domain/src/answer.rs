@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::citation::{self, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
+use crate::skill::SkillName;
 use crate::step::{Block, Call, CallResult, Outcome, Step};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
@@ -141,6 +142,15 @@ pub enum Body {
         state: RunState,
         /// The places of the passages that it found, each once.
         sources: Vec<Place>,
+    },
+    /// A skill that the agent opened.
+    Skill {
+        /// Which.
+        skill: SkillName,
+        /// The call's identifier.
+        call: String,
+        /// Where it stands.
+        state: RunState,
     },
     /// A workspace file that entered the answer: attached by the user or written by the agent.
     File {
@@ -328,20 +338,19 @@ impl Answer {
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
                 Body::Text(markdown) => markdown.push_str(&text),
-                Body::Reasoning(_) | Body::Tool { .. } | Body::File { .. } => {}
+                Body::Reasoning(_) | Body::Tool { .. } | Body::Skill { .. } | Body::File { .. } => {}
             },
             Change::ReasoningGrew { block, text } => {
                 match self.block(block, Body::Reasoning(String::new())) {
                     Body::Reasoning(markdown) => markdown.push_str(&text),
-                    Body::Text(_) | Body::Tool { .. } | Body::File { .. } => {}
+                    Body::Text(_) | Body::Tool { .. } | Body::Skill { .. } | Body::File { .. } => {}
                 }
             }
             Change::Called { block, call } => {
-                let body = Body::Tool {
-                    tool: call.tool,
-                    call: call.id,
-                    state: RunState::Pending,
-                    sources: Vec::new(),
+                let state = RunState::Pending;
+                let body = match call.skill {
+                    Some(skill) => Body::Skill { skill, call: call.id, state },
+                    None => Body::Tool { tool: call.tool, call: call.id, state, sources: Vec::new() },
                 };
                 self.block(block, body);
             }
@@ -373,16 +382,23 @@ impl Answer {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
             }
         }
+        let settled = match result.outcome {
+            Outcome::Done => RunState::Complete,
+            Outcome::Failed | Outcome::Interrupted => RunState::Error,
+        };
         let mut owner = None;
         for part in &mut self.parts {
+            if let Body::Skill { call, state, .. } = &mut part.body
+                && *call == result.call
+                && *state == RunState::Pending
+            {
+                *state = settled;
+            }
             if let Body::Tool { call, state, sources, .. } = &mut part.body
                 && *call == result.call
                 && *state == RunState::Pending
             {
-                *state = match result.outcome {
-                    Outcome::Done => RunState::Complete,
-                    Outcome::Failed | Outcome::Interrupted => RunState::Error,
-                };
+                *state = settled;
                 for passage in &result.passages {
                     let place = whole_source(&passage.place);
                     if !sources.contains(&place) {
@@ -409,7 +425,7 @@ impl Answer {
 
     fn end(&mut self, ending: Ending) {
         for part in &mut self.parts {
-            if let Body::Tool { state, .. } = &mut part.body
+            if let Body::Tool { state, .. } | Body::Skill { state, .. } = &mut part.body
                 && *state == RunState::Pending
             {
                 *state = RunState::Error;
@@ -464,8 +480,12 @@ mod tests {
 
     /// The log of an answer in which these calls wrote these files.
     fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
-        let call =
-            |index: usize| Call { id: format!("c{index}"), tool: "write".into(), arguments: "{}".into() };
+        let call = |index: usize| Call {
+            id: format!("c{index}"),
+            tool: "write".into(),
+            arguments: "{}".into(),
+            skill: None,
+        };
         let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
         let step = Step { blocks, stop: StopReason::Calls, usage: Usage::default() };
         let instance = InstanceId::from_random(1);
@@ -487,7 +507,7 @@ mod tests {
     fn files(answer: &Answer) -> Vec<&str> {
         let files = answer.parts.iter().filter_map(|part| match &part.body {
             Body::File { path } => Some(path.as_str()),
-            Body::Text(_) | Body::Reasoning(_) | Body::Tool { .. } => None,
+            Body::Text(_) | Body::Reasoning(_) | Body::Tool { .. } | Body::Skill { .. } => None,
         });
         files.collect()
     }

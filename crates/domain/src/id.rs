@@ -73,6 +73,31 @@ ids! {
     NodeId,
     /// A request, for logs and traces.
     TraceId,
+    /// A skill of a plugin (section 2.4).
+    SkillId,
+    /// An agent of a plugin (section 2.4).
+    AgentId,
+}
+
+/// What names of skills are hashed with, so that they give other identifiers than names of other things.
+const SKILLS: Uuid = Uuid::from_u128(0x6d0f_2f5c_8a53_4a0e_9b1d_37c1_5be0_42a7);
+/// The same for agents.
+const AGENTS: Uuid = Uuid::from_u128(0xb2c4_91de_0f7a_4c36_8e55_d40a_6f19_73ec);
+
+impl SkillId {
+    /// The identifier of the skill of this full name: the same wherever and whenever it is made (version 5).
+    #[must_use]
+    pub fn of(full_name: &str) -> Self {
+        Self(Uuid::new_v5(&SKILLS, full_name.as_bytes()))
+    }
+}
+
+impl AgentId {
+    /// The identifier of the agent of this full name, in the same way.
+    #[must_use]
+    pub fn of(full_name: &str) -> Self {
+        Self(Uuid::new_v5(&AGENTS, full_name.as_bytes()))
+    }
 }
 
 #[cfg(test)]
@@ -84,5 +109,11 @@ mod tests {
         let id = ConversationId::from_random(7);
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!("x".parse::<ConversationId>(), Err(NotAnId));
+    }
+
+    #[test]
+    fn a_name_has_the_same_id_for_ever() {
+        assert_eq!(SkillId::of("a:b").to_string(), "29e8a0cd-213e-57f3-9967-a892ec01e02c");
+        assert_eq!(AgentId::of("a:b").to_string(), "312ecc1a-769d-53a1-9f10-487f49cb233a");
     }
 }

@@ -15,6 +15,7 @@ pub mod key;
 pub mod limits;
 pub mod machine;
 pub mod scope;
+pub mod skill;
 pub mod step;
 pub mod time;
 pub mod turn;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::citation::NumberedPassage;
+use crate::skill::SkillName;
 
 /// What one step asks of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +90,13 @@ pub struct Call {
     pub tool: String,
     /// The arguments as the model wrote them: should be a JSON object, may be anything.
     pub arguments: String,
+    /// The skill that the call opens, when it is a call of [`USE_SKILL`] and there was such a skill when the model
+    /// called it.
+    pub skill: Option<SkillName>,
 }
+
+/// The tool by which a model opens a skill.
+pub const USE_SKILL: &str = "skill";
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -84,6 +84,9 @@ struct CallWire {
     tool: String,
     arguments: String,
     repeatable: bool,
+    /// A host of the version before runs none.
+    #[serde(default)]
+    hosted: bool,
 }
 
 /// The frame as a line, with its line feed.
@@ -235,13 +238,13 @@ fn entry_in(entry: EntryWire) -> EntryNote {
 }
 
 fn call_out(note: &CallNote) -> CallWire {
-    let Call { id, tool, arguments } = note.call.clone();
-    CallWire { id, tool, arguments, repeatable: note.repeatable }
+    let Call { id, tool, arguments, skill: _ } = note.call.clone();
+    CallWire { id, tool, arguments, repeatable: note.repeatable, hosted: note.hosted }
 }
 
 fn call_in(call: CallWire) -> CallNote {
-    let CallWire { id, tool, arguments, repeatable } = call;
-    CallNote { call: Call { id, tool, arguments }, repeatable }
+    let CallWire { id, tool, arguments, repeatable, hosted } = call;
+    CallNote { call: Call { id, tool, arguments, skill: None }, repeatable, hosted }
 }
 
 /// Cuts a stream of bytes into lines of bounded length.
@@ -301,8 +304,9 @@ mod tests {
     #[test]
     fn frames_survive_the_wire() {
         let call = CallNote {
-            call: Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into() },
+            call: Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into(), skill: None },
             repeatable: false,
+            hosted: true,
         };
         let entry = EntryNote { id: 3, kind: EntryKind::Step, tokens: 7, present: true };
         let frames = [

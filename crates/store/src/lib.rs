@@ -32,6 +32,7 @@ mod migrations;
 mod postgres;
 pub mod questions;
 mod queue;
+pub mod skills;
 mod sql;
 mod sqlite;
 mod store;

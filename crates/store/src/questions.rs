@@ -9,6 +9,7 @@ use crate::conversations::{Summary, read_summary_columns, summary_columns};
 use crate::credits::{Posting, count_spent, read_purse, record};
 use crate::error::StoreError;
 use crate::form;
+use crate::skills;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// How long an idempotency key is kept, in microseconds: 24 hours.
@@ -150,8 +151,8 @@ pub enum Refused {
     Store(#[from] StoreError),
 }
 
-/// Accepts a question: idempotency key, first reservation, conversation, answer, question and dispatch in one
-/// transaction.
+/// Accepts a question: idempotency key, first reservation, conversation, answer, question, dispatch and the uses of
+/// its skills in one transaction.
 ///
 /// # Errors
 /// [`Refused`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
@@ -178,6 +179,7 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
         }
         record(tx, &posting, purse)?;
     }
+    skills::count(tx, new.account, &new.skills)?;
     let conversation = Summary { open_answer: Some(new.answer), ..conversation };
     Ok(Asked::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
 }

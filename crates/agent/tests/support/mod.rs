@@ -96,5 +96,5 @@ impl Machine {
 }
 
 pub(crate) fn call(tool: &str, arguments: &str) -> Call {
-    Call { id: "call".into(), tool: tool.into(), arguments: arguments.into() }
+    Call { id: "call".into(), tool: tool.into(), arguments: arguments.into(), skill: None }
 }

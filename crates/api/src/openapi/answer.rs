@@ -165,7 +165,7 @@ pub(crate) struct WebSearchPart {
     sources: Vec<Source>,
 }
 
-/// A skill that the agent used. This version writes none; fields that say which will be added.
+/// A skill that the agent opened, to follow its instructions.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(crate) struct SkillPart {
@@ -174,6 +174,18 @@ pub(crate) struct SkillPart {
     part_id: String,
     #[schema(inline, value_type = SkillType)]
     r#type: String,
+    /// The skill, as the catalog names it.
+    #[schema(format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
+    skill_id: String,
+    /// Its short name.
+    #[schema(examples("contract-review"))]
+    name: String,
+    /// Its full name.
+    #[schema(examples("causerie:contract-review"))]
+    full_name: String,
+    /// Whether it could be opened.
+    #[schema(value_type = RunProgress)]
+    state: String,
 }
 
 /// Another agent that worked on the answer. This version writes none; fields that say which will be added.

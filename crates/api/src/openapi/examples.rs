@@ -161,11 +161,33 @@ pub(crate) fn question_in_full() -> Value {
         "model": "claude-sonnet-4-5",
         "settings": [{"key": "reasoningEffort", "value": "HIGH"}],
         "jurisdictions": ["CZ"],
-        "webSearchEnabled": false
+        "webSearchEnabled": false,
+        "agentId": "causerie:lawyer",
+        "skillIds": ["causerie:contract-review"]
     })
 }
 
 /// A question that goes on with a conversation.
 pub(crate) fn question_continued() -> Value {
     json!({"input": "And the deposit?", "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"})
+}
+
+/// Skills as they are listed.
+pub(crate) fn skills() -> Value {
+    json!([{
+        "id": "d8d27773-57ec-56f8-8913-a7972f4d3c04",
+        "name": "contract-review",
+        "fullName": "causerie:contract-review",
+        "description": "Reviews a contract clause by clause for one party"
+    }])
+}
+
+/// Agents as they are listed.
+pub(crate) fn agents() -> Value {
+    json!([{
+        "id": "1c685a5f-afc0-5cdd-9500-419fcc672206",
+        "name": "assistant",
+        "fullName": "causerie:assistant",
+        "description": "Answers questions about the documents of the workspace"
+    }])
 }

@@ -60,7 +60,7 @@ const KEY: &str = "apiKey";
     components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
     paths(
         vm::status, vm::start, vm::stop,
-        catalogs::models, catalogs::jurisdictions,
+        catalogs::models, catalogs::jurisdictions, catalogs::skills, catalogs::agents,
         files::upload, files::download, files::delete,
         files::list_home, files::list, files::create_folder,
         chats::ask, chats::list, history::detail, chats::delete, chats::patch, chats::stop, chats::collect,

@@ -63,6 +63,7 @@ refusals! {
     CreateFolder: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, AlreadyExists, QuotaExceeded;
     /// Of asking.
     Ask: KeyScope, BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
+        AmbiguousName,
         OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, SpendingLimit,
         NoMachine, IdempotencyMismatch, TooLarge;
     /// Of listing conversations.
@@ -147,8 +148,18 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         Code::UnknownJurisdiction => {
             ("there is no such jurisdiction", "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU")
         }
-        Code::UnknownAgent => ("there is no such agent", "there is no agent \"clerk\""),
-        Code::UnknownSkill => ("there is no such skill", "there is no skill \"juggling\""),
+        Code::UnknownAgent => (
+            "there is no such agent",
+            "there is no agent \"clerk\"; valid values: causerie:assistant, causerie:lawyer",
+        ),
+        Code::UnknownSkill => (
+            "there is no such skill",
+            "there is no skill \"juggling\"; valid values: causerie:contract-review, causerie:statute-lookup",
+        ),
+        Code::AmbiguousName => (
+            "several skills, or several agents, have this name",
+            "\"review\" names several; their full names: contracts:review, code:review",
+        ),
         Code::EmptyFile => ("the uploaded file has no content", "the file is empty"),
         Code::IsFolder => ("the path leads to a folder", "the path leads to a folder"),
         Code::NotAFolder => {

@@ -29,6 +29,19 @@ pub(crate) fn path() -> Form<PathBuf> {
     Form { read: Box::new(|raw| line(raw).map(PathBuf::from)), show: |path| quoted(&path.to_string_lossy()) }
 }
 
+/// Paths that colons divide.
+pub(crate) fn paths() -> Form<Vec<PathBuf>> {
+    let read = |raw: &Raw| {
+        let paths = line(raw)?.split(':').filter(|path| !path.is_empty());
+        Ok(paths.map(PathBuf::from).collect())
+    };
+    let show = |paths: &Vec<PathBuf>| {
+        let shown: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+        quoted(&shown.join(":"))
+    };
+    Form { read: Box::new(read), show }
+}
+
 /// An address to listen on: numbers and a port.
 pub(crate) fn address() -> Form<SocketAddr> {
     let read = |raw: &Raw| {

@@ -24,7 +24,7 @@ use workspace::Quota;
 
 use crate::http::Connections;
 use crate::settings::form::{
-    address, bytes, choice, count, credits, duration, duration_or_never, path, text,
+    address, bytes, choice, count, credits, duration, duration_or_never, path, paths, text,
 };
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
@@ -101,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) connections: Connections,
     /// How many requests clients may make.
     pub(crate) rates: RateLimits,
+    /// Folders of plugins.
+    pub(crate) plugins: Vec<PathBuf>,
     /// The log.
     pub(crate) log: Log,
 }
@@ -154,6 +156,7 @@ impl Settings {
             tls: tls(from),
             connections: connections(from),
             rates: rates::read(from),
+            plugins: from.optional("plugins", paths()).unwrap_or_default(),
             log: log(from),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use conformance::operations::{ADDITIONS, LATER, OPERATIONS, REFUSALS};
+use conformance::operations::{ADDITIONS, OPERATIONS, REFUSALS};
 use conformance::{Expect, Request, caller};
 
 /// The sources of the suite.
@@ -43,14 +43,6 @@ fn every_refusal_is_met_by_its_test() {
             _ => body.contains(&status.to_string()),
         };
         assert!(met, "{status} {condition}: {test} is no test of it");
-    }
-}
-
-#[test]
-fn what_is_not_built_yet_is_unknown() {
-    let (_service, api) = caller();
-    for target in LATER {
-        api.call("GET", target).expect_code(404, "NOT_FOUND");
     }
 }
 

@@ -20,6 +20,7 @@ mod hostile;
 mod keys;
 mod operator;
 mod parts;
+mod plugins;
 mod rates;
 mod shutdown;
 mod streams;

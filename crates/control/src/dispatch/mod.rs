@@ -4,6 +4,7 @@
 //! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops and
 //! deletions. Whatever it misses, the next look at the store shows.
 
+mod briefing;
 mod hopeless;
 mod link;
 mod orders;
@@ -26,10 +27,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::orders::{Order, Orders};
-use crate::Environment;
 use crate::figures::Figures;
 use crate::live::Live;
+use crate::{Environment, Plugins};
 
+pub use briefing::Chosen;
 pub use setup::first_reservation;
 
 /// How long a lease holds without being renewed.
@@ -75,6 +77,7 @@ pub(crate) struct Shared {
     live: Arc<Live>,
     machines: Machines,
     catalog: Arc<Catalog>,
+    plugins: Plugins,
     node: NodeId,
     limits: DispatchLimits,
     wake: Notify,
@@ -102,6 +105,8 @@ pub struct Parts {
     pub machines: Machines,
     /// The models.
     pub catalog: Arc<Catalog>,
+    /// The skills and agents.
+    pub plugins: Plugins,
     /// This process's identity, the same after a restart.
     pub node: NodeId,
     /// How much is worked on at once.
@@ -114,7 +119,7 @@ impl Dispatch {
     /// # Errors
     /// When the store fails.
     pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
-        let Parts { store, environment, live, machines, catalog, node, limits } = parts;
+        let Parts { store, environment, live, machines, catalog, plugins, node, limits } = parts;
         store.write(move |tx| turns::take_over(tx, node)).await?;
         let shared = Arc::new(Shared {
             store,
@@ -122,6 +127,7 @@ impl Dispatch {
             live,
             machines,
             catalog,
+            plugins,
             node,
             limits,
             wake: Notify::new(),

@@ -1,6 +1,6 @@
 //! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,20 @@ use domain::answer::LogEntry;
 use domain::credits::Shortage;
 
 use domain::id::{AccountId, PostingId};
-use domain::step::{Item, StepError, StepEvent, StepRequest};
+use domain::step::{Call, Item, Outcome, StepError, StepEvent, StepRequest};
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
 use futures_util::{FutureExt, StreamExt};
 use machine::TurnGuard;
 use models::{Model, StepStream};
 use protocol::turn::host_line;
+use store::skills;
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::briefing::{Briefing, Chosen, counted};
 use super::link::{self, LinkEvent};
 use super::orders::{self, Orders};
 use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, hopeless, setup};
@@ -135,7 +137,7 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
             }
             came = next(&mut inbox, &mut shell.voice) => match came {
                 Came::ByInbox(came) => shell.receive(came),
-                Came::Said(event) => Some(event),
+                Came::Said(event) => Some(shell.named(event)),
             },
         };
         if let Some(event) = event {
@@ -198,7 +200,11 @@ struct Shell {
     model: Option<Model>,
     output_max_tokens: u32,
     record: TurnRecord,
-    instructions: String,
+    briefing: Briefing,
+    /// Calls that open a skill which the account's use of it is to be counted by.
+    opening: HashMap<String, String>,
+    /// Skills whose use was counted with the question or an earlier call.
+    counted: HashSet<String>,
     live: Arc<LiveAnswer>,
     turn: Turn,
     voice: Option<Voice>,
@@ -235,7 +241,13 @@ impl Shell {
         // As agreed with the question, whatever the catalog says now, and whether its vendor has told it yet.
         let present = || Some(model.clone().or_else(|| shared.catalog.resolve(None))?.entry.measures());
         let measures = record.measures.or_else(present)?;
-        let turn = Turn::new(setup::setup(&claimed, &record, measures));
+        let chosen = Chosen {
+            agent: record.agent.as_deref(),
+            skills: &record.skills,
+            jurisdictions: &record.jurisdictions,
+        };
+        let briefing = Briefing::new(shared.plugins.library(), chosen);
+        let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing));
         let meta = Meta {
             answer: claimed.fence.answer,
             account: claimed.account,
@@ -258,7 +270,9 @@ impl Shell {
             account: claimed.account,
             model,
             output_max_tokens: measures.output_max_tokens,
-            instructions: setup::instructions(&record),
+            briefing,
+            opening: HashMap::new(),
+            counted: counted(&record),
             record,
             live,
             turn,
@@ -301,11 +315,17 @@ impl Shell {
                 }
                 return Ok(Some(event));
             }
+            Effect::Run(call) => return Ok(Some(self.run(call))),
             Effect::CommitResult { number, result } => {
                 let (call, now) = (result.call.clone(), self.shared.environment.now());
+                let account = self.account;
+                let opened: Vec<String> = self.opening.remove(&result.call).into_iter().collect();
                 return self
                     .write(Event::ResultCommitted { call }, move |tx, fence| {
-                        turns::commit_result(tx, fence, number, &result, now).map(drop)
+                        if turns::commit_result(tx, fence, number, &result, now)? {
+                            skills::count(tx, account, &opened)?;
+                        }
+                        Ok(())
                     })
                     .await
                     .map(Some);
@@ -326,6 +346,28 @@ impl Shell {
             }
         }
         Ok(None)
+    }
+
+    /// What the model said, with the skill's name in a call that opens one.
+    fn named(&self, said: Event) -> Event {
+        match said {
+            Event::Said { number, attempt, event: StepEvent::Call(call) } => {
+                let skill = self.briefing.skill_of(&call);
+                Event::Said { number, attempt, event: StepEvent::Call(Call { skill, ..call }) }
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a call that is the service's own.
+    fn run(&mut self, call: Call) -> Event {
+        let output = self.briefing.open(&call);
+        if let Some(skill) = call.skill.filter(|_| output.outcome == Outcome::Done)
+            && self.counted.insert(skill.full_name.clone())
+        {
+            self.opening.insert(call.id.clone(), skill.full_name);
+        }
+        Event::Hosted { call: call.id, output }
     }
 
     /// Whether the answer is in progress nowhere. Its readers may have been told so before this turn made it
@@ -407,9 +449,9 @@ impl Shell {
         let stream: StepStream = match &self.model {
             Some(model) => model.step(StepRequest {
                 model: model.entry.vendor_name.clone(),
-                instructions: self.instructions.clone(),
+                instructions: self.briefing.instructions().to_owned(),
                 transcript,
-                tools: if tools { setup::tools() } else { Vec::new() },
+                tools: if tools { self.briefing.tools().to_vec() } else { Vec::new() },
                 settings: self.record.settings.clone(),
                 output_max_tokens: self.output_max_tokens,
             }),

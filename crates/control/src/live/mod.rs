@@ -125,7 +125,7 @@ impl LiveAnswer {
             .map(|part| match &part.body {
                 Body::Text(text) | Body::Reasoning(text) => text.len(),
                 Body::Tool { sources, .. } => sources.len() * EACH_BYTES,
-                Body::File { .. } => 0,
+                Body::Skill { .. } | Body::File { .. } => 0,
             })
             .sum();
         text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES

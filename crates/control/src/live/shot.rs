@@ -7,6 +7,7 @@ use bytes::Bytes;
 use domain::answer::{Answer, Body, Ending, Part, RunState, Stamp};
 use domain::citation::{Place, Stripper, strip};
 use domain::id::PartId;
+use domain::skill::SkillName;
 use render::Renderer;
 
 use super::Meta;
@@ -82,6 +83,13 @@ pub enum Shape {
         /// Where it found something.
         sources: Vec<Place>,
     },
+    /// A skill that the agent opened.
+    Skill {
+        /// Which.
+        skill: SkillName,
+        /// Where it stands.
+        state: RunState,
+    },
     /// A workspace file that entered the answer.
     File {
         /// The workspace path.
@@ -152,6 +160,7 @@ impl Pieces {
                 state: *state,
                 sources: sources.clone(),
             },
+            Body::Skill { skill, state, .. } => Shape::Skill { skill: skill.clone(), state: *state },
             Body::File { path } => Shape::File { path: path.clone() },
         };
         ShotPart { id: part.id, shape }

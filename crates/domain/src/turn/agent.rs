@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Repeatable calls run side by side; effectful ones one after another, in the model's order. A call runs at
-//! most once in the life of a loop; its result is sent again on a new link until it is acknowledged.
+//! most once in the life of a loop; its result is sent again on a new link until it is acknowledged. A call that
+//! the host runs is waited for: its acknowledgement is all that comes of it here.
 
 use super::{AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, LinkStamp, Open, Output};
 
@@ -182,6 +183,9 @@ impl Loop {
     fn start_calls(&mut self, effects: &mut Vec<Effect>) {
         let mut effectful_ahead = false;
         for run in &mut self.calls {
+            if run.note.hosted {
+                continue;
+            }
             if matches!(run.state, RunState::Waiting) && (run.note.repeatable || !effectful_ahead) {
                 run.state = RunState::Running;
                 effects.push(Effect::Run(run.note.clone()));
@@ -234,8 +238,8 @@ mod tests {
     }
 
     fn call(id: &str, repeatable: bool) -> CallNote {
-        let call = Call { id: id.to_owned(), tool: "t".to_owned(), arguments: "{}".to_owned() };
-        CallNote { call, repeatable }
+        let call = Call { id: id.to_owned(), tool: "t".to_owned(), arguments: "{}".to_owned(), skill: None };
+        CallNote { call, repeatable, hosted: false }
     }
 
     fn output() -> Output {
@@ -271,6 +275,18 @@ mod tests {
         assert_eq!(started(&effects), ["w1", "r"]);
         assert_eq!(started(&turn.on(Event::Finished { call: "r".into(), output: output() })), [""; 0]);
         assert_eq!(started(&turn.on(Event::Finished { call: "w1".into(), output: output() })), ["w2"]);
+    }
+
+    #[test]
+    fn a_call_of_the_host_is_waited_for_and_not_run() {
+        let mut turn = Loop::default();
+        let hosted = CallNote { hosted: true, ..call("h", true) };
+        assert_eq!(turn.on(open(1, vec![hosted])), [], "neither run, nor another step, nor done");
+        let link = LinkStamp { epoch: 1, link: 1 };
+        let entry = note(2, EntryKind::Result, 1, true);
+        let frame = HostFrame::Acknowledged { call: "h".into(), entry };
+        let effects = turn.on(Event::Host { link, frame });
+        assert_eq!(effects, [Effect::Send(AgentFrame::Want { number: 1, keep: vec![0, 1, 2] })]);
     }
 
     #[test]

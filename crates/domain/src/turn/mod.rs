@@ -115,6 +115,8 @@ pub struct CallNote {
     pub call: Call,
     /// Whether it may run beside others and again.
     pub repeatable: bool,
+    /// Whether the host runs it: the agent only waits until its result is acknowledged.
+    pub hosted: bool,
 }
 
 /// What the agent tells the host, which takes it for hostile.

@@ -36,7 +36,7 @@ fn live_through(seed: u64) -> Figures {
             assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
             assert_eq!(answer.parts, rebuilt.parts, "the parts are the fold of the log");
             for part in &answer.parts {
-                if let Body::Tool { state, .. } = &part.body {
+                if let Body::Tool { state, .. } | Body::Skill { state, .. } = &part.body {
                     assert_ne!(*state, RunState::Pending, "nothing of a completed answer is pending");
                 }
             }

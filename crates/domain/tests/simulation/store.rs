@@ -123,7 +123,8 @@ impl Store {
             overhead_tokens: 500,
             context_tokens: 4000,
             output_max_tokens: OUTPUT_MAX_TOKENS,
-            repeatable: |tool| tool == "read",
+            repeatable: |tool| tool != "write",
+            hosted: |tool| tool == "skill",
             stop: row.stop,
         }
     }

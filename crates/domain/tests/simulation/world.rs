@@ -7,7 +7,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
-use domain::id::{InstanceId, MessageId};
+use domain::id::{InstanceId, MessageId, SkillId};
+use domain::skill::SkillName;
 use domain::step::{Call, Outcome, StepError, StepEvent, StopReason, Usage};
 use domain::turn::agent::{self, Loop};
 use domain::turn::host::{Effect, Event, Turn};
@@ -391,6 +392,10 @@ impl World {
                     self.say(at, number, attempt, tools);
                 }
                 Effect::Hush => {}
+                Effect::Run(call) => {
+                    let event = Event::Hosted { call: call.id, output: self.output() };
+                    self.after(1, 3000, What::ToTurn { at, connection: None, event });
+                }
                 Effect::Pause { number, attempt, wait } => {
                     let when = self.now + wait.as_millis() as u64;
                     let event = Event::PauseOver { number, attempt };
@@ -502,17 +507,13 @@ impl World {
                 agent::Effect::Send(frame) => self.send_to_host(answer, frame),
                 agent::Effect::Run(note) => {
                     assert!(!self.machine.let_go.contains(&answer), "a tool runs for an answer that is over");
+                    assert_ne!(note.call.tool, "skill", "the agent runs nothing of the host's");
                     if !note.repeatable {
                         let runs = self.effects.entry((answer, note.call.id.clone())).or_default();
                         *runs += 1;
                         assert_eq!(*runs, 1, "an effectful call ran twice");
                     }
-                    let output = Output {
-                        outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
-                        text: "r".repeat(self.rng.below(2000) as usize),
-                        passages: Vec::new(),
-                        written: Vec::new(),
-                    };
+                    let output = self.output();
                     let (machine_life, call) = (self.machine.life, note.call.id);
                     self.after(1, 4000, What::Finished { machine_life, answer, call, output });
                 }
@@ -536,6 +537,16 @@ impl World {
         self.at(when, what);
     }
 
+    /// What comes of a call.
+    fn output(&mut self) -> Output {
+        Output {
+            outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
+            text: "r".repeat(self.rng.below(2000) as usize),
+            passages: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
     /// The model says something, or fails in one of its ways.
     fn say(&mut self, at: Seat, number: u32, attempt: u32, tools: bool) {
         let mut when = self.now + 5;
@@ -548,9 +559,16 @@ impl World {
         }
         let calls = if tools && number < 6 && self.rng.chance(60) { 1 + self.rng.below(3) } else { 0 };
         for index in 0..calls {
-            let tool = if self.rng.chance(50) { "read" } else { "write" };
+            let tool = ["read", "write", "write", "skill"][self.rng.below(4) as usize];
+            // One that is called without there being such a skill is a tool that fails.
+            let skill = (tool == "skill" && self.rng.chance(80)).then(|| SkillName {
+                id: SkillId::of("a:b"),
+                name: "b".to_owned(),
+                full_name: "a:b".to_owned(),
+            });
             // Vendors repeat identifiers between steps.
-            let call = Call { id: format!("c{index}"), tool: tool.to_owned(), arguments: "{}".to_owned() };
+            let call =
+                Call { id: format!("c{index}"), tool: tool.to_owned(), arguments: "{}".to_owned(), skill };
             events.push(said(StepEvent::Call(call)));
         }
         let stop = if calls > 0 { StopReason::Calls } else { StopReason::Done };

@@ -75,6 +75,7 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
             workspace: tree(&plan.spec.workspace, false)?,
             index: tree(&plan.spec.index, false)?,
             agent: tree(&plan.spec.agent, false)?,
+            plugins: plan.spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
         },
     };
     rustix::thread::set_thread_groups(&[]).doing("leaving the service's groups")?;

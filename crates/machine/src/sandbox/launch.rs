@@ -272,6 +272,7 @@ fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
         workspace: shown(&spec.workspace, spec.ids.tools_uid, spec.ids.tools_gid)?,
         index: shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
         agent: tree(&spec.agent, false)?,
+        plugins: spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
     })
 }
 

@@ -65,6 +65,9 @@ pub struct SandboxConfig {
     pub machines: PathBuf,
     /// The agent's program, unpacked. Everyone may read and execute it.
     pub agent: PathBuf,
+    /// The folder of the skills' files, which every machine sees read-only at `/plugins` as it stands at any time;
+    /// made when it is missing. None of it may be a secret.
+    pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
     /// What each machine may use.
@@ -75,7 +78,13 @@ impl SandboxConfig {
     /// The configuration in which the running program is its own launcher.
     #[must_use]
     pub fn new(machines: PathBuf, agent: PathBuf) -> Self {
-        Self { machines, agent, launcher: PathBuf::from("/proc/self/exe"), limits: Limits::default() }
+        Self {
+            machines,
+            agent,
+            plugins: None,
+            launcher: PathBuf::from("/proc/self/exe"),
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -103,7 +112,10 @@ impl Sandbox {
     /// [`DriverError::Refused`] where the service's user can have no second user for the tools.
     pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
         private_folder(&config.machines)?;
-        for path in [&mut config.machines, &mut config.agent] {
+        if let Some(plugins) = &config.plugins {
+            public_folder(plugins)?;
+        }
+        for path in [&mut config.machines, &mut config.agent].into_iter().chain(&mut config.plugins) {
             *path =
                 path.canonicalize().map_err(|error| failed(&format!("finding {}", path.display()), error))?;
         }
@@ -133,6 +145,7 @@ impl Sandbox {
             workspace: workspace.clone(),
             index: index.clone(),
             agent: self.config.agent.clone(),
+            plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
             ids: self.ids(0),
             limits: self.config.limits.clone(),
@@ -172,6 +185,7 @@ impl Sandbox {
             workspace: home.workspace.clone(),
             index,
             agent: self.config.agent.clone(),
+            plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
             ids: self.ids(home.ordinal),
             limits: self.config.limits.clone(),
@@ -260,6 +274,7 @@ impl Sandbox {
                 workspace: home.workspace.clone(),
                 index,
                 agent: self.config.agent.clone(),
+                plugins: self.config.plugins.clone(),
                 privileged: matches!(self.users, Users::Root),
                 ids: self.ids(home.ordinal),
                 limits: self.config.limits.clone(),
@@ -397,6 +412,16 @@ fn unexpected(report: &Report) -> DriverError {
 fn private_folder(path: &Path) -> Result<(), DriverError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+        .map_err(|error| failed(&format!("making {}", path.display()), error))
+}
+
+/// Makes a folder that machines' users may look into, if it is not there.
+fn public_folder(path: &Path) -> Result<(), DriverError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = fs::create_dir_all(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
         .map_err(|error| failed(&format!("making {}", path.display()), error))
 }
 

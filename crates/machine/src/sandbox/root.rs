@@ -1,4 +1,5 @@
-//! The private file system of a machine: the host's programs read-only, the workspace, and nothing else.
+//! The private file system of a machine: the host's programs and the skills' files read-only, the workspace, and
+//! nothing else.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,6 +49,7 @@ pub(crate) struct Sources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
+    pub(crate) plugins: Option<OwnedFd>,
 }
 
 /// A mount of what stands at `path`, not attached yet.
@@ -85,6 +87,10 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits) -> Result<(), Failure> {
     restrict(&sources.agent, false, READ_ONLY, "/agent")?;
     fs::write("agent", "").doing("making /agent")?;
     attach(&sources.agent, "agent")?;
+    if let Some(plugins) = &sources.plugins {
+        restrict(plugins, false, READ_ONLY, "/plugins")?;
+        place(plugins, "plugins")?;
+    }
 
     restrict(&root, false, READ_ONLY, "/")?;
     rustix::process::pivot_root(".", ".").doing("changing the root")?;

@@ -79,6 +79,8 @@ pub(crate) struct Spec {
     pub(crate) workspace: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) agent: PathBuf,
+    /// The files of skills, shown to all machines read-only.
+    pub(crate) plugins: Option<PathBuf>,
     /// Whether the service is root and maps ids itself.
     pub(crate) privileged: bool,
     pub(crate) ids: Ids,

@@ -7,7 +7,8 @@ async fn nothing_of_the_host_is_there() {
     let site = Site::new();
     let (_machine, link) = site.start().await;
     let top = as_tools(&link, "ls -A / | tr '\\n' ' '").await;
-    let allowed = "agent bin dev etc index lib lib32 lib64 libx32 proc run sbin tmp usr var workspace";
+    let allowed =
+        "agent bin dev etc index lib lib32 lib64 libx32 plugins proc run sbin tmp usr var workspace";
     for name in top.split_whitespace() {
         assert!(allowed.split(' ').any(|known| known == name), "{name} stands in /");
     }
@@ -142,6 +143,53 @@ async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s()
     let outcome = as_tools(&link, "cp /bin/sh s && chmod u+s s; chmod g+s s; stat -c %a s").await;
     assert!(outcome.contains("755") && outcome.contains("not permitted"), "{outcome}");
     assert_eq!(as_agent(&link, "echo x > /index/x && cat /index/x").await, "x");
+}
+
+#[tokio::test]
+async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let site = Site::new();
+    let plugins = site.folder.path().join("plugins");
+    let scripts = plugins.join(".content/1/skills/s/scripts");
+    std::fs::create_dir_all(&scripts).unwrap();
+    std::fs::write(scripts.join("run.sh"), "#!/bin/sh\necho it ran\n").unwrap();
+    std::fs::set_permissions(scripts.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(site.folder.path().join("beside.txt"), "a secret").unwrap();
+    symlink(".content/1", plugins.join("p")).unwrap();
+    symlink("../beside.txt", plugins.join("relative")).unwrap();
+    symlink(site.folder.path().join("beside.txt"), plugins.join("absolute")).unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "/plugins/p/skills/s/scripts/run.sh").await, "it ran");
+    for user in ["tools", "agent"] {
+        let run = async |command: &str| match user {
+            "tools" => as_tools(&link, command).await,
+            _ => as_agent(&link, command).await,
+        };
+        for attempt in [
+            "echo x > /plugins/x",
+            "echo x >> /plugins/p/skills/s/scripts/run.sh",
+            "rm -r /plugins/p/skills",
+            "rm /plugins/p",
+            "mkdir /plugins/d",
+            "chmod 777 /plugins/p/skills/s/scripts/run.sh",
+            "ln -sfn /etc /plugins/p",
+            "mv /plugins/p /plugins/q",
+            "touch -d 2000-01-01 /plugins/p/skills/s/scripts/run.sh",
+            "cat /plugins/relative",
+            "cat /plugins/absolute",
+            "ls /plugins/../beside.txt",
+        ] {
+            let outcome = run(&format!("{attempt} && echo done")).await;
+            assert!(!outcome.contains("done") && !outcome.contains("secret"), "{user}: {attempt}: {outcome}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string(scripts.join("run.sh")).unwrap(), "#!/bin/sh\necho it ran\n");
+    // What the service exchanges is seen at once.
+    std::fs::create_dir_all(plugins.join(".content/2/skills/s")).unwrap();
+    std::fs::write(plugins.join(".content/2/skills/s/new.txt"), "new").unwrap();
+    symlink(".content/2", plugins.join(".link")).unwrap();
+    std::fs::rename(plugins.join(".link"), plugins.join("p")).unwrap();
+    assert_eq!(as_tools(&link, "cat /plugins/p/skills/s/new.txt").await, "new");
 }
 
 #[tokio::test]

@@ -42,7 +42,13 @@ pub(crate) fn config(folder: &Path) -> SandboxConfig {
         file_bytes: 64 << 20,
         ..Limits::default()
     };
-    SandboxConfig { machines: folder.join("machines"), agent: program(), launcher: program(), limits }
+    SandboxConfig {
+        machines: folder.join("machines"),
+        agent: program(),
+        launcher: program(),
+        limits,
+        plugins: Some(folder.join("plugins")),
+    }
 }
 
 impl Site {

@@ -208,7 +208,7 @@ impl Fold {
         for call in calls {
             let id = self.own_id(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
-            ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments }));
+            ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, skill: None }));
         }
         ready.push_back(StepEvent::Finished { stop, usage: self.usage });
         Ok(Next::End)

@@ -257,7 +257,12 @@ mod tests {
 
     fn step(calls: &[(&str, &str)]) -> Item {
         let call = |(id, arguments): &(&str, &str)| {
-            Block::Call(Call { id: (*id).into(), tool: "read".into(), arguments: (*arguments).into() })
+            Block::Call(Call {
+                id: (*id).into(),
+                tool: "read".into(),
+                arguments: (*arguments).into(),
+                skill: None,
+            })
         };
         Item::Step(Arc::new(Step { blocks: calls.iter().map(call).collect(), ..Step::default() }))
     }

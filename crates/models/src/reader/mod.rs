@@ -85,7 +85,7 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         question.results.iter().filter(|result| result.tool == "search").map(AsRef::as_ref).collect();
     let call = |tool: &str, arguments: serde_json::Value| {
         let id = format!("reader-{}", calls_before(request) + 1);
-        StepEvent::Call(Call { id, tool: tool.to_owned(), arguments: arguments.to_string() })
+        StepEvent::Call(Call { id, tool: tool.to_owned(), arguments: arguments.to_string(), skill: None })
     };
     if question.words.is_empty() {
         // Nothing to search for: the beginning of what was attached is the best there is.

@@ -38,7 +38,7 @@ fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
 
 /// The items of a search that was run: the step that called it, and its result.
 fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
-    let call = Call { id: id.to_owned(), tool: "search".to_owned(), arguments: "{}".to_owned() };
+    let call = Call { id: id.to_owned(), tool: "search".to_owned(), arguments: "{}".to_owned(), skill: None };
     let step = Step { blocks: vec![Block::Call(call)], stop: StopReason::Calls, usage: Usage::default() };
     let result = CallResult {
         call: id.to_owned(),

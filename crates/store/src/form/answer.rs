@@ -6,7 +6,7 @@ use domain::answer::{Answer, Body, Ending, Part, RunState, Source, Stamp};
 use domain::id::MessageId;
 use serde::{Deserialize, Serialize};
 
-use super::log::PlaceForm;
+use super::log::{PlaceForm, SkillForm};
 use super::{VERSION, known, write};
 use crate::error::StoreError;
 use crate::sql::Result;
@@ -34,6 +34,7 @@ enum BodyForm<'a> {
     Text(Cow<'a, str>),
     Reasoning(Cow<'a, str>),
     Tool { tool: Cow<'a, str>, call: Cow<'a, str>, state: StateForm, sources: Vec<PlaceForm<'a>> },
+    Skill { skill: SkillForm<'a>, call: Cow<'a, str>, state: StateForm },
     File(Cow<'a, str>),
 }
 
@@ -43,6 +44,26 @@ enum StateForm {
     Pending,
     Complete,
     Error,
+}
+
+impl From<RunState> for StateForm {
+    fn from(state: RunState) -> Self {
+        match state {
+            RunState::Pending => Self::Pending,
+            RunState::Complete => Self::Complete,
+            RunState::Error => Self::Error,
+        }
+    }
+}
+
+impl From<StateForm> for RunState {
+    fn from(form: StateForm) -> Self {
+        match form {
+            StateForm::Pending => Self::Pending,
+            StateForm::Complete => Self::Complete,
+            StateForm::Error => Self::Error,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,13 +119,12 @@ fn part_form(part: &Part) -> PartForm<'_> {
         Body::Tool { tool, call, state, sources } => BodyForm::Tool {
             tool: tool.into(),
             call: call.into(),
-            state: match state {
-                RunState::Pending => StateForm::Pending,
-                RunState::Complete => StateForm::Complete,
-                RunState::Error => StateForm::Error,
-            },
+            state: (*state).into(),
             sources: sources.iter().map(Into::into).collect(),
         },
+        Body::Skill { skill, call, state } => {
+            BodyForm::Skill { skill: skill.into(), call: call.into(), state: (*state).into() }
+        }
         Body::File { path } => BodyForm::File(path.into()),
     };
     PartForm { id: part.id.to_string().into(), step: part.step, body }
@@ -118,13 +138,12 @@ fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<Part> {
         BodyForm::Tool { tool, call, state, sources } => Body::Tool {
             tool: tool.into_owned(),
             call: call.into_owned(),
-            state: match state {
-                StateForm::Pending => RunState::Pending,
-                StateForm::Complete => RunState::Complete,
-                StateForm::Error => RunState::Error,
-            },
+            state: state.into(),
             sources: sources.into_iter().map(Into::into).collect(),
         },
+        BodyForm::Skill { skill, call, state } => {
+            Body::Skill { skill: skill.into(), call: call.into_owned(), state: state.into() }
+        }
         BodyForm::File(path) => Body::File { path: path.into_owned() },
     };
     Ok(Part { id, step: form.step, body })

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use domain::citation::{NumberedPassage, Place};
-use domain::id::InstanceId;
+use domain::id::{InstanceId, SkillId};
+use domain::skill::SkillName;
 use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
 use serde::{Deserialize, Serialize};
 
@@ -26,8 +27,36 @@ struct StepForm<'a> {
 enum BlockForm<'a> {
     Text(Cow<'a, str>),
     Reasoning(Cow<'a, str>),
-    Call { id: Cow<'a, str>, tool: Cow<'a, str>, arguments: Cow<'a, str> },
-    Opaque { format: Cow<'a, str>, json: Cow<'a, str> },
+    Call {
+        id: Cow<'a, str>,
+        tool: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        skill: Option<SkillForm<'a>>,
+    },
+    Opaque {
+        format: Cow<'a, str>,
+        json: Cow<'a, str>,
+    },
+}
+
+/// A skill's names; its identifier is made from them.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SkillForm<'a> {
+    name: Cow<'a, str>,
+    full: Cow<'a, str>,
+}
+
+impl<'a> From<&'a SkillName> for SkillForm<'a> {
+    fn from(skill: &'a SkillName) -> Self {
+        Self { name: (&skill.name).into(), full: (&skill.full_name).into() }
+    }
+}
+
+impl From<SkillForm<'_>> for SkillName {
+    fn from(form: SkillForm<'_>) -> Self {
+        Self { id: SkillId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+    }
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -208,6 +237,7 @@ fn block_form(block: &Block) -> BlockForm<'_> {
             id: (&call.id).into(),
             tool: (&call.tool).into(),
             arguments: (&call.arguments).into(),
+            skill: call.skill.as_ref().map(Into::into),
         },
         Block::Opaque { format, json } => BlockForm::Opaque { format: format.into(), json: json.into() },
     }
@@ -217,10 +247,11 @@ fn block_of(form: BlockForm<'_>) -> Block {
     match form {
         BlockForm::Text(text) => Block::Text(text.into_owned()),
         BlockForm::Reasoning(text) => Block::Reasoning(text.into_owned()),
-        BlockForm::Call { id, tool, arguments } => Block::Call(Call {
+        BlockForm::Call { id, tool, arguments, skill } => Block::Call(Call {
             id: id.into_owned(),
             tool: tool.into_owned(),
             arguments: arguments.into_owned(),
+            skill: skill.map(Into::into),
         }),
         BlockForm::Opaque { format, json } => {
             Block::Opaque { format: format.into_owned(), json: json.into_owned() }
@@ -274,13 +305,23 @@ mod tests {
         }
     }
 
+    fn call(skill: Option<&str>) -> Call {
+        let skill = skill.map(|full_name| SkillName {
+            id: SkillId::of(full_name),
+            name: "b".to_owned(),
+            full_name: full_name.to_owned(),
+        });
+        Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned(), skill }
+    }
+
     #[test]
     fn entries_survive_their_form_and_hold_no_nul() {
         let step = Step {
             blocks: vec![
                 Block::Reasoning("hm \0".to_owned()),
                 Block::Text("text".to_owned()),
-                Block::Call(Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned() }),
+                Block::Call(call(None)),
+                Block::Call(call(Some("a:b"))),
                 Block::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
             ],
             stop: StopReason::OutputFull,

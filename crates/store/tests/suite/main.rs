@@ -38,5 +38,6 @@ mod ledger;
 mod questions;
 mod races;
 mod serving;
+mod skills;
 mod transactions;
 mod turns;

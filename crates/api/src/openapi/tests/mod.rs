@@ -180,6 +180,8 @@ const STATUSES: &[(&str, &[u16])] = &[
     ("post /api/v1/vm/stop", &[202, 409]),
     ("get /api/v1/models", &[200]),
     ("get /api/v1/jurisdictions", &[200]),
+    ("get /api/v1/skills", &[200]),
+    ("get /api/v1/agents", &[200]),
     ("post /api/v1/files", &[201, 400, 403, 404, 408, 409, 413]),
     ("get /api/v1/files/{path}", &[200, 206, 304, 400, 403, 404, 416]),
     ("delete /api/v1/files/{path}", &[204, 400, 403, 404, 409]),

@@ -7,7 +7,8 @@ use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
 use domain::catalog::{Language, Localized, ModelEntry, ModelStatus, ProviderName, Setting};
 use domain::citation::Place;
 use domain::credits::Price;
-use domain::id::{AccountId, ConversationId, MessageId, PartId};
+use domain::id::{AccountId, ConversationId, MessageId, PartId, SkillId};
+use domain::skill::SkillName;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -53,7 +54,15 @@ fn every_shape() -> Vec<Shape> {
         Some(Shape::Reasoning { .. }) => Some(tool(RunState::Pending, Vec::new())),
         Some(Shape::Tool { state: RunState::Pending, .. }) => Some(tool(RunState::Complete, places())),
         Some(Shape::Tool { state: RunState::Complete, .. }) => Some(tool(RunState::Error, Vec::new())),
-        Some(Shape::Tool { state: RunState::Error, .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
+        Some(Shape::Tool { state: RunState::Error, .. }) => Some(Shape::Skill {
+            skill: SkillName {
+                id: SkillId::of("a:b"),
+                name: "b \"b\"".to_owned(),
+                full_name: "a:b".to_owned(),
+            },
+            state: RunState::Complete,
+        }),
+        Some(Shape::Skill { .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
         Some(Shape::File { .. }) => None,
     };
     let mut shapes = Vec::new();

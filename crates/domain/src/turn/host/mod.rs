@@ -13,6 +13,7 @@
 //! link begins with `Open`, once nothing is being committed, so that it tells the truth.
 
 mod draft;
+mod reservation;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -20,13 +21,14 @@ mod words;
 
 use std::sync::Arc;
 
+pub use reservation::first_reservation;
 pub use transcript::Exchange;
 pub use words::{Completion, Effect, Event, Setup};
 
 use self::draft::{Draft, Grown};
 use self::transcript::Transcript;
 use super::backoff::pause_after;
-use super::{AgentFrame, CallNote, HostFrame, LinkStamp, Open, Output, estimated_tokens};
+use super::{AgentFrame, CallNote, HostFrame, LinkStamp, Open, Output};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::citation::NumberedPassage;
 use crate::credits::{Bill, Credits, Shortage};
@@ -127,6 +129,7 @@ impl Turn {
     /// What the turn wants before anything has happened: an answer that was stopped already ends.
     pub fn begin(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.run_hosted(&mut effects);
         self.settle(&mut effects);
         effects
     }
@@ -149,6 +152,7 @@ impl Turn {
                 self.say_failed(number, attempt, error, jitter, &mut effects);
             }
             Event::PauseOver { number, attempt } => self.pause_over(number, attempt, &mut effects),
+            Event::Hosted { call, output } => self.returned(&call, output, true, &mut effects),
             Event::StepCommitted { number } => self.step_committed(number, &mut effects),
             Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
             Event::Completed => {
@@ -203,7 +207,8 @@ impl Turn {
     }
 
     fn note(&self, call: Call) -> CallNote {
-        CallNote { repeatable: (self.setup.repeatable)(&call.tool), call }
+        let Setup { repeatable, hosted, .. } = self.setup;
+        CallNote { repeatable: repeatable(&call.tool), hosted: hosted(&call.tool), call }
     }
 
     fn publish(&mut self, change: Change, effects: &mut Vec<Effect>) {
@@ -282,7 +287,7 @@ impl Turn {
                 effects.push(Effect::Reserve { number, greatest: self.greatest(&keep) });
                 self.phase = Phase::Reserving { keep };
             }
-            AgentFrame::Returned { call, output } => self.returned(&call, output, effects),
+            AgentFrame::Returned { call, output } => self.returned(&call, output, false, effects),
             AgentFrame::Done { number } => {
                 let last_is_step = matches!(self.log.last(), Some(LogEntry::Step { .. }));
                 if matches!(self.phase, Phase::Idle) && last_is_step && number + 1 == self.next() {
@@ -296,10 +301,21 @@ impl Turn {
         }
     }
 
-    fn returned(&mut self, call: &str, output: Output, effects: &mut Vec<Effect>) {
-        let under_way = self.committing.iter().any(|result| result.call == call);
+    /// Lets the host run those pending calls that are its own.
+    fn run_hosted(&self, effects: &mut Vec<Effect>) {
+        if self.ending.is_none() {
+            let pending = self.pending().into_iter().map(|(_, call)| call);
+            effects.extend(pending.filter(|call| (self.setup.hosted)(&call.tool)).map(Effect::Run));
+        }
+    }
+
+    /// Takes what came of a call from whoever was to run it: an agent has no say in a call of the host's.
+    fn returned(&mut self, call: &str, output: Output, by_host: bool, effects: &mut Vec<Effect>) {
+        let over = self.ending.is_some();
+        let under_way = over || self.committing.iter().any(|result| result.call == call);
         let pending = self.pending().into_iter().find(|(_, pending)| pending.id == call);
-        let Some((_, call)) = pending.filter(|_| !under_way) else { return };
+        let theirs = |call: &Call| (self.setup.hosted)(&call.tool) == by_host;
+        let Some((_, call)) = pending.filter(|(_, call)| !under_way && theirs(call)) else { return };
         let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
         let numbered = output.passages.into_iter().take(room).zip(self.next_source..);
         let passages: Vec<_> = numbered
@@ -472,6 +488,7 @@ impl Turn {
         } else if let Some(instance) = self.link {
             self.report_interrupted(instance, effects);
         }
+        self.run_hosted(effects);
     }
 
     fn result_committed(&mut self, call: &str, effects: &mut Vec<Effect>) {
@@ -564,23 +581,6 @@ impl Turn {
         let answer = self.answer.clone();
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
     }
-}
-
-/// What must be held before the first step of a new answer may be said.
-#[must_use]
-pub fn first_reservation(setup: &Setup) -> Credits {
-    let turn = Turn::new(setup.clone());
-    let keep: Vec<u32> = turn.transcript.notes().iter().map(|note| note.id).collect();
-    let shown = turn
-        .transcript
-        .tokens(&keep)
-        .min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
-    let most = Usage {
-        input_tokens: setup.overhead_tokens + shown,
-        output_tokens: u64::from(setup.output_max_tokens),
-        ..Usage::default()
-    };
-    setup.bill.greatest(setup.price, most)
 }
 
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {

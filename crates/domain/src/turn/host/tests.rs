@@ -17,6 +17,7 @@ fn turn() -> Turn {
         context_tokens: 1000,
         output_max_tokens: 100,
         repeatable: |_| true,
+        hosted: |tool| tool == "skill",
         stop: false,
     })
 }
@@ -60,6 +61,37 @@ fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
         });
         assert!(matches!(told, Some(Ending::Failed(error)) if error.code == code), "{ending:?}");
     }
+}
+
+#[test]
+fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
+    let call = Call { id: "c".to_owned(), tool: "skill".to_owned(), arguments: "{}".to_owned(), skill: None };
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    turn.on(said(StepEvent::Call(call.clone())));
+    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    let committed = turn.on(Event::StepCommitted { number: 0 });
+    assert!(committed.contains(&Effect::Run(call.clone())), "{committed:?}");
+    let told = |effect: &Effect| match effect {
+        Effect::Send(HostFrame::Step { calls, .. }) => calls.iter().all(|note| note.hosted),
+        _ => false,
+    };
+    assert!(committed.iter().any(told), "the agent is told to wait for it: {committed:?}");
+    let output =
+        Output { outcome: Outcome::Done, text: "x".into(), passages: Vec::new(), written: Vec::new() };
+    let forged = AgentFrame::Returned { call: "c".to_owned(), output: output.clone() };
+    assert_eq!(turn.on(Event::Agent(forged)), [], "the agent has no say in it");
+    let mut restarted = Turn::new(Setup {
+        present: Exchange { log: turn.log.clone(), ..turn.setup.present.clone() },
+        ..turn.setup.clone()
+    });
+    assert!(restarted.begin().contains(&Effect::Run(call)));
+    let returned = turn.on(Event::Hosted { call: "c".to_owned(), output });
+    assert!(matches!(returned.as_slice(), [Effect::CommitResult { .. }]), "{returned:?}");
 }
 
 #[test]

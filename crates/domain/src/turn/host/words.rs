@@ -7,8 +7,8 @@ use super::Exchange;
 use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::credits::{Bill, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
-use crate::step::{CallResult, Item, StepError, StepEvent};
-use crate::turn::{AgentFrame, HostFrame};
+use crate::step::{Call, CallResult, Item, StepError, StepEvent};
+use crate::turn::{AgentFrame, HostFrame, Output};
 
 /// What a turn begins with: what the store knows, and the model's measures.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub struct Setup {
     pub output_max_tokens: u32,
     /// Whether a tool of this name may run again.
     pub repeatable: fn(&str) -> bool,
+    /// Whether the host runs a tool of this name. Such a tool is repeatable.
+    pub hosted: fn(&str) -> bool,
     /// Whether the user has asked for a stop already.
     pub stop: bool,
 }
@@ -83,6 +85,13 @@ pub enum Event {
         number: u32,
         /// The attempt that may begin.
         attempt: u32,
+    },
+    /// A call that the host ran came back.
+    Hosted {
+        /// The call.
+        call: String,
+        /// What came of it.
+        output: Output,
     },
     /// The step is in the log.
     StepCommitted {
@@ -149,6 +158,8 @@ pub enum Effect {
         /// The bill with it.
         bill: Bill,
     },
+    /// Run a call of a committed step here, and come back with `Hosted`.
+    Run(Call),
     /// Commit the result.
     CommitResult {
         /// The step that called.

@@ -1,0 +1,137 @@
+//! Entries of the catalogs (sections 2.2 to 2.4).
+
+use domain::catalog::{self, Language, ModelEntry, ModelStatus};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::openapi::words::{ModelHealth, ModelProvider};
+
+/// A model that a question can be answered by.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Model<'a> {
+    /// What a question names it by.
+    #[schema(examples("reader"))]
+    id: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Built-in reader"))]
+    label: &'a str,
+    /// What it is good for, in the caller's language.
+    #[schema(examples("No language model: finds the passages of the documents that answer the question"))]
+    description: &'a str,
+    #[schema(value_type = ModelProvider)]
+    provider: &'static str,
+    #[schema(value_type = ModelHealth)]
+    status: &'static str,
+    /// Whether it answers questions that name no model.
+    #[schema(examples(true))]
+    default: bool,
+    /// Whether it still works but is not to be chosen any more.
+    #[schema(examples(false))]
+    deprecated: bool,
+    /// What a question may set.
+    settings: Vec<Setting<'a>>,
+    /// Whether it is the reader that comes with the service, which is no language model. Absent from any other.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false, examples(true))]
+    builtin: bool,
+}
+
+/// A setting of a model.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ModelSetting)]
+struct Setting<'a> {
+    /// What a question names it by.
+    #[schema(examples("reasoningEffort"))]
+    key: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Reasoning effort"))]
+    label: &'a str,
+    /// The values that it may have.
+    options: Vec<SettingOption<'a>>,
+    /// The value that it has unless a question sets it.
+    #[schema(examples("MEDIUM"))]
+    default_value: &'a str,
+}
+
+/// A value that a setting may have.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ModelSettingOption)]
+struct SettingOption<'a> {
+    /// What a question names it by.
+    #[schema(examples("HIGH"))]
+    value: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("High"))]
+    label: &'a str,
+}
+
+impl<'a> Model<'a> {
+    pub(crate) fn of(entry: &'a ModelEntry, status: ModelStatus, language: Language) -> Self {
+        Self {
+            id: &entry.id,
+            label: entry.label.in_language(language),
+            description: entry.description.in_language(language),
+            provider: entry.provider.as_str(),
+            status: status.as_str(),
+            default: entry.default,
+            deprecated: entry.deprecated,
+            settings: entry.settings.iter().map(|setting| Setting::of(setting, language)).collect(),
+            builtin: entry.builtin,
+        }
+    }
+}
+
+impl<'a> Setting<'a> {
+    fn of(setting: &'a catalog::Setting, language: Language) -> Self {
+        let options = setting.options.iter();
+        Self {
+            key: &setting.key,
+            label: setting.label.in_language(language),
+            options: options
+                .map(|option| SettingOption {
+                    value: &option.value,
+                    label: option.label.in_language(language),
+                })
+                .collect(),
+            default_value: &setting.default_value,
+        }
+    }
+}
+
+/// A jurisdiction, whose law a question can be about.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Jurisdiction<'a> {
+    /// What a question names it by.
+    #[schema(examples("CZ"))]
+    pub(crate) id: &'a str,
+    /// Its name in the caller's language.
+    #[schema(examples("Czechia"))]
+    pub(crate) label: &'a str,
+}
+
+/// A skill or an agent of a plugin.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = PluginEntry)]
+pub(crate) struct Listed {
+    /// What a question names it by; the same for ever.
+    #[schema(format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
+    id: String,
+    /// Its short name, by which a question may name it while no other has it.
+    #[schema(examples("contract-review"))]
+    name: String,
+    /// `<plugin>:<name>`, which no other has.
+    #[schema(examples("causerie:contract-review"))]
+    full_name: String,
+    /// What it is for, as its plugin says.
+    #[schema(examples("Reviews a contract clause by clause for one party"))]
+    description: String,
+}
+
+impl From<control::catalogs::Listed> for Listed {
+    fn from(listed: control::catalogs::Listed) -> Self {
+        let control::catalogs::Listed { id, name, full_name, description } = listed;
+        Self { id, name, full_name, description }
+    }
+}

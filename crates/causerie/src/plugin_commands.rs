@@ -1,0 +1,86 @@
+//! `causerie plugins`: what plugins hold, and what is wrong with them. Needs no service.
+#![expect(clippy::print_stdout, reason = "this is the command line")]
+
+use plugins::{Library, Notice};
+use serde_json::{Value, json};
+
+use crate::commands::PluginsCommand;
+
+/// Carries the command out.
+pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
+    match command {
+        PluginsCommand::List { plugins, json } => {
+            let library = plugins::read(&plugins.folders);
+            show(&library, *json);
+            Ok(())
+        }
+        PluginsCommand::Check { path, json } => {
+            let library = plugins::read_one(path);
+            show(&library, *json);
+            let skipped = library.notices.iter().filter(|notice| notice.skipped).count();
+            if skipped == 0 { Ok(()) } else { Err(format!("{skipped} of what is there was left out")) }
+        }
+    }
+}
+
+fn show(library: &Library, json: bool) {
+    if json {
+        println!("{}", as_json(library));
+        return;
+    }
+    for skill in &library.skills {
+        println!("skill  {}  {}", skill.name.full_name, short(&skill.description));
+    }
+    for agent in &library.agents {
+        println!("agent  {}  {}", agent.full_name, short(&agent.description));
+    }
+    for notice in &library.notices {
+        println!("{}  {notice}", if notice.skipped { "left out" } else { "note" });
+    }
+    if library.notices_left_out > 0 {
+        println!("and {} more", library.notices_left_out);
+    }
+}
+
+fn short(description: &str) -> String {
+    const CHARS: usize = 100;
+    let cut: String = description.chars().take(CHARS).collect();
+    if cut.len() < description.len() { format!("{cut}…") } else { cut }
+}
+
+fn as_json(library: &Library) -> Value {
+    let skills: Vec<Value> = library
+        .skills
+        .iter()
+        .map(|skill| {
+            json!({
+                "id": skill.name.id.to_string(),
+                "name": skill.name.name,
+                "fullName": skill.name.full_name,
+                "description": skill.description,
+                "allowedTools": skill.tools,
+                "files": skill.files,
+            })
+        })
+        .collect();
+    let agents: Vec<Value> = library
+        .agents
+        .iter()
+        .map(|agent| {
+            json!({
+                "id": agent.id.to_string(),
+                "name": agent.name,
+                "fullName": agent.full_name,
+                "description": agent.description,
+                "tools": agent.tools,
+                "model": agent.model,
+            })
+        })
+        .collect();
+    let notices: Vec<Value> = library.notices.iter().map(|Notice { file, line, text, skipped }| {
+        json!({"file": file, "line": line, "text": text, "skipped": skipped})
+    }).collect();
+    json!({
+        "skills": skills, "agents": agents, "notices": notices, "noticesLeftOut": library.notices_left_out,
+    })
+}

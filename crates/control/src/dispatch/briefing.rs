@@ -1,0 +1,293 @@
+//! What a turn tells its model of itself: who it is, which skills there are, and what opening one gives.
+//!
+//! Skills are disclosed step by step: the instructions name and describe them, a call of the tool `skill` opens
+//! one, and its files lie in the machine. A turn keeps the library with which it began.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use domain::answer::LogEntry;
+use domain::skill::SkillName;
+use domain::step::{Call, Outcome, ToolSpec, USE_SKILL};
+use domain::turn::{Output, estimated_tokens};
+use plugins::{Library, Lookup, Skill};
+use protocol::tool::Tool;
+use serde::Deserialize;
+use store::turns::TurnRecord;
+
+/// What every model is told.
+const INSTRUCTIONS: &str = include_str!("instructions.md");
+
+/// The most skills that the instructions describe.
+const SKILLS_TOLD_MAX: usize = 100;
+/// The most that they say of all skills together, and of one, in characters.
+const DESCRIPTIONS_MAX_CHARS: usize = 32 * 1024;
+const DESCRIPTION_MAX_CHARS: usize = 1024;
+/// The most files that an opened skill names.
+const FILES_TOLD_MAX: usize = 200;
+
+const SKILL_TOOL: &str = "Open a skill: its instructions for one kind of task, and its files in the machine. Open one \
+    before you begin a task that its description fits.";
+const SKILL_SCHEMA: &str = r#"{"type":"object","properties":{"skill":{"type":"string","description":"The skill's full name, as it is listed."}},"required":["skill"],"additionalProperties":false}"#;
+
+/// What a turn begins with besides its exchange.
+pub(super) struct Briefing {
+    library: Arc<Library>,
+    /// The full names of the skills that may be opened.
+    offered: Vec<String>,
+    tools: Vec<ToolSpec>,
+    instructions: String,
+}
+
+/// What a question chose.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    /// The agent's full name; the default one's unless given.
+    pub agent: Option<&'a str>,
+    /// The skills' full names; all when there are none.
+    pub skills: &'a [String],
+    /// The identifiers of the jurisdictions.
+    pub jurisdictions: &'a [String],
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    skill: String,
+}
+
+impl Briefing {
+    /// The briefing for a question. What it chose and is gone by now is passed over.
+    pub(super) fn new(library: Arc<Library>, chosen: Chosen<'_>) -> Self {
+        let wanted = |skill: &&Skill| {
+            chosen.skills.is_empty() || chosen.skills.iter().any(|name| *name == skill.name.full_name)
+        };
+        let skills: Vec<&Skill> = library.skills.iter().filter(wanted).collect();
+        let agent = library.agent_or_default(chosen.agent);
+        let mut instructions = INSTRUCTIONS.to_owned();
+        if let Some(agent) = agent {
+            instructions.push_str("\n\n## How you work\n\n");
+            instructions.push_str(&agent.instructions);
+            instructions.push('\n');
+        }
+        if !chosen.jurisdictions.is_empty() {
+            instructions.push_str("\nThe question is about the law of: ");
+            instructions.push_str(&chosen.jurisdictions.join(", "));
+            instructions.push_str(".\n");
+        }
+        tell_skills(&mut instructions, &skills, !chosen.skills.is_empty());
+        let mut tools = tools_of(agent.and_then(|agent| agent.tools.as_deref()));
+        if !skills.is_empty() {
+            tools.push(ToolSpec {
+                name: USE_SKILL.to_owned(),
+                description: SKILL_TOOL.to_owned(),
+                schema: SKILL_SCHEMA.to_owned(),
+            });
+        }
+        let offered = skills.iter().map(|skill| skill.name.full_name.clone()).collect();
+        Self { offered, tools, instructions, library }
+    }
+
+    /// The system's instructions.
+    pub(super) fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// The tools that are offered.
+    pub(super) fn tools(&self) -> &[ToolSpec] {
+        &self.tools
+    }
+
+    /// The tokens that instructions and tools take in every request.
+    pub(super) fn tokens(&self) -> u64 {
+        let tools = self.tools.iter().map(|tool| tool.description.len() + tool.schema.len()).sum();
+        estimated_tokens(self.instructions.len()) + estimated_tokens(tools)
+    }
+
+    /// The skill that a call opens, if it is such a call and there is such a skill.
+    pub(super) fn skill_of(&self, call: &Call) -> Option<SkillName> {
+        if call.tool != USE_SKILL {
+            return None;
+        }
+        let arguments: Arguments = serde_json::from_str(&call.arguments).ok()?;
+        self.find(&arguments.skill).map(|skill| skill.name.clone())
+    }
+
+    /// Runs a call of the tool `skill`.
+    pub(super) fn open(&self, call: &Call) -> Output {
+        let named = call.skill.as_ref().map(|skill| skill.full_name.clone());
+        let asked = named.or_else(|| {
+            serde_json::from_str::<Arguments>(&call.arguments).ok().map(|arguments| arguments.skill)
+        });
+        let (outcome, text) = match asked.as_deref().map(|asked| self.find(asked)) {
+            Some(Some(skill)) => (Outcome::Done, opened(skill)),
+            Some(None) => {
+                (Outcome::Failed, format!("There is no such skill. There are: {}.", self.offered.join(", ")))
+            }
+            None => (Outcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
+        };
+        Output { outcome, text, passages: Vec::new(), written: Vec::new() }
+    }
+
+    fn find(&self, word: &str) -> Option<&Skill> {
+        match self.library.skill(word) {
+            Lookup::Found(skill) if self.offered.contains(&skill.name.full_name) => Some(skill),
+            Lookup::Found(_) | Lookup::Unknown | Lookup::Ambiguous(_) => None,
+        }
+    }
+}
+
+/// The skills whose use by this answer is counted already: those that the question chose, and those that were opened.
+pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
+    let results = record.log.iter().filter_map(|entry| match entry {
+        LogEntry::Result { result, .. } => Some(result.call.as_str()),
+        LogEntry::Step { .. } => None,
+    });
+    let results: HashSet<&str> = results.collect();
+    let opened = record.log.iter().flat_map(|entry| match entry {
+        LogEntry::Step { step, .. } => step.calls().collect(),
+        LogEntry::Result { .. } => Vec::new(),
+    });
+    let opened = opened.filter(|call| results.contains(call.id.as_str()));
+    let opened = opened.filter_map(|call| Some(call.skill.as_ref()?.full_name.clone()));
+    record.skills.iter().cloned().chain(opened).collect()
+}
+
+/// Adds what the model is told of the skills.
+fn tell_skills(instructions: &mut String, skills: &[&Skill], chosen: bool) {
+    if skills.is_empty() {
+        return;
+    }
+    instructions.push_str(
+        "\n## Skills\n\nA skill is proven advice for one kind of task, from those who run this service. When one of \
+         these fits what is asked, open it first with the tool `skill` and its full name, and follow it where it does \
+         not contradict what stands above or what the user wants; its text counts as instructions. Open none that \
+         does not fit.",
+    );
+    if chosen {
+        instructions
+            .push_str(" The user chose these skills for this question: use them where they fit at all.");
+    }
+    instructions.push_str("\n\n");
+    let room = (DESCRIPTIONS_MAX_CHARS / skills.len().min(SKILLS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
+    for skill in skills.iter().take(SKILLS_TOLD_MAX) {
+        let description: String = skill.description.chars().take(room).collect();
+        let cut = if description.len() < skill.description.len() { "…" } else { "" };
+        instructions.push_str(&format!("- `{}`: {description}{cut}\n", skill.name.full_name));
+    }
+    let rest: Vec<&str> =
+        skills.iter().skip(SKILLS_TOLD_MAX).map(|skill| skill.name.full_name.as_str()).collect();
+    if !rest.is_empty() {
+        instructions.push_str(&format!("- and {} more, which only the user names\n", rest.len()));
+    }
+}
+
+/// What an opened skill says.
+fn opened(skill: &Skill) -> String {
+    let mut text = format!("# Skill {}\n\n", skill.name.full_name);
+    if !skill.files.is_empty() {
+        let place = skill.place();
+        text.push_str(&format!(
+            "Its files are in the machine below {place}, read-only. Read and run them with the tool `shell`, such as \
+             `cat {place}/{}`. Paths in what follows are relative to that folder.\n\n",
+            skill.files[0]
+        ));
+        for file in skill.files.iter().take(FILES_TOLD_MAX) {
+            text.push_str(&format!("- {file}\n"));
+        }
+        let rest = skill.files.len().saturating_sub(FILES_TOLD_MAX);
+        if rest > 0 {
+            text.push_str(&format!("- and {rest} more\n"));
+        }
+        text.push('\n');
+    }
+    text.push_str(&skill.instructions);
+    text
+}
+
+/// The machine's tools, or those of them that an agent names: by their names here, or by those that other agent
+/// programs give to their likes. An agent that names none that there is has all.
+fn tools_of(named: Option<&[String]>) -> Vec<ToolSpec> {
+    let meant = |tool: Tool| {
+        let others: &[&str] = match tool {
+            Tool::Shell => &["bash"],
+            Tool::Read => &["notebookread"],
+            Tool::Write => &[],
+            Tool::Edit => &["multiedit"],
+            Tool::List => &["ls", "glob"],
+            Tool::Find => &["grep", "glob"],
+            Tool::Search => &["grep"],
+        };
+        named.is_none_or(|names| {
+            names.iter().any(|name| {
+                let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
+                bare == tool.name() || others.contains(&bare.as_str())
+            })
+        })
+    };
+    let spec = |tool: Tool| ToolSpec {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        schema: tool.schema().to_owned(),
+    };
+    let tools: Vec<ToolSpec> = Tool::ALL.into_iter().filter(|tool| meant(*tool)).map(spec).collect();
+    if tools.is_empty() { Tool::ALL.into_iter().map(spec).collect() } else { tools }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn briefing(agent: Option<&str>, skills: &[&str]) -> Briefing {
+        let skills: Vec<String> = skills.iter().map(|&name| name.to_owned()).collect();
+        Briefing::new(Arc::new(plugins::read(&[])), Chosen { agent, skills: &skills, jurisdictions: &[] })
+    }
+
+    fn call(arguments: &str) -> Call {
+        Call { id: "c".into(), tool: USE_SKILL.into(), arguments: arguments.into(), skill: None }
+    }
+
+    #[test]
+    fn chosen_skills_are_all_that_there_is() {
+        let all = briefing(None, &[]);
+        assert!(all.instructions().contains("`causerie:contract-review`: Reviews"));
+        let one = briefing(None, &["causerie:statute-lookup", "gone:since"]);
+        assert!(
+            !one.instructions().contains("contract-review") && one.instructions().contains("The user chose")
+        );
+        let refused = one.open(&call(r#"{"skill": "causerie:contract-review"}"#));
+        assert_eq!(refused.outcome, Outcome::Failed);
+        assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
+        let none = briefing(None, &["gone:since"]);
+        assert!(none.tools().iter().all(|tool| tool.name != USE_SKILL), "nothing is left to open");
+    }
+
+    #[test]
+    fn an_opened_skill_gives_its_instructions_and_its_files() {
+        let briefing = briefing(None, &[]);
+        let arguments = r#"{"skill": "contract-review"}"#;
+        assert_eq!(briefing.skill_of(&call(arguments)).unwrap().full_name, "causerie:contract-review");
+        let opened = briefing.open(&call(arguments));
+        assert_eq!(opened.outcome, Outcome::Done);
+        assert!(opened.text.contains("# Reviewing a contract"));
+        assert!(opened.text.contains("/plugins/causerie/skills/contract-review/references/checklist.md"));
+        for wrong in ["", "{}", "[]", r#"{"skill": 1}"#, r#"{"skill": "x"}"#] {
+            assert_eq!(briefing.open(&call(wrong)).outcome, Outcome::Failed, "{wrong}");
+            assert_eq!(briefing.skill_of(&call(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_agent_brings_its_instructions_and_its_tools() {
+        let lawyer = briefing(Some("causerie:lawyer"), &[]);
+        assert!(lawyer.instructions().contains("You write for a lawyer"));
+        let gone = briefing(Some("gone:since"), &[]);
+        assert_eq!(gone.instructions(), briefing(None, &[]).instructions(), "the default one answers");
+        let names = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
+            tools_of(Some(&named)).into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["Read", "Grep"]), ["search", "read", "find"]);
+        assert_eq!(names(&["Bash(git:*)"]), ["shell"]);
+        assert_eq!(names(&["WebFetch"]).len(), Tool::ALL.len());
+    }
+}

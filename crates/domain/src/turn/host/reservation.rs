@@ -1,0 +1,23 @@
+//! What an answer must be able to pay before it is accepted.
+
+use super::{Setup, Turn};
+use crate::credits::Credits;
+use crate::step::Usage;
+use crate::turn::estimated_tokens;
+
+/// What must be held before the first step of a new answer may be said.
+#[must_use]
+pub fn first_reservation(setup: &Setup) -> Credits {
+    let turn = Turn::new(setup.clone());
+    let keep: Vec<u32> = turn.transcript.notes().iter().map(|note| note.id).collect();
+    let shown = turn
+        .transcript
+        .tokens(&keep)
+        .min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
+    let most = Usage {
+        input_tokens: setup.overhead_tokens + shown,
+        output_tokens: u64::from(setup.output_max_tokens),
+        ..Usage::default()
+    };
+    setup.bill.greatest(setup.price, most)
+}

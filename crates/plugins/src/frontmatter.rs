@@ -1,0 +1,471 @@
+//! The head of a Markdown file between two lines of `---`: `key: value` as YAML has it, as far as plugins use it.
+//!
+//! Not a whole YAML: what is written by hand in plugins often is none (an unquoted description with a colon in it),
+//! and must be read all the same. So texts, quoted texts, block texts (`|` and `>`) and lists of texts are
+//! understood; what is nested deeper is passed over; anchors, aliases and tags are plain text, so that nothing can
+//! multiply. Time and memory are linear in a head of bounded length.
+
+/// The longest head, in bytes.
+pub(crate) const HEAD_MAX_BYTES: usize = 64 * 1024;
+/// The most entries of a list.
+const LIST_MAX: usize = 256;
+/// Keys that end a text which runs on over lines that are not indented.
+const KEYS: [&str; 12] = [
+    "name",
+    "description",
+    "tools",
+    "model",
+    "color",
+    "license",
+    "allowed-tools",
+    "metadata",
+    "compatibility",
+    "version",
+    "skills",
+    "hooks",
+];
+/// The most keys of a head.
+const KEYS_MAX: usize = 256;
+
+/// A file with a head.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Head {
+    fields: Vec<Field>,
+    /// What follows the head.
+    pub(crate) body: String,
+    /// What was not understood: line, from 1, and why.
+    pub(crate) problems: Vec<(u32, String)>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Field {
+    key: String,
+    line: u32,
+    value: Value,
+}
+
+#[derive(Debug, PartialEq)]
+enum Value {
+    Text(String),
+    List(Vec<String>),
+    /// Something nested, which nobody asks for.
+    Nested,
+}
+
+/// Why a file has no readable head.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeadError {
+    #[error("the head has no end: a line of --- is missing")]
+    Open,
+    #[error("the head is longer than {HEAD_MAX_BYTES} bytes")]
+    TooLong,
+}
+
+impl Head {
+    /// The text under this key, however many lines it took; a list is joined by commas.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        match &self.field(key)?.value {
+            Value::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            Value::List(items) => Some(items.join(", ")).filter(|text| !text.is_empty()),
+            Value::Nested => None,
+        }
+    }
+
+    /// The names under this key: a list, or a text that commas or blanks divide, but not within brackets.
+    pub(crate) fn names(&self, key: &str) -> Option<Vec<String>> {
+        match &self.field(key)?.value {
+            Value::Text(text) => Some(divided(text)),
+            Value::List(items) => Some(items.clone()),
+            Value::Nested => None,
+        }
+    }
+
+    /// The line of this key.
+    pub(crate) fn line(&self, key: &str) -> Option<u32> {
+        self.field(key).map(|field| field.line)
+    }
+
+    fn field(&self, key: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.key == key)
+    }
+}
+
+/// Reads a file. Without a first line of `---` it is all body.
+pub(crate) fn read(text: &str) -> Result<Head, HeadError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut rest = text.split_inclusive('\n');
+    let first = rest.next().unwrap_or_default();
+    if first.trim_end() != "---" {
+        return Ok(Head { body: text.to_owned(), ..Head::default() });
+    }
+    let mut lines = Vec::new();
+    let mut taken = first.len();
+    for line in rest {
+        taken += line.len();
+        if taken > HEAD_MAX_BYTES {
+            return Err(HeadError::TooLong);
+        }
+        let bare = line.trim_end_matches(['\n', '\r']);
+        if matches!(bare.trim_end(), "---" | "...") {
+            let mut head = Lines { lines, at: 0 }.fields();
+            text[taken..].trim_start_matches(['\n', '\r']).clone_into(&mut head.body);
+            return Ok(head);
+        }
+        lines.push(bare);
+    }
+    Err(HeadError::Open)
+}
+
+struct Lines<'a> {
+    lines: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn fields(mut self) -> Head {
+        let mut head = Head::default();
+        let mut runs_on = false;
+        while let Some(line) = self.next() {
+            // The first line of the file is the mark before the head.
+            let number = u32::try_from(self.at).unwrap_or(u32::MAX).saturating_add(1);
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            let known = key_of(line).filter(|(key, _)| !runs_on || KEYS.contains(key));
+            let Some((key, value)) = known else {
+                // A text over several lines that should be indented and is not.
+                let Some(Field { value: Value::Text(text), .. }) = head.fields.last_mut() else {
+                    head.problems.push((number, "no `key: value`: the line is passed over".to_owned()));
+                    continue;
+                };
+                text.push(' ');
+                text.push_str(line.trim());
+                if !runs_on {
+                    let told =
+                        "no `key: value`: it is taken for more of the text above, and what follows, too";
+                    head.problems.push((number, told.to_owned()));
+                }
+                runs_on = true;
+                continue;
+            };
+            runs_on = false;
+            let value = self.value(value);
+            if head.fields.iter().any(|field| field.key == key) {
+                head.problems.push((number, format!("{key} stands twice: the first holds")));
+            } else if head.fields.len() < KEYS_MAX {
+                head.fields.push(Field { key: key.to_owned(), line: number, value });
+            }
+        }
+        head
+    }
+
+    fn next(&mut self) -> Option<&'a str> {
+        let line = self.lines.get(self.at).copied()?;
+        self.at += 1;
+        Some(line)
+    }
+
+    /// The next line, if it goes on with the value before it: indented, or blank before such a one.
+    fn continued(&mut self) -> Option<&'a str> {
+        let ahead =
+            self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty())?;
+        if !is_indented(ahead) {
+            return None;
+        }
+        self.next()
+    }
+
+    fn value(&mut self, first: &'a str) -> Value {
+        match first.as_bytes().first() {
+            Some(b'|') if is_block(first) => Value::Text(self.block(false)),
+            Some(b'>') if is_block(first) => Value::Text(self.block(true)),
+            Some(b'"' | b'\'') => self.quoted(first),
+            Some(b'[') => self.flow(first),
+            Some(b'{') => {
+                while self.continued().is_some() {}
+                Value::Nested
+            }
+            None | Some(b'#') => self.below(),
+            Some(_) => {
+                let mut text = without_comment(first).to_owned();
+                self.fold_into(&mut text);
+                Value::Text(if matches!(text.as_str(), "~" | "null") { String::new() } else { text })
+            }
+        }
+    }
+
+    /// Adds the lines that go on with a text: joined by a blank, and by a line feed where one is empty.
+    fn fold_into(&mut self, text: &mut String) {
+        while let Some(line) = self.continued() {
+            let line = line.trim();
+            if line.is_empty() {
+                text.push('\n');
+            } else {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push(' ');
+                }
+                text.push_str(line);
+            }
+        }
+    }
+
+    fn block(&mut self, folded: bool) -> String {
+        let mut text = String::new();
+        let mut indent = None;
+        while let Some(line) = self.continued() {
+            if line.trim().is_empty() {
+                text.push('\n');
+                continue;
+            }
+            let own = line.len() - line.trim_start().len();
+            let indent = *indent.get_or_insert(own);
+            let piece = &line[own.min(indent)..];
+            if folded && !text.is_empty() && !text.ends_with('\n') {
+                text.push(' ');
+            }
+            text.push_str(piece.trim_end());
+            if !folded {
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn quoted(&mut self, first: &str) -> Value {
+        let back = self.at;
+        let mut whole = first.to_owned();
+        loop {
+            if let Some((text, rest)) = unquoted(&whole) {
+                if rest.trim().is_empty() || rest.trim_start().starts_with('#') {
+                    return Value::Text(text);
+                }
+                break;
+            }
+            let Some(line) = self.continued() else { break };
+            whole.push(if line.trim().is_empty() { '\n' } else { ' ' });
+            whole.push_str(line.trim());
+        }
+        // No quoted text after all: what stands there is taken as it is.
+        self.at = back;
+        let mut text = first.to_owned();
+        self.fold_into(&mut text);
+        Value::Text(text)
+    }
+
+    fn flow(&mut self, first: &str) -> Value {
+        let mut whole = without_comment(first).to_owned();
+        while !whole.trim_end().ends_with(']') {
+            let Some(line) = self.continued() else { break };
+            whole.push(' ');
+            whole.push_str(without_comment(line.trim()));
+        }
+        let inner = whole.trim().trim_start_matches('[').trim_end_matches(']');
+        let items = inner.split(',').map(|item| plain(item.trim())).filter(|item| !item.is_empty());
+        Value::List(items.take(LIST_MAX).collect())
+    }
+
+    /// What stands below a key without a value of its own.
+    fn below(&mut self) -> Value {
+        let ahead = self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty());
+        let Some(ahead) = ahead else { return Value::Text(String::new()) };
+        if ahead.trim_start() == "-" || ahead.trim_start().starts_with("- ") {
+            return self.list();
+        }
+        if is_indented(ahead) && key_of(ahead.trim()).is_some() {
+            while self.continued().is_some() {}
+            return Value::Nested;
+        }
+        let mut text = String::new();
+        self.fold_into(&mut text);
+        Value::Text(text)
+    }
+
+    fn list(&mut self) -> Value {
+        let mut items = Vec::new();
+        while let Some(line) = self.lines.get(self.at).copied() {
+            let item = line.trim();
+            if let Some(item) = item.strip_prefix("- ") {
+                items.push(plain(without_comment(item.trim())));
+            } else if !item.is_empty() && item != "-" && !is_indented(line) {
+                break;
+            }
+            self.at += 1;
+        }
+        items.truncate(LIST_MAX);
+        Value::List(items)
+    }
+}
+
+fn is_indented(line: &str) -> bool {
+    line.starts_with([' ', '\t'])
+}
+
+/// Whether a value is the mark of a block: `|` or `>` with nothing but its indicators.
+fn is_block(value: &str) -> bool {
+    let rest = without_comment(&value[1..]).trim();
+    rest.len() <= 2 && rest.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'1'..=b'9'))
+}
+
+/// The key of a line that is not indented, and its value.
+fn key_of(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    let is_key = !key.is_empty()
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
+    let divided = value.is_empty() || value.starts_with([' ', '\t']);
+    (is_key && divided).then(|| (key, value.trim()))
+}
+
+fn without_comment(text: &str) -> &str {
+    text.find(" #").map_or(text, |at| &text[..at]).trim_end()
+}
+
+/// A text without the quotes around it, if there are any.
+fn plain(text: &str) -> String {
+    match unquoted(text) {
+        Some((inner, rest)) if rest.is_empty() => inner,
+        _ => text.to_owned(),
+    }
+}
+
+/// A quoted text, and what follows it; `None` when it does not end.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let mut out = String::new();
+    let mut chars = text.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' if quote == '\'' && chars.peek().is_some_and(|(_, next)| *next == '\'') => {
+                chars.next();
+                out.push('\'');
+            }
+            '\\' if quote == '"' => match chars.next()?.1 {
+                'n' => out.push('\n'),
+                't' => out.push('\t'),
+                'r' => {}
+                'u' => {
+                    let digits: String =
+                        (0..4).filter_map(|_| chars.next().map(|(_, digit)| digit)).collect();
+                    let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+                    out.push(code.unwrap_or(char::REPLACEMENT_CHARACTER));
+                }
+                other => out.push(other),
+            },
+            c if c == quote => return Some((out, &text[at + 1..])),
+            c => out.push(c),
+        }
+    }
+    None
+}
+
+/// Names that commas or blanks divide; `Bash(git add:*)` is one.
+fn divided(text: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut depth = 0_u32;
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 && (c == ',' || c.is_whitespace()) {
+            names.push(String::new());
+        } else if let Some(name) = names.last_mut() {
+            name.push(c);
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names.truncate(LIST_MAX);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head {
+        read(&format!("---\n{text}\n---\nThe body.\n")).unwrap()
+    }
+
+    #[test]
+    fn each_way_to_write_a_text_is_read() {
+        for (written, meant) in [
+            ("d: plain", "plain"),
+            ("d: plain # not this", "plain"),
+            ("d: a colon: in the text", "a colon: in the text"),
+            ("d: \"quoted: \\\"so\\\"\\n\\u00e9\"", "quoted: \"so\"\né"),
+            ("d: 'it''s' # no", "it's"),
+            ("d: \"a\" and more", "\"a\" and more"),
+            ("d: \"never closed", "\"never closed"),
+            ("d: |\n  one\n    two\n\n  three", "one\n  two\n\nthree"),
+            ("d: >-\n  one\n  two\n\n  three", "one two\nthree"),
+            ("d: one\n  two\n  three", "one two three"),
+            ("d:\n  one\n  two", "one two"),
+            ("d: \"one\n  two\"", "one two"),
+            ("d: *alias", "*alias"),
+            ("d: &anchor text", "&anchor text"),
+        ] {
+            assert_eq!(head(written).text("d").as_deref(), Some(meant), "{written}");
+        }
+        for nothing in ["d:", "d: ~", "d: ''", "d:\n  a: 1\n  b: 2", "d: {a: 1}"] {
+            assert_eq!(head(nothing).text("d"), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn lists_are_read_in_each_form() {
+        for written in [
+            "t: Read, Bash(git add:*)",
+            "t: Read Bash(git add:*)",
+            "t: [Read, \"Bash(git add:*)\"]",
+            "t:\n  - Read\n  - Bash(git add:*)",
+            "t:\n- 'Read'\n- Bash(git add:*)",
+        ] {
+            assert_eq!(head(written).names("t").unwrap(), ["Read", "Bash(git add:*)"], "{written}");
+        }
+        assert_eq!(head("t:\n  - a\nd: after").text("d").unwrap(), "after");
+    }
+
+    #[test]
+    fn a_text_that_is_not_indented_runs_on_to_the_next_key_of_plugins() {
+        let text =
+            "description: Use it. Examples:\n\n<example>\nuser: \"Go\"\n</example>\ntools: Read\nother: x";
+        let told = head(text);
+        assert_eq!(told.text("description").unwrap(), "Use it. Examples: <example> user: \"Go\" </example>");
+        assert_eq!(
+            (told.names("tools").unwrap(), told.text("other").unwrap()),
+            (vec!["Read".into()], "x".into())
+        );
+        assert_eq!(told.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4], "told once");
+    }
+
+    #[test]
+    fn what_is_no_head_is_told_with_its_line() {
+        let told = head("what is this\nname: a\nname: b\nd: x");
+        assert_eq!(told.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!((told.text("name").unwrap(), told.line("d")), ("a".to_owned(), Some(5)));
+        assert_eq!(told.body, "The body.\n");
+        assert_eq!(read("---\nname: a\n"), Err(HeadError::Open));
+        assert_eq!(read(&format!("---\n{}", "a: b\n".repeat(20_000))), Err(HeadError::TooLong));
+        assert_eq!(read("# Title\n").unwrap().body, "# Title\n");
+        assert_eq!(read("\u{feff}---\r\nname: a\r\n---\r\nx").unwrap().text("name").unwrap(), "a");
+    }
+
+    #[test]
+    fn nothing_multiplies() {
+        let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for key in b'b'..=b'z' {
+            let (key, before) = (char::from(key), char::from(key - 1));
+            bomb.push_str(&format!("{key}: &{key} [*{before}, *{before}, *{before}, *{before}]\n"));
+        }
+        assert!(head(&bomb).names("z").unwrap().len() <= 5, "an alias is plain text");
+        let deep = format!("d: {}", "[".repeat(30_000));
+        assert!(head(&deep).names("d").is_some_and(|items| items.len() <= 1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(text in "(---\n)?([a-c]: ?|[|>\"'\\[\\]{},:# \n\\\\u0-]|  |- |é){0,60}(\n---\n)?x?") {
+            let _ = read(&text);
+        }
+    }
+}

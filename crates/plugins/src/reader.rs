@@ -1,0 +1,497 @@
+//! Finding plugins in folders, and skills and agents in plugins.
+//!
+//! A folder may be a marketplace (`.claude-plugin/marketplace.json`), a plugin (`.claude-plugin/plugin.json`, or
+//! `skills/` or `agents/`), a lone skill (`SKILL.md`), or a folder of these.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use domain::id::{AgentId, SkillId};
+use domain::skill::SkillName;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::frontmatter::{self, Head};
+use crate::library::Library;
+use crate::publish::Shelf;
+use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
+use crate::{
+    AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, NAME_MAX_BYTES, NOTICES_MAX, Notice,
+    PLUGINS_MAX, SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES,
+};
+
+const MANIFEST: &str = ".claude-plugin/plugin.json";
+const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
+const SKILL_FILE: &str = "SKILL.md";
+/// The longest manifest, in bytes.
+const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
+/// The most files and folders of one of the operator's folders that are looked at for changes.
+const MARKS_MAX: usize = 20_000;
+
+static EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// Reads the plugin that is built in and those of the folders, in this order: of several plugins of one name the
+/// first holds. Blocks.
+#[must_use]
+pub fn read(folders: &[PathBuf]) -> Library {
+    let mut reader = Reader::default();
+    reader.folder(&Tree::Embedded(EMBEDDED));
+    for folder in folders {
+        reader.place(folder);
+    }
+    reader.finish()
+}
+
+/// Reads one folder alone, as its author checks it. Blocks.
+#[must_use]
+pub fn read_one(folder: &Path) -> Library {
+    let mut reader = Reader::default();
+    reader.place(folder);
+    if reader.library.skills.is_empty() && reader.library.agents.is_empty() {
+        reader.note(&folder.display().to_string(), None, "no skill and no agent is found here", true);
+    }
+    reader.finish()
+}
+
+/// What tells whether anything in the folders has changed. Blocks.
+#[must_use]
+pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
+    let mut marks = Vec::new();
+    for folder in folders {
+        if let Ok(tree) = Tree::open(folder) {
+            tree.marks(MARKS_MAX, &mut |path, metadata| marks.push((path.to_owned(), mark_of(metadata))));
+        }
+    }
+    // The kernel gives the entries of a folder in any order.
+    marks.sort();
+    let mut hash = Sha256::new();
+    for (path, mark) in marks {
+        hash.update(path.as_os_str().as_encoded_bytes());
+        mark.iter().for_each(|number| hash.update(number.to_be_bytes()));
+    }
+    hash.finalize().into()
+}
+
+#[derive(Default)]
+struct Reader {
+    library: Library,
+    plugins: HashSet<String>,
+}
+
+/// A plugin as it was found.
+struct Plugin<'a> {
+    tree: &'a Tree,
+    /// Its folder in the tree.
+    root: String,
+    name: String,
+    /// The folders of its skills, and files of its agents.
+    skills: Vec<String>,
+    agents: Vec<String>,
+}
+
+impl Reader {
+    fn finish(mut self) -> Library {
+        self.library.skills.sort_by(|one, other| one.name.full_name.cmp(&other.name.full_name));
+        self.library.agents.sort_by(|one, other| one.full_name.cmp(&other.full_name));
+        self.library
+    }
+
+    fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
+        if self.library.notices.len() < NOTICES_MAX {
+            self.library.notices.push(Notice { file: file.to_owned(), line, text: text.into(), skipped });
+        } else {
+            self.library.notices_left_out += 1;
+        }
+    }
+
+    fn skip(&mut self, tree: &Tree, path: &str, why: impl Into<String>) {
+        self.note(&tree.shown(path), None, why, true);
+    }
+
+    fn place(&mut self, folder: &Path) {
+        match Tree::open(folder) {
+            Ok(tree) => self.folder(&tree),
+            Err(error) => self.note(&folder.display().to_string(), None, error.to_string(), true),
+        }
+    }
+
+    fn folder(&mut self, tree: &Tree) {
+        if self.one(tree, "") {
+            return;
+        }
+        match tree.names("") {
+            Ok(names) => {
+                for name in names.iter().filter(|name| tree.is_folder(name)) {
+                    self.one(tree, name);
+                }
+            }
+            Err(error) => self.skip(tree, "", error.to_string()),
+        }
+    }
+
+    /// Reads what stands in this one folder; whether it is anything.
+    fn one(&mut self, tree: &Tree, root: &str) -> bool {
+        if tree.is_file(&join(root, MARKETPLACE)) {
+            self.marketplace(tree, root);
+            return true;
+        }
+        let is_plugin = tree.is_file(&join(root, MANIFEST))
+            || tree.is_folder(&join(root, "skills"))
+            || tree.is_folder(&join(root, "agents"));
+        if is_plugin {
+            self.plugin(tree, root, &Value::Null);
+            return true;
+        }
+        if !tree.is_file(&join(root, SKILL_FILE)) {
+            return false;
+        }
+        let name = folder_name(tree, root).to_owned();
+        let skills = vec![root.to_owned()];
+        self.take(&Plugin { tree, root: root.to_owned(), name, skills, agents: Vec::new() });
+        true
+    }
+
+    fn marketplace(&mut self, tree: &Tree, root: &str) {
+        let Some(market) = self.json(tree, &join(root, MARKETPLACE)) else { return };
+        let file = join(root, MARKETPLACE);
+        let listed = market.get("plugins").and_then(Value::as_array).cloned().unwrap_or_default();
+        if listed.is_empty() {
+            self.skip(tree, &file, "it lists no plugins");
+        }
+        for entry in listed.iter().take(PLUGINS_MAX) {
+            let name = entry.get("name").and_then(Value::as_str).unwrap_or("a plugin without a name");
+            match entry.get("source").map(|source| source.as_str().and_then(clean)) {
+                Some(Some(source)) => {
+                    let folder = if source.is_empty() { root.to_owned() } else { join(root, &source) };
+                    if tree.is_folder(&folder) {
+                        self.plugin(tree, &folder, entry);
+                    } else {
+                        self.skip(tree, &file, format!("{name}: there is no folder {source}"));
+                    }
+                }
+                _ => self.skip(tree, &file, format!("{name}: its source is no folder below this one")),
+            }
+        }
+    }
+
+    /// Reads a plugin; `entry` is what a marketplace says of it.
+    fn plugin(&mut self, tree: &Tree, root: &str, entry: &Value) {
+        let manifest_file = join(root, MANIFEST);
+        let manifest = if tree.is_file(&manifest_file) {
+            let Some(manifest) = self.json(tree, &manifest_file) else { return };
+            manifest
+        } else {
+            Value::Null
+        };
+        let told = |key: &str| manifest.get(key).or_else(|| entry.get(key));
+        let name = entry.get("name").or_else(|| manifest.get("name")).and_then(Value::as_str);
+        let name = name.unwrap_or_else(|| folder_name(tree, root)).to_owned();
+        // A marketplace that lists skills of a folder that several plugins share means these alone.
+        let only_listed = manifest.is_null() && entry.get("skills").is_some();
+        let mut skills = Vec::new();
+        if !only_listed {
+            skills.extend(self.inside(tree, &join(root, "skills")));
+        }
+        for path in self.paths(tree, root, "skills", told("skills")) {
+            if tree.is_file(&join(&path, SKILL_FILE)) {
+                skills.push(path);
+            } else {
+                skills.extend(self.inside(tree, &path));
+            }
+        }
+        let mut agents = Vec::new();
+        if !only_listed {
+            agents.extend(self.inside(tree, &join(root, "agents")));
+        }
+        for path in self.paths(tree, root, "agents", told("agents")) {
+            if tree.is_folder(&path) { agents.extend(self.inside(tree, &path)) } else { agents.push(path) }
+        }
+        self.passed_over(tree, root, &manifest, only_listed);
+        let unique = |mut all: Vec<String>| {
+            let mut seen = HashSet::new();
+            all.retain(|path| seen.insert(path.clone()));
+            all
+        };
+        let (skills, agents) = (unique(skills), unique(agents));
+        self.take(&Plugin { tree, root: root.to_owned(), name, skills, agents });
+    }
+
+    /// Tells of what a plugin has and this service does not use.
+    fn passed_over(&mut self, tree: &Tree, root: &str, manifest: &Value, only_listed: bool) {
+        if only_listed {
+            return;
+        }
+        let has = |key: &str, path: &str| {
+            manifest.get(key).is_some()
+                || tree.is_folder(&join(root, path))
+                || tree.is_file(&join(root, path))
+        };
+        for (key, path, told) in [
+            ("hooks", "hooks", "hooks are not run"),
+            ("commands", "commands", "commands are not offered"),
+            ("mcpServers", ".mcp.json", "MCP servers are not started"),
+        ] {
+            if has(key, path) {
+                self.note(&tree.shown(&join(root, path)), None, told, false);
+            }
+        }
+    }
+
+    /// The entries of a folder that a plugin has, or none.
+    fn inside(&mut self, tree: &Tree, folder: &str) -> Vec<String> {
+        if !tree.is_folder(folder) {
+            return Vec::new();
+        }
+        match tree.names(folder) {
+            Ok(names) => names.iter().map(|name| join(folder, name)).collect(),
+            Err(error) => {
+                self.skip(tree, folder, error.to_string());
+                Vec::new()
+            }
+        }
+    }
+
+    /// The paths that a manifest gives under a key: a text or a list of them.
+    fn paths(&mut self, tree: &Tree, root: &str, key: &str, told: Option<&Value>) -> Vec<String> {
+        let written: Vec<&str> = match told {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+            Some(_) => {
+                self.note(&tree.shown(&join(root, MANIFEST)), None, format!("{key} is no path"), false);
+                Vec::new()
+            }
+        };
+        let mut paths = Vec::new();
+        for one in written.into_iter().take(SKILLS_MAX) {
+            match clean(one) {
+                Some(path) => paths.push(join(root, &path).trim_end_matches('/').to_owned()),
+                None => {
+                    self.skip(tree, &join(root, MANIFEST), format!("{key}: {one:?} leads out of the plugin"))
+                }
+            }
+        }
+        paths
+    }
+
+    fn take(&mut self, plugin: &Plugin<'_>) {
+        let Plugin { tree, root, name, .. } = plugin;
+        if !is_name(name) {
+            return self.skip(tree, root, format!("{name:?} cannot be the name of a plugin: {NAME_RULE}"));
+        }
+        if self.plugins.len() >= PLUGINS_MAX {
+            return self.skip(tree, root, format!("there are more than {PLUGINS_MAX} plugins"));
+        }
+        if !self.plugins.insert(name.clone()) {
+            return self.skip(tree, root, format!("there is a plugin {name} already, which holds"));
+        }
+        let mut shelf = Shelf { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new() };
+        for folder in &plugin.skills {
+            self.skill(plugin, folder, &mut shelf);
+        }
+        for file in &plugin.agents {
+            self.agent(plugin, file);
+        }
+        self.library.shelves.push(shelf);
+    }
+
+    fn skill(&mut self, plugin: &Plugin<'_>, folder: &str, shelf: &mut Shelf) {
+        let tree = plugin.tree;
+        let file = join(folder, SKILL_FILE);
+        if !tree.is_file(&file) {
+            if tree.is_folder(folder) {
+                self.skip(tree, folder, "there is no SKILL.md in it");
+            }
+            return;
+        }
+        let short = folder_name(tree, folder).to_owned();
+        if !is_name(&short) {
+            return self.skip(tree, folder, format!("{short:?} cannot be the name of a skill: {NAME_RULE}"));
+        }
+        if shelf.skills.iter().any(|(name, ..)| *name == short) {
+            return self.skip(tree, folder, format!("the plugin has a skill {short} already, which holds"));
+        }
+        if self.library.skills.len() >= SKILLS_MAX {
+            return self.skip(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
+        }
+        let Some((head, description)) = self.head(tree, &file) else { return };
+        let Some(files) = self.files(tree, folder) else { return };
+        let full_name = format!("{}:{short}", plugin.name);
+        let own = |path: &str| path[folder.len()..].trim_start_matches('/').to_owned();
+        let name = self.name(tree, &file, &head, &short);
+        let instructions = self.instructions(tree, &file, &head, &plugin.name);
+        self.library.skills.push(Skill {
+            name: SkillName { id: SkillId::of(&full_name), name, full_name },
+            description,
+            tools: head.names("allowed-tools").unwrap_or_default(),
+            instructions,
+            plugin: plugin.name.clone(),
+            files: files.iter().map(|file| own(&file.path)).filter(|path| path != SKILL_FILE).collect(),
+            folder: short.clone(),
+        });
+        shelf.skills.push((short, folder.to_owned(), files));
+    }
+
+    fn files(&mut self, tree: &Tree, folder: &str) -> Option<Vec<crate::tree::Found>> {
+        let mut skipped = Vec::new();
+        let found = tree.files(folder, SKILL_FILES_MAX, &mut |path, error| {
+            skipped.push((path.to_owned(), error.to_string()));
+        });
+        for (path, why) in skipped {
+            self.skip(tree, &path, why);
+        }
+        match found {
+            Ok(mut files) => {
+                for file in files.iter().filter(|file| file.size > SKILL_FILE_MAX_BYTES) {
+                    self.skip(tree, &file.path, TreeError::TooLong(SKILL_FILE_MAX_BYTES).to_string());
+                }
+                files.retain(|file| file.size <= SKILL_FILE_MAX_BYTES);
+                Some(files)
+            }
+            Err(error) => {
+                self.skip(tree, folder, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn agent(&mut self, plugin: &Plugin<'_>, file: &str) {
+        let tree = plugin.tree;
+        let Some(short) = folder_name(tree, file).strip_suffix(".md").map(str::to_owned) else { return };
+        if !tree.is_file(file) || short.eq_ignore_ascii_case("readme") {
+            return;
+        }
+        if !is_name(&short) {
+            return self.skip(tree, file, format!("{short:?} cannot be the name of an agent: {NAME_RULE}"));
+        }
+        if self.library.agents.len() >= AGENTS_MAX {
+            return self.skip(tree, file, format!("there are more than {AGENTS_MAX} agents"));
+        }
+        let Some((head, description)) = self.head(tree, file) else { return };
+        let full_name = format!("{}:{short}", plugin.name);
+        if self.library.agents.iter().any(|agent| agent.full_name == full_name) {
+            return self.skip(tree, file, format!("there is an agent {full_name} already, which holds"));
+        }
+        let model = head.text("model").filter(|model| model != "inherit");
+        let name = self.name(tree, file, &head, &short);
+        let instructions = self.instructions(tree, file, &head, &plugin.name);
+        self.library.agents.push(Agent {
+            id: AgentId::of(&full_name),
+            name,
+            full_name,
+            description,
+            tools: head.names("tools").filter(|tools| !tools.iter().any(|tool| tool == "*")),
+            model,
+            instructions,
+        });
+    }
+
+    /// The head of a file, and its description; what has none is left out.
+    fn head(&mut self, tree: &Tree, file: &str) -> Option<(Head, String)> {
+        let head = match tree.text(file, TEXT_FILE_MAX_BYTES) {
+            Ok(text) => match frontmatter::read(&text) {
+                Ok(head) => head,
+                Err(error) => {
+                    self.note(&tree.shown(file), Some(1), error.to_string(), true);
+                    return None;
+                }
+            },
+            Err(error) => {
+                self.skip(tree, file, error.to_string());
+                return None;
+            }
+        };
+        for (line, problem) in &head.problems {
+            self.note(&tree.shown(file), Some(*line), problem.clone(), false);
+        }
+        let Some(description) = head.text("description").map(|text| one_line(&text)) else {
+            let line = Some(head.line("description").unwrap_or(1));
+            self.note(
+                &tree.shown(file),
+                line,
+                "there is no description of what it does and when to use it",
+                true,
+            );
+            return None;
+        };
+        if description.chars().count() > DESCRIPTION_MAX_CHARS {
+            let told = format!("the description is cut after {DESCRIPTION_MAX_CHARS} characters");
+            self.note(&tree.shown(file), head.line("description"), told, false);
+        }
+        Some((head, description.chars().take(DESCRIPTION_MAX_CHARS).collect()))
+    }
+
+    /// The name in the head, where it can be one.
+    fn name(&mut self, tree: &Tree, file: &str, head: &Head, short: &str) -> String {
+        let Some(written) = head.text("name").map(|name| one_line(&name)) else {
+            self.note(&tree.shown(file), Some(1), format!("there is no name: it is called {short}"), false);
+            return short.to_owned();
+        };
+        if written.len() > NAME_MAX_BYTES {
+            let told = format!("the name is longer than {NAME_MAX_BYTES} bytes: it is called {short}");
+            self.note(&tree.shown(file), head.line("name"), told, false);
+            return short.to_owned();
+        }
+        if written != short {
+            let told =
+                format!("it is called {written} here, and {short} by its place: its full name has {short}");
+            self.note(&tree.shown(file), head.line("name"), told, false);
+        }
+        written
+    }
+
+    fn instructions(&mut self, tree: &Tree, file: &str, head: &Head, plugin: &str) -> String {
+        let place = format!("{}/{plugin}", crate::MACHINE_FOLDER);
+        let text = head.body.trim().replace("${CLAUDE_PLUGIN_ROOT}", &place);
+        if text.len() <= INSTRUCTIONS_MAX_BYTES {
+            return text;
+        }
+        let told = format!("the instructions are cut after {INSTRUCTIONS_MAX_BYTES} bytes");
+        self.note(&tree.shown(file), None, told, false);
+        let end = text.floor_char_boundary(INSTRUCTIONS_MAX_BYTES);
+        format!("{}\n\n(The rest is cut: it is too long.)", &text[..end])
+    }
+
+    fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
+        let read = tree.text(file, MANIFEST_MAX_BYTES);
+        let text = match read {
+            Ok(text) => text,
+            Err(error) => {
+                self.skip(tree, file, error.to_string());
+                return None;
+            }
+        };
+        match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
+            Ok(value) if value.is_object() => Some(value),
+            Ok(_) => {
+                self.note(&tree.shown(file), Some(1), "it is no JSON object", true);
+                None
+            }
+            Err(error) => {
+                let line = u32::try_from(error.line()).ok();
+                self.note(&tree.shown(file), line, format!("it is no JSON: {error}"), true);
+                None
+            }
+        }
+    }
+}
+
+const NAME_RULE: &str = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or a digit first";
+
+/// Whether this can stand in a full name and in a path.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX_BYTES).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// The last name of a path; of the root the root folder's own.
+fn folder_name<'a>(tree: &'a Tree, path: &'a str) -> &'a str {
+    if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
+}
+
+/// The text in one line, without what could break it.
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}

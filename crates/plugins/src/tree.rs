@@ -1,0 +1,294 @@
+//! Folders as plugins are read from: one on the disk, which is taken for hostile, or the one built in.
+//!
+//! Paths are relative to the tree's root, with slashes, without `.` and `..`. On the disk a link is followed only
+//! to a place below the root; whatever is neither file nor folder is not there. The operator's own folder is not
+//! guarded against somebody who changes it while it is read: what is read then is read again at the next look.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// How deep folders may lie in each other below a skill.
+pub(crate) const DEPTH_MAX: usize = 8;
+/// The most entries of one folder that are looked at.
+const ENTRIES_MAX: usize = 2000;
+
+/// A folder that holds plugins.
+#[derive(Debug, Clone)]
+pub(crate) enum Tree {
+    /// On the disk; the path is canonical.
+    Disk(PathBuf),
+    /// In the program.
+    Embedded(&'static [Embedded]),
+}
+
+/// A file in the program: path, content, whether it is to be executed.
+pub(crate) type Embedded = (&'static str, &'static [u8], bool);
+
+/// A file of a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Its path.
+    pub(crate) path: String,
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Whether it is to be executed.
+    pub(crate) executable: bool,
+}
+
+/// Why something of a tree is not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TreeError {
+    #[error("it is not there")]
+    Missing,
+    #[error("it is a link that leads out of the folder")]
+    Outside,
+    #[error("it is longer than {0} bytes")]
+    TooLong(u64),
+    #[error("it is no text in UTF-8")]
+    NotText,
+    #[error("it holds more than {0} files or folders")]
+    TooMany(usize),
+    #[error("its folders lie deeper in each other than {DEPTH_MAX}")]
+    TooDeep,
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Tree {
+    /// The folder at `path`.
+    pub(crate) fn open(path: &Path) -> Result<Self, TreeError> {
+        let root = path.canonicalize()?;
+        if !root.is_dir() {
+            return Err(TreeError::Missing);
+        }
+        Ok(Self::Disk(root))
+    }
+
+    /// The name of the root folder.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Disk(root) => root.file_name().and_then(|name| name.to_str()).unwrap_or_default(),
+            Self::Embedded(_) => "",
+        }
+    }
+
+    /// How a path in it is shown to the operator.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        match self {
+            Self::Disk(root) => root.join(path).display().to_string(),
+            Self::Embedded(_) => format!("(built in)/{path}"),
+        }
+    }
+
+    pub(crate) fn is_file(&self, path: &str) -> bool {
+        match self {
+            Self::Disk(root) => within(root, path).is_ok_and(|(_, metadata)| metadata.is_file()),
+            Self::Embedded(files) => files.iter().any(|(name, ..)| *name == path),
+        }
+    }
+
+    pub(crate) fn is_folder(&self, path: &str) -> bool {
+        match self {
+            Self::Disk(root) => within(root, path).is_ok_and(|(_, metadata)| metadata.is_dir()),
+            Self::Embedded(files) => files.iter().any(|(name, ..)| below(name, path).is_some()),
+        }
+    }
+
+    /// The names in a folder, sorted, hidden ones left out.
+    pub(crate) fn names(&self, path: &str) -> Result<Vec<String>, TreeError> {
+        let mut names: Vec<String> = Vec::new();
+        match self {
+            Self::Disk(root) => {
+                for entry in fs::read_dir(within(root, path)?.0)? {
+                    // A name that is no UTF-8 can't be named by anybody either.
+                    if let Ok(name) = entry?.file_name().into_string() {
+                        names.push(name);
+                    }
+                    if names.len() > ENTRIES_MAX {
+                        return Err(TreeError::TooMany(ENTRIES_MAX));
+                    }
+                }
+            }
+            Self::Embedded(files) => {
+                let inside = files.iter().filter_map(|(name, ..)| below(name, path));
+                names.extend(inside.filter_map(|rest| rest.split('/').next()).map(str::to_owned));
+            }
+        }
+        names.retain(|name| !name.starts_with('.'));
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Every file below a folder, sorted by path; what may not be reached is told to `skipped`.
+    pub(crate) fn files(
+        &self,
+        folder: &str,
+        files_max: usize,
+        skipped: &mut dyn FnMut(&str, TreeError),
+    ) -> Result<Vec<Found>, TreeError> {
+        let mut found = Vec::new();
+        let mut left = vec![(folder.to_owned(), 0)];
+        let mut looked_at = 0;
+        while let Some((folder, depth)) = left.pop() {
+            if depth > DEPTH_MAX {
+                return Err(TreeError::TooDeep);
+            }
+            for name in self.names(&folder)? {
+                looked_at += 1;
+                if looked_at > files_max {
+                    return Err(TreeError::TooMany(files_max));
+                }
+                let path = join(&folder, &name);
+                match self.look(&path) {
+                    Ok(Looked::Folder) => left.push((path, depth + 1)),
+                    Ok(Looked::File(file)) => found.push(file),
+                    Ok(Looked::Other) => {}
+                    Err(error) => skipped(&path, error),
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
+    /// The whole of a file.
+    pub(crate) fn bytes(&self, path: &str, bytes_max: u64) -> Result<Vec<u8>, TreeError> {
+        match self {
+            Self::Embedded(files) => {
+                let file = files.iter().find(|(name, ..)| *name == path);
+                file.map(|(_, content, _)| content.to_vec()).ok_or(TreeError::Missing)
+            }
+            Self::Disk(root) => {
+                let (place, metadata) = within(root, path)?;
+                // A pipe would be waited for.
+                if !metadata.is_file() {
+                    return Err(TreeError::Missing);
+                }
+                let mut bytes = Vec::new();
+                File::open(place)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+                if bytes.len() as u64 > bytes_max {
+                    return Err(TreeError::TooLong(bytes_max));
+                }
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The whole of a text file.
+    pub(crate) fn text(&self, path: &str, bytes_max: u64) -> Result<String, TreeError> {
+        let bytes = self.bytes(path, bytes_max)?;
+        if bytes.contains(&0) {
+            return Err(TreeError::NotText);
+        }
+        String::from_utf8(bytes).map_err(|_| TreeError::NotText)
+    }
+
+    fn look(&self, path: &str) -> Result<Looked, TreeError> {
+        match self {
+            Self::Disk(root) => {
+                let (_, metadata) = within(root, path)?;
+                let executable = metadata.permissions().mode() & 0o100 != 0;
+                Ok(if metadata.is_dir() {
+                    Looked::Folder
+                } else if metadata.is_file() {
+                    Looked::File(Found { path: path.to_owned(), size: metadata.len(), executable })
+                } else {
+                    Looked::Other
+                })
+            }
+            Self::Embedded(files) => Ok(match files.iter().find(|(name, ..)| *name == path) {
+                Some((_, content, executable)) => Looked::File(Found {
+                    path: path.to_owned(),
+                    size: content.len() as u64,
+                    executable: *executable,
+                }),
+                None => Looked::Folder,
+            }),
+        }
+    }
+
+    /// Tells each file's path, size and time below the root, so that a change can be told: at most `entries_max`.
+    pub(crate) fn marks(&self, entries_max: usize, mark: &mut dyn FnMut(&Path, &Metadata)) {
+        let Self::Disk(root) = self else { return };
+        let mut left = vec![(root.clone(), 0)];
+        let mut seen = 0;
+        while let Some((folder, depth)) = left.pop() {
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries.flatten() {
+                seen += 1;
+                if seen > entries_max {
+                    return;
+                }
+                let path = entry.path();
+                let name = entry.file_name();
+                let hidden = name.as_encoded_bytes().starts_with(b".") && name != ".claude-plugin";
+                let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+                mark(&path, &metadata);
+                // A link's own time does not tell of what it leads to; a folder behind one is not gone into.
+                if let Some(target) = metadata.is_symlink().then(|| fs::metadata(&path).ok()).flatten() {
+                    mark(&path, &target);
+                }
+                if metadata.is_dir() && !hidden && depth < 2 * DEPTH_MAX {
+                    left.push((path, depth + 1));
+                }
+            }
+        }
+    }
+}
+
+enum Looked {
+    Folder,
+    File(Found),
+    Other,
+}
+
+/// The place of a path below the root, links resolved, and what is there.
+fn within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
+    let missing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TreeError::Missing,
+        _ => TreeError::Io(error),
+    };
+    let place = root.join(path).canonicalize().map_err(missing)?;
+    if !place.starts_with(root) {
+        return Err(TreeError::Outside);
+    }
+    let metadata = fs::metadata(&place).map_err(missing)?;
+    Ok((place, metadata))
+}
+
+/// What of `name` lies below the folder `path`.
+fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
+    if path.is_empty() {
+        return Some(name);
+    }
+    name.strip_prefix(path)?.strip_prefix('/')
+}
+
+/// The path of a name in a folder.
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// A path as a plugin's own files write it (`./skills/x/`), in the form used here; `None` when it leads up or is
+/// absolute.
+pub(crate) fn clean(written: &str) -> Option<String> {
+    if written.starts_with('/') || written.contains('\0') || written.contains('\\') {
+        return None;
+    }
+    let names: Vec<&str> = written.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    (!names.contains(&"..")).then(|| names.join("/"))
+}
+
+/// A number that changes whenever a file changes: its time to the nanosecond, its size, its inode.
+pub(crate) fn mark_of(metadata: &Metadata) -> [u64; 5] {
+    [
+        metadata.mtime().cast_unsigned(),
+        metadata.mtime_nsec().cast_unsigned(),
+        metadata.ctime_nsec().cast_unsigned() ^ metadata.ctime().cast_unsigned(),
+        metadata.len(),
+        metadata.ino(),
+    ]
+}

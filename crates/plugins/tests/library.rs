@@ -1,0 +1,306 @@
+//! Plugins as they are found in the wild, as they break, and as somebody means harm with them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use domain::id::{AgentId, SkillId};
+use plugins::{DEFAULT_AGENT, Library, Lookup, fingerprint, read, read_one};
+use tempfile::TempDir;
+
+fn write(root: &Path, path: &str, text: &str) {
+    let place = root.join(path);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(place, text).unwrap();
+}
+
+fn skill(name: &str, description: &str) -> String {
+    format!("---\nname: {name}\ndescription: {description}\n---\n\n# {name}\n\nDo it.\n")
+}
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        write(folder.path(), path, text);
+    }
+    folder
+}
+
+fn names(library: &Library) -> Vec<&str> {
+    library.skills.iter().map(|skill| skill.name.full_name.as_str()).collect()
+}
+
+fn skipped(library: &Library) -> Vec<String> {
+    library.notices.iter().filter(|notice| notice.skipped).map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_is_built_in_is_whole() {
+    let library = read(&[]);
+    assert_eq!(library.notices, []);
+    assert!((3..=5).contains(&library.skills.len()), "{:?}", names(&library));
+    assert!(library.agents.iter().any(|agent| agent.full_name == DEFAULT_AGENT));
+    for skill in &library.skills {
+        assert!(skill.description.len() > 100 && skill.description.contains("Use it when"), "{skill:?}");
+        assert!(skill.instructions.len() > 500 && !skill.instructions.contains("${"), "{skill:?}");
+        assert!(skill.description.chars().count() <= 1024, "the layout's own bound");
+    }
+}
+
+#[test]
+fn a_plugin_has_skills_and_agents_under_full_names() {
+    let root = folder(&[
+        ("legal/.claude-plugin/plugin.json", "{\"name\": \"contracts\", \"version\": \"1\"}"),
+        ("legal/skills/review/SKILL.md", &skill("review", "Reviews: everything")),
+        ("legal/skills/review/references/list.md", "x"),
+        (
+            "legal/agents/clerk.md",
+            "---\nname: Clerk\ndescription: Files things\ntools: Read, Bash\nmodel: inherit\n---\nFile it.",
+        ),
+    ]);
+    let library = read(&[root.path().to_owned()]);
+    let Lookup::Found(review) = library.skill("contracts:review") else { panic!("{:?}", names(&library)) };
+    assert_eq!((review.name.name.as_str(), review.description.as_str()), ("review", "Reviews: everything"));
+    assert_eq!(review.name.id, SkillId::of("contracts:review"));
+    assert_eq!(review.files, ["references/list.md"]);
+    assert_eq!(review.place(), "/plugins/contracts/skills/review");
+    assert!(review.instructions.starts_with("# review"));
+    let Lookup::Found(clerk) = library.agent("Clerk") else { panic!("{:?}", library.agents) };
+    assert_eq!((clerk.full_name.as_str(), clerk.model.as_deref()), ("contracts:clerk", None));
+    assert_eq!(clerk.tools.as_deref().unwrap(), ["Read", "Bash"]);
+    assert_eq!(clerk.id, AgentId::of("contracts:clerk"));
+    assert_eq!(skipped(&library), [""; 0]);
+}
+
+/// Every file that the guide shows: a path in a line of its own, then the content between fences.
+#[test]
+fn the_examples_of_the_guide_are_a_plugin_without_fault() {
+    let guide =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugins.md")).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    for (before, after) in guide.match_indices("`:\n\n```").map(|(at, _)| guide.split_at(at)) {
+        let path = before.rsplit('`').next().unwrap();
+        let content = after.splitn(4, '\n').nth(3).unwrap().split("\n```").next().unwrap();
+        write(root.path(), path, &format!("{content}\n"));
+    }
+    let library = read_one(&root.path().join("legal"));
+    assert_eq!(library.notices, []);
+    assert_eq!(names(&library), ["legal:notice-letter"]);
+    assert_eq!(library.skills[0].files, ["references/letter.md"]);
+    assert!(library.skills[0].instructions.contains("Cite the clause"));
+    assert_eq!(library.agents.len(), 1);
+    assert_eq!(library.agents[0].tools.as_deref().unwrap(), ["Read", "Grep", "Glob"]);
+}
+
+#[test]
+fn identifiers_come_before_full_names_and_these_before_names() {
+    let root = folder(&[
+        ("a/skills/review/SKILL.md", &skill("review", "One")),
+        ("b/skills/review/SKILL.md", &skill("review", "Two")),
+        ("b/skills/only/SKILL.md", &skill("a:review", "A name that looks like a full one")),
+    ]);
+    let library = read(&[root.path().to_owned()]);
+    let found = |word: &str| match library.skill(word) {
+        Lookup::Found(skill) => Ok(skill.name.full_name.clone()),
+        Lookup::Unknown => Err(Vec::new()),
+        Lookup::Ambiguous(names) => Err(names),
+    };
+    assert_eq!(found(&SkillId::of("b:review").to_string()).unwrap(), "b:review");
+    assert_eq!(found("a:review").unwrap(), "a:review");
+    assert_eq!(found("contract-review").unwrap(), "causerie:contract-review");
+    assert_eq!(found("review").unwrap_err(), ["a:review", "b:review"]);
+    assert_eq!(found("nothing").unwrap_err(), [""; 0]);
+}
+
+#[test]
+fn each_shape_of_a_folder_is_found() {
+    let market = "{\"name\": \"m\", \"plugins\": [
+        {\"name\": \"office\", \"source\": \"./\", \"strict\": false, \"skills\": [\"./skills/sheet\", \"./more/deck\"]},
+        {\"name\": \"kit\", \"source\": \"./kits/one\"},
+        {\"name\": \"far\", \"source\": {\"source\": \"github\", \"repo\": \"a/b\"}},
+        {\"name\": \"up\", \"source\": \"../elsewhere\"}]}";
+    let root = folder(&[
+        (".claude-plugin/marketplace.json", market),
+        ("skills/sheet/SKILL.md", &skill("sheet", "Sheets")),
+        ("skills/other/SKILL.md", &skill("other", "Not listed")),
+        ("more/deck/SKILL.md", &skill("deck", "Decks")),
+        (
+            "kits/one/.claude-plugin/plugin.json",
+            "{\"name\": \"kit\", \"skills\": \"./extra\", \"hooks\": \"./h.json\"}",
+        ),
+        ("kits/one/skills/a/SKILL.md", &skill("a", "A")),
+        ("kits/one/extra/b/SKILL.md", &skill("b", "B")),
+    ]);
+    let library = read_one(root.path());
+    assert_eq!(names(&library), ["kit:a", "kit:b", "office:deck", "office:sheet"]);
+    let told = skipped(&library);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("far") && told[1].contains("up"), "{told:?}");
+    assert!(
+        library.notices.iter().any(|notice| !notice.skipped && notice.text.contains("hooks are not run"))
+    );
+    let alone = folder(&[("SKILL.md", &skill("alone", "Alone"))]);
+    let name = alone.path().join("SKILL.md");
+    assert!(name.exists());
+    let many = folder(&[("solo/SKILL.md", &skill("solo", "Solo"))]);
+    assert_eq!(names(&read_one(many.path())), ["solo:solo"]);
+}
+
+#[test]
+fn what_is_broken_is_left_out_and_told_with_file_and_line() {
+    let root = folder(&[
+        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+        ("p/skills/none/SKILL.md", "---\nname: none\n---\nNo description"),
+        ("p/skills/open/SKILL.md", "---\nname: open\ndescription: x\n"),
+        ("p/skills/nul/SKILL.md", "---\ndescription: a\0b\n---\n"),
+        ("p/skills/empty/readme.txt", ""),
+        ("p/skills/bad name/SKILL.md", &skill("x", "X")),
+        ("p/skills/named/SKILL.md", &skill("otherwise", "Otherwise")),
+        ("q/.claude-plugin/plugin.json", "{\n\"name\": \"q\",\n oops\n}"),
+        ("r/.claude-plugin/plugin.json", "{\"name\": \"../r\"}"),
+        ("r/skills/x/SKILL.md", &skill("x", "X")),
+    ]);
+    fs::create_dir_all(root.path().join("p/skills/latin")).unwrap();
+    fs::write(root.path().join("p/skills/latin/SKILL.md"), b"---\ndescription: \xff\n---\n").unwrap();
+    let library = read_one(root.path());
+    assert_eq!(names(&library), ["p:good", "p:named"]);
+    let told = skipped(&library);
+    for part in [
+        "p/skills/none/SKILL.md:1: there is no description",
+        "p/skills/open/SKILL.md:1: the head has no end",
+        "p/skills/nul/SKILL.md: it is no text",
+        "p/skills/latin/SKILL.md: it is no text",
+        "p/skills/empty: there is no SKILL.md",
+        "p/skills/bad name: \"bad name\" cannot be",
+        "q/.claude-plugin/plugin.json:3: it is no JSON",
+        "r: \"../r\" cannot be",
+    ] {
+        assert!(told.iter().any(|notice| notice.contains(part)), "{part} in {told:#?}");
+    }
+    assert_eq!(told.len(), 8, "{told:#?}");
+    let named = library.notices.iter().find(|notice| notice.file.contains("named")).unwrap();
+    assert_eq!((named.line, named.skipped), (Some(2), false));
+}
+
+#[test]
+fn nothing_outside_is_read() {
+    let outside = folder(&[("secret/SKILL.md", &skill("secret", "Secret")), ("secret.md", "a secret")]);
+    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    let inside = |path: &str| root.path().join(path);
+    symlink(outside.path().join("secret"), inside("p/skills/linked")).unwrap();
+    symlink(outside.path().join("secret.md"), inside("p/skills/good/linked.md")).unwrap();
+    symlink("../../../..", inside("p/skills/good/up")).unwrap();
+    symlink(".", inside("p/skills/good/loop")).unwrap();
+    symlink("SKILL.md", inside("p/skills/good/again.md")).unwrap();
+    symlink("nowhere", inside("p/skills/good/broken")).unwrap();
+    let mut library = read_one(root.path());
+    assert_eq!(names(&library), [""; 0], "a folder without an end is no skill");
+    fs::remove_file(inside("p/skills/good/loop")).unwrap();
+    library = read_one(root.path());
+    assert_eq!(names(&library), ["p:good"]);
+    assert_eq!(library.skills[0].files, ["again.md"], "a link to a file beside it is that file");
+    assert!(skipped(&library).iter().any(|notice| notice.contains("leads out")), "{:?}", library.notices);
+    let shelf = tempfile::tempdir().unwrap();
+    library.publish(shelf.path()).unwrap();
+    assert!(!all_below(shelf.path()).iter().any(|text| text.contains("secret")));
+}
+
+/// Paths and contents below a folder; links are followed.
+fn all_below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(all_below(&path));
+        } else {
+            found.push(format!("{}\n{}", path.display(), fs::read_to_string(&path).unwrap_or_default()));
+        }
+    }
+    found
+}
+
+#[test]
+fn greed_is_bounded() {
+    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    let huge = |path: &str, bytes: u64| {
+        let place = root.path().join(path);
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::File::create(place).unwrap().set_len(bytes).unwrap();
+    };
+    huge("p/skills/huge/SKILL.md", 1 << 40);
+    huge("p/skills/good/huge.bin", 1 << 40);
+    huge("q/.claude-plugin/plugin.json", 1 << 40);
+    let mut deep = "p/skills/deep".to_owned();
+    write(root.path(), &format!("{deep}/SKILL.md"), &skill("deep", "Deep"));
+    for _ in 0..50 {
+        deep.push_str("/d");
+    }
+    write(root.path(), &format!("{deep}/x"), "");
+    write(root.path(), "p/skills/many/SKILL.md", &skill("many", "Many"));
+    for file in 0..1100 {
+        write(root.path(), &format!("p/skills/many/f{file}"), "");
+    }
+    let nested = format!("{{\"name\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    write(root.path(), "n/.claude-plugin/plugin.json", &nested);
+    let long = "long ".repeat(10_000);
+    write(root.path(), "p/skills/long/SKILL.md", &skill("long", &long));
+    write(
+        root.path(),
+        "p/skills/wordy/SKILL.md",
+        &format!("{}{}", skill("wordy", "Wordy"), "žluť ".repeat(30_000)),
+    );
+    let begun = Instant::now();
+    let library = read_one(root.path());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(names(&library), ["p:good", "p:long", "p:wordy"]);
+    assert!(library.skills[0].files.is_empty(), "the file is too long");
+    assert_eq!(library.skills[1].description.chars().count(), plugins::DESCRIPTION_MAX_CHARS);
+    assert!(library.skills[2].instructions.len() < plugins::INSTRUCTIONS_MAX_BYTES + 100);
+    assert_eq!(skipped(&library).len(), 6, "{:#?}", skipped(&library));
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    fs::create_dir(root.path().join("p/skills/pipe")).unwrap();
+    for path in ["p/skills/pipe/SKILL.md", "p/skills/good/pipe"] {
+        let made = std::process::Command::new("mkfifo").arg(root.path().join(path)).status();
+        assert!(made.unwrap().success());
+    }
+    let library = read_one(root.path());
+    assert_eq!((names(&library), library.skills[0].files.len()), (vec!["p:good"], 0));
+}
+
+#[test]
+fn files_are_laid_out_whole_and_exchanged_in_one_step() {
+    let root = folder(&[
+        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+        ("p/skills/good/scripts/run.sh", "#!/bin/sh\necho one\n"),
+        ("p/secret.txt", "not a skill's"),
+        ("gone/skills/x/SKILL.md", &skill("x", "X")),
+    ]);
+    let script = root.path().join("p/skills/good/scripts/run.sh");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    let shelf = tempfile::tempdir().unwrap();
+    let place = shelf.path().join("plugins");
+    let folders = [root.path().to_owned()];
+    read(&folders).publish(&place).unwrap();
+    let laid = place.join("p/skills/good/scripts/run.sh");
+    assert_eq!(fs::read_to_string(&laid).unwrap(), "#!/bin/sh\necho one\n");
+    assert_eq!(fs::metadata(&laid).unwrap().permissions().mode() & 0o777, 0o755, "everybody may run it");
+    assert_eq!(fs::metadata(place.join("p/skills")).unwrap().permissions().mode() & 0o777, 0o755);
+    assert!(place.join("causerie/skills/contract-review/references/checklist.md").is_file());
+    assert!(!all_below(&place).iter().any(|text| text.contains("not a skill's")));
+    let before = fs::read_link(place.join("p")).unwrap();
+    read(&folders).publish(&place).unwrap();
+    assert_eq!(fs::read_link(place.join("p")).unwrap(), before, "what is the same stays");
+    let was = fingerprint(&folders);
+    assert_eq!(fingerprint(&folders), was);
+    fs::write(&script, "#!/bin/sh\necho two\n").unwrap();
+    fs::remove_dir_all(root.path().join("gone")).unwrap();
+    assert_ne!(fingerprint(&folders), was);
+    read(&folders).publish(&place).unwrap();
+    assert!(fs::read_to_string(&laid).unwrap().contains("two"));
+    assert!(!place.join("gone").exists() && !place.join(&before).exists(), "what is gone is cleared away");
+}
