@@ -322,7 +322,7 @@ fn without_comment(text: &str) -> &str {
 /// A text without the quotes around it, if there are any.
 fn plain(text: &str) -> String {
     match unquoted(text) {
-        Some((inner, rest)) if rest.is_empty() => inner,
+        Some((inner, "")) => inner,
         _ => text.to_owned(),
     }
 }

@@ -58,9 +58,8 @@ struct Arguments {
 impl Briefing {
     /// The briefing for a question. What it chose and is gone by now is passed over.
     pub(super) fn new(library: Arc<Library>, chosen: Chosen<'_>) -> Self {
-        let wanted = |skill: &&Skill| {
-            chosen.skills.is_empty() || chosen.skills.iter().any(|name| *name == skill.name.full_name)
-        };
+        let wanted =
+            |skill: &&Skill| chosen.skills.is_empty() || chosen.skills.contains(&skill.name.full_name);
         let skills: Vec<&Skill> = library.skills.iter().filter(wanted).collect();
         let agent = library.agent_or_default(chosen.agent);
         let mut instructions = INSTRUCTIONS.to_owned();
