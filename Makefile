@@ -81,5 +81,6 @@ fmt: ## Format everything
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
+	@sh tools/setup.sh bench
 	$(CARGO) build $(OPTIMISED) --bin bench
 	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench

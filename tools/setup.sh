@@ -6,6 +6,8 @@ set -eu
 PACKAGES="gcc libc6-dev uidmap"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those.
 TEST_PACKAGES="postgresql util-linux"
+# Beside which files are measured.
+BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.
 PYTHON_PACKAGES="python3 python3-venv"
 PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
@@ -66,6 +68,7 @@ for what in "$@"; do
             packages $TEST_PACKAGES
             tool cargo-nextest cargo-nextest
             ;;
+        bench) packages $BENCH_PACKAGES ;;
         python)
             packages $PYTHON_PACKAGES
             python
