@@ -254,7 +254,7 @@ impl Questions {
             }
             Err(error) => tracing::warn!(%error, "the machine is not started for a question"),
         }
-        self.dispatch.wake();
+        self.dispatch.accepted(account);
         live
     }
 

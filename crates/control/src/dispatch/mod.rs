@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::id::{MessageId, NodeId};
+use domain::id::{AccountId, MessageId, NodeId};
 use domain::time::Timestamp;
 use machine::Machines;
 use models::Catalog;
@@ -89,6 +89,7 @@ pub(crate) struct Shared {
 
 /// A turn that runs here.
 struct Seat {
+    account: AccountId,
     epoch: u64,
     orders: watch::Sender<Orders>,
 }
@@ -146,7 +147,17 @@ impl Dispatch {
         &self.shared.figures
     }
 
-    /// Something was accepted: look at once.
+    /// A question of the account was accepted: look at once, unless it has to wait for one of the account's that
+    /// is worked on here. When that is over it is looked for.
+    pub fn accepted(&self, account: AccountId) {
+        let full = self.shared.limits.turns_per_account as usize;
+        let working = self.shared.seats().values().filter(|seat| seat.account == account).take(full).count();
+        if working < full {
+            self.wake();
+        }
+    }
+
+    /// Something may be worked on that could not be before: look at once.
     pub fn wake(&self) {
         self.shared.wake.notify_one();
     }
@@ -202,7 +213,7 @@ impl Shared {
     fn seat(self: &Arc<Self>, claimed: Claimed) {
         let (orders, given) = watch::channel(Orders::default());
         let Fence { answer, epoch, .. } = claimed.fence;
-        self.seats().insert(answer, Seat { epoch, orders });
+        self.seats().insert(answer, Seat { account: claimed.account, epoch, orders });
         let seated = Seated { shared: self.clone(), answer, epoch };
         self.tasks.spawn(async move { turn::run(&seated.shared, claimed, given).await });
     }
@@ -227,11 +238,12 @@ impl Shared {
             limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
         // Those that are to be stopped need no room: they only end.
-        let stopped = self.store.write(move |tx| turns::claim_stopped(tx, &terms)).await?;
-        let claimed = match terms.limit {
-            0 => Vec::new(),
-            _ => self.store.write(move |tx| turns::claim(tx, &terms)).await?,
+        let claim = move |tx: &mut dyn Sql| {
+            let stopped = turns::claim_stopped(tx, &terms)?;
+            let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim(tx, &terms)? };
+            Ok::<_, StoreError>((stopped, claimed))
         };
+        let (stopped, claimed) = self.store.write(claim).await?;
         if terms.limit > 0 && claimed.len() as u32 == terms.limit {
             self.wake.notify_one(); // there may be more
         }

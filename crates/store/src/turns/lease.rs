@@ -186,15 +186,29 @@ fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<Accoun
     Ok(counts.into_iter().collect())
 }
 
+/// The first answers that may be taken up. Of each account that has any waiting, its own first ones are looked at
+/// and no more: however many wait for a full account, those of others are found at once.
 fn free_answers(tx: &mut dyn Sql, terms: &Terms, room: usize) -> Result<Vec<Free>> {
     tx.all(
-        "SELECT answer_id, account_id FROM dispatch
-         WHERE (lease_until IS NULL OR lease_until <= $1) AND account_id NOT IN
-            (SELECT l.account_id FROM dispatch l WHERE l.lease_until > $1
-             GROUP BY l.account_id HAVING count(*) >= $2)
-            AND NOT EXISTS (SELECT 1 FROM machines m
-                            WHERE m.account_id = dispatch.account_id AND m.desired = 'stopped')
-         ORDER BY accepted_at, answer_id LIMIT $3",
+        "WITH RECURSIVE
+         waiting (account) AS (
+            SELECT (SELECT account_id FROM dispatch WHERE lease_until IS NULL ORDER BY account_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL AND d.account_id > w.account
+                    ORDER BY d.account_id LIMIT 1)
+            FROM waiting w WHERE w.account IS NOT NULL),
+         free (answer_id, account_id, accepted_at) AS (
+            SELECT d.answer_id, d.account_id, d.accepted_at FROM waiting w JOIN dispatch d ON d.answer_id IN
+                (SELECT f.answer_id FROM dispatch f WHERE f.account_id = w.account AND f.lease_until IS NULL
+                 ORDER BY f.accepted_at, f.answer_id LIMIT $2)
+            WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.account_id = w.account AND m.desired = 'stopped')
+                AND (SELECT count(*) FROM dispatch l WHERE l.account_id = w.account AND l.lease_until > $1) < $2
+            UNION ALL
+            SELECT d.answer_id, d.account_id, d.accepted_at FROM dispatch d
+            WHERE d.lease_until <= $1
+                AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.account_id = d.account_id AND m.desired = 'stopped')
+                AND (SELECT count(*) FROM dispatch l WHERE l.account_id = d.account_id AND l.lease_until > $1) < $2)
+         SELECT answer_id, account_id FROM free ORDER BY accepted_at, answer_id LIMIT $3",
         params![terms.now, terms.per_account_max, i64::try_from(room).unwrap_or(i64::MAX)],
         |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
     )
