@@ -183,6 +183,10 @@ impl Questions {
     /// # Errors
     /// [`AskError`].
     pub async fn ask(&self, caller: &Caller, asking: Asking) -> Result<Taken, AskError> {
+        // Before anything is checked: what an accepted question names may be gone when it is repeated.
+        if let Some(repeated) = self.repeated(caller, asking.idempotency.as_ref()).await? {
+            return Ok(repeated);
+        }
         if asking.input.trim().is_empty() {
             return Err(AskError::Blank);
         }
@@ -224,6 +228,18 @@ impl Questions {
         // A caller that goes away now must not leave an accepted question whose machine nobody starts.
         let taken = self.dispatch.see_through(self.clone().take(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
+    }
+
+    /// What became of the same request, when it was accepted before.
+    async fn repeated(
+        &self,
+        caller: &Caller,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<Option<Taken>, AskError> {
+        let Some(idempotency) = idempotency.cloned() else { return Ok(None) };
+        let (account, now) = (caller.account, self.environment.now());
+        let found = self.store.read(move |tx| questions::replay(tx, account, &idempotency, now)).await?;
+        Ok(found.map(|(conversation, answer)| Taken::Replayed { conversation, answer }))
     }
 
     async fn take(self, new: NewQuestion) -> Result<Taken, AskError> {

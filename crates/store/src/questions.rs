@@ -184,6 +184,35 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
     Ok(Asked::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
 }
 
+/// The conversation and the answer of the same request, when it was accepted within the last 24 hours. To be looked at
+/// before the question is checked: what it names may be gone since.
+///
+/// # Errors
+/// [`Refused::Mismatch`], [`Refused::Gone`], [`Refused::Store`].
+pub fn replay(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    idempotency: &Idempotency,
+    now: Timestamp,
+) -> Result<Option<(ConversationId, MessageId)>, Refused> {
+    let found = tx.one(
+        "SELECT i.body_hash, i.conversation_id, i.answer_id, c.id FROM idempotency i
+         LEFT JOIN conversations c ON c.id = i.conversation_id AND c.deleted_at IS NULL
+         WHERE i.account_id = $1 AND i.name = $2 AND i.created_at > $3",
+        params![account, &idempotency.key, now.micros() - IDEMPOTENCY_KEPT_MICROS],
+        |row| {
+            let same = row.opt_blob(0)? == Some(idempotency.body_hash.as_slice());
+            Ok((same, row.id(1)?, row.id(2)?, row.opt_text(3)?.is_some()))
+        },
+    )?;
+    match found {
+        None => Ok(None),
+        Some((false, ..)) => Err(Refused::Mismatch),
+        Some((true, _, _, false)) => Err(Refused::Gone),
+        Some((true, conversation, answer, true)) => Ok(Some((conversation, answer))),
+    }
+}
+
 /// Forgets up to `limit` idempotency keys that are older than 24 hours and says how many.
 ///
 /// # Errors
@@ -238,23 +267,7 @@ fn replayed(
     if taken.is_some() {
         return Ok(None);
     }
-    let (hash, conversation, answer, there) = tx
-        .one(
-            "SELECT i.body_hash, i.conversation_id, i.answer_id, c.id FROM idempotency i
-             LEFT JOIN conversations c ON c.id = i.conversation_id AND c.deleted_at IS NULL
-             WHERE i.account_id = $1 AND i.name = $2",
-            params![new.account, &idempotency.key],
-            |row| {
-                let same = row.opt_blob(0)? == Some(idempotency.body_hash.as_slice());
-                Ok((same, row.id(1)?, row.id(2)?, row.opt_text(3)?.is_some()))
-            },
-        )?
-        .ok_or(StoreError::TransactionLost)?;
-    match (hash, there) {
-        (false, _) => Err(Refused::Mismatch),
-        (true, false) => Err(Refused::Gone),
-        (true, true) => Ok(Some((conversation, answer))),
-    }
+    Ok(Some(replay(tx, new.account, idempotency, new.now)?.ok_or(StoreError::TransactionLost)?))
 }
 
 /// Locks the account's row, holds the credits and counts the conversation; tells also whether the key has a

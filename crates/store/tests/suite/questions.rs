@@ -97,6 +97,15 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
     let replayed = ask(keyed(account, 1, 86_399)).await.expect("it was asked before");
     assert_eq!(replayed, Asked::Replayed { conversation: id, answer });
     assert!(matches!(ask(keyed(account, 2, 1)).await, Err(Refused::Mismatch)));
+    let look = |by, hash: u8, after: u64| {
+        let idempotency = Idempotency { key: "once".to_owned(), body_hash: [hash; 32] };
+        let now = START.plus(Duration::from_secs(after));
+        fixture.store.read(move |tx| questions::replay(tx, by, &idempotency, now))
+    };
+    assert_eq!(look(account, 1, 86_399).await.expect("it was asked before"), Some((id, answer)));
+    assert!(matches!(look(account, 2, 1).await, Err(Refused::Mismatch)));
+    assert_eq!(look(account, 2, 86_400).await.expect("a day has passed"), None);
+    assert_eq!(look(other, 1, 1).await.expect("another's"), None);
     assert!(matches!(ask(keyed(other, 2, 1)).await, Ok(Asked::Accepted(_))), "a key is the account's own");
     assert_eq!(fixture.purse(account).await.reserved, Credits(10));
     let release = PostingId::from_random(fixture.bits());
@@ -106,6 +115,7 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
         .await
         .expect("it is there");
     assert!(matches!(ask(keyed(account, 1, 1)).await, Err(Refused::Gone)));
+    assert!(matches!(look(account, 1, 1).await, Err(Refused::Gone)));
     assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(Asked::Accepted(_))), "a day has passed");
     let now = START.plus(Duration::from_secs(86_402));
     let swept = fixture.store.write(move |tx| questions::sweep_idempotency(tx, now, 10)).await;
