@@ -72,6 +72,8 @@ pub enum Code {
     RangeNotSatisfiable,
     /// Too many requests came.
     RateLimited,
+    /// The target is longer than any path.
+    TargetTooLong,
     /// The body did not come in time.
     TooSlow,
     /// The service failed.
@@ -82,7 +84,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -110,6 +112,7 @@ impl Code {
         Self::TooLarge,
         Self::RangeNotSatisfiable,
         Self::RateLimited,
+        Self::TargetTooLong,
         Self::TooSlow,
         Self::Internal,
         Self::Unavailable,
@@ -146,6 +149,7 @@ impl Code {
             Self::TooLarge => ("TOO_LARGE", StatusCode::PAYLOAD_TOO_LARGE),
             Self::RangeNotSatisfiable => ("RANGE_NOT_SATISFIABLE", StatusCode::RANGE_NOT_SATISFIABLE),
             Self::RateLimited => ("RATE_LIMITED", StatusCode::TOO_MANY_REQUESTS),
+            Self::TargetTooLong => ("TARGET_TOO_LONG", StatusCode::URI_TOO_LONG),
             Self::TooSlow => ("TOO_SLOW", StatusCode::REQUEST_TIMEOUT),
             Self::Internal => ("INTERNAL", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE),

@@ -9,8 +9,8 @@ use measure::{Counter, Gauge, Histogram, QUICK};
 use crate::operations::{OPERATIONS, Operation};
 
 /// The statuses that are counted apart.
-const STATUSES: [u16; 19] =
-    [200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 416, 429, 500, 503, 0];
+const STATUSES: [u16; 21] =
+    [200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 414, 416, 429, 431, 500, 503, 0];
 /// Where what belongs to no operation is counted.
 const ELSEWHERE: usize = OPERATIONS.len();
 

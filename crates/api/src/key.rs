@@ -10,7 +10,8 @@ use axum::response::{IntoResponse, Response};
 use control::Access;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
-use edge::Guard;
+use edge::limits::TARGET_MAX_BYTES;
+use edge::{Guard, Oversize};
 
 use crate::error::{ApiError, Code};
 use crate::figures::Figures;
@@ -32,7 +33,8 @@ pub(crate) struct Gate {
 pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let operation = operation_of(&request);
-    let response = match gate.admit(request.extensions(), request.headers(), operation).await {
+    let oversize = edge::oversize(&request);
+    let response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -87,10 +89,14 @@ impl Gate {
         extensions: &Extensions,
         headers: &HeaderMap,
         asked: Asked,
+        oversize: Option<Oversize>,
     ) -> Result<Caller, Response> {
         let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
+        }
+        if oversize == Some(Oversize::Head) {
+            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
         let key = headers.get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
         // Whoever has guessed too often learns nothing of further keys; those in use go on from the same address.
@@ -109,6 +115,10 @@ impl Gate {
             Err(AccessError::Store(error)) => return Err(ApiError::of_store(&error).into_response()),
         };
         self.guard.by_key(caller.key).map_err(too_many)?;
+        if oversize == Some(Oversize::Target) {
+            let message = format!("path and query are longer than {TARGET_MAX_BYTES} bytes");
+            return Err(ApiError::new(Code::TargetTooLong, message).into_response());
+        }
         if asked.allowed(caller.scope) {
             return Ok(caller);
         }

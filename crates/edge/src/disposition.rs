@@ -29,6 +29,12 @@ pub fn attachment(name: &str) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }
 
+/// The name of a part of a form, as bytes.
+pub(crate) fn field_name(header: &[u8]) -> Option<Vec<u8>> {
+    let found = parameters(header).into_iter().find(|(key, _)| key.eq_ignore_ascii_case(b"name"));
+    found.map(|(_, value)| value)
+}
+
 /// The file name in the header of a part of a form, as bytes. `filename*` goes before `filename`.
 pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
     let parameters = parameters(header);
@@ -111,6 +117,18 @@ mod tests {
         ] {
             assert_eq!(name(header).as_deref(), expected, "{header}");
         }
+    }
+
+    #[test]
+    fn a_part_is_named_whatever_its_file_is_called() {
+        for header in [
+            "form-data; name=\"file\"; filename=\"x\"",
+            "form-data; filename=\"x; name=other\"; name=\"file\"",
+            "form-data; filename=\"\\\"; name=\\\"other\"; NAME = file",
+        ] {
+            assert_eq!(field_name(header.as_bytes()).as_deref(), Some(&b"file"[..]), "{header}");
+        }
+        assert_eq!(field_name(b"form-data; filename=\"x\""), None);
     }
 
     proptest! {

@@ -11,6 +11,9 @@ pub const JSON_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the request line and all headers; for whoever serves the connections.
 pub const HEADERS_MAX_BYTES: usize = 64 << 10;
 
+/// Bytes of a target: path and query. The longest path fits, each byte of it percent-encoded.
+pub const TARGET_MAX_BYTES: usize = 16 << 10;
+
 /// Within this the headers must have come in; for whoever serves the connections.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 

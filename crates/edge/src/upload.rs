@@ -10,7 +10,7 @@ use multer::{Field, Multipart};
 use workspace::{AskedPath, Destination, EntryKind, FileName, Staged, Uploaded, Workspace, WorkspaceError};
 
 use crate::body::{Allowance, Incoming, IncomingError, discard};
-use crate::disposition::file_name;
+use crate::disposition::{field_name, file_name};
 use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX};
 
 /// Why an upload was not taken.
@@ -151,13 +151,15 @@ impl<'a> Form<'a> {
     }
 
     async fn take(&mut self, part: Field<'_>) -> Result<(), UploadError> {
-        match part.name().unwrap_or_default() {
-            "file" if self.file.is_some() => Err(UploadError::Duplicate("file")),
-            "file" => self.take_file(part).await,
-            "destination" if self.destination.is_some() => Err(UploadError::Duplicate("destination")),
-            "destination" => self.take_destination(&text(part).await?).await,
-            "temporary" if self.temporary.is_some() => Err(UploadError::Duplicate("temporary")),
-            "temporary" => {
+        let header = part.headers().get(CONTENT_DISPOSITION);
+        let name = header.and_then(|header| field_name(header.as_bytes())).unwrap_or_default();
+        match name.as_slice() {
+            b"file" if self.file.is_some() => Err(UploadError::Duplicate("file")),
+            b"file" => self.take_file(part).await,
+            b"destination" if self.destination.is_some() => Err(UploadError::Duplicate("destination")),
+            b"destination" => self.take_destination(&text(part).await?).await,
+            b"temporary" if self.temporary.is_some() => Err(UploadError::Duplicate("temporary")),
+            b"temporary" => {
                 let text = text(part).await?;
                 self.temporary = Some(match text.trim() {
                     "" => false,

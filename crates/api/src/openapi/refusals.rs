@@ -40,7 +40,7 @@ macro_rules! refusals {
     (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
 }
 
-// Besides these, any operation can be 401, 429, 500 and 503.
+// Besides these, any operation can be 401, 414, 429, 500 and 503.
 refusals! {
     /// Of what can hardly fail.
     Unlikely: KeyScope;
@@ -76,7 +76,7 @@ refusals! {
 
 /// The responses that every operation has, by the names that operations refer to them by, and that of a path which
 /// lacks the operation.
-pub(crate) fn everywhere() -> [(&'static str, Response); 5] {
+pub(crate) fn everywhere() -> [(&'static str, Response); 6] {
     let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
@@ -87,6 +87,7 @@ pub(crate) fn everywhere() -> [(&'static str, Response); 5] {
         ("Unauthorized", unauthorized.build()),
         ("Limited", limited()),
         ("Failed", refusal(&[Code::Internal])),
+        ("TargetTooLong", refusal(&[Code::TargetTooLong])),
         ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
         ("Unavailable", unavailable),
     ]
@@ -98,8 +99,14 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
         by_status.entry(status.as_u16()).or_default().push(*code);
     }
     let own = by_status.into_iter().map(|(status, codes)| (status.to_string(), refusal(&codes).into()));
-    let shared = [("401", "Unauthorized"), ("429", "Limited"), ("500", "Failed"), ("503", "Unavailable")]
-        .map(|(status, name)| (status.to_owned(), Ref::from_response_name(name).into()));
+    let shared = [
+        ("401", "Unauthorized"),
+        ("414", "TargetTooLong"),
+        ("429", "Limited"),
+        ("500", "Failed"),
+        ("503", "Unavailable"),
+    ];
+    let shared = shared.map(|(status, name)| (status.to_owned(), Ref::from_response_name(name).into()));
     own.chain(shared).collect()
 }
 
@@ -194,6 +201,9 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
             ("no byte of the file is in the range", "the file has 52614 bytes, none of them in the range")
         }
         Code::RateLimited => ("more requests than the operator allows", "too many requests; try again later"),
+        Code::TargetTooLong => {
+            ("path and query are longer than any path", "path and query are longer than 16384 bytes")
+        }
         Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
         Code::Internal => ("the service failed", "the service failed; try again later"),
         Code::Unavailable => (

@@ -1,0 +1,46 @@
+//! The head of a request, within bounds.
+
+use axum::extract::Request;
+
+use crate::limits::{HEADERS_MAX_BYTES, TARGET_MAX_BYTES};
+
+/// What a header has besides its name and value: colon, space and the end of its line.
+const LINE_BYTES: usize = 4;
+
+/// What of a request's head is larger than it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Oversize {
+    /// All of it (431): a connection may take in more, so that this can be said.
+    Head,
+    /// The target alone (414).
+    Target,
+}
+
+/// Looks whether the head is larger than it may be.
+#[must_use]
+pub fn oversize(request: &Request) -> Option<Oversize> {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let headers =
+        request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_BYTES);
+    if target + headers.sum::<usize>() > HEADERS_MAX_BYTES {
+        return Some(Oversize::Head);
+    }
+    (target > TARGET_MAX_BYTES).then_some(Oversize::Target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_and_targets_have_bounds() {
+        let look = |target: usize, header: usize| {
+            let request = Request::builder().uri(format!("/{}", "x".repeat(target - 1)));
+            oversize(&request.header("x", "y".repeat(header)).body(axum::body::Body::empty()).unwrap())
+        };
+        assert_eq!(look(TARGET_MAX_BYTES, 0), None);
+        assert_eq!(look(TARGET_MAX_BYTES + 1, 0), Some(Oversize::Target));
+        assert_eq!(look(1000, HEADERS_MAX_BYTES - 1000 - 1 - LINE_BYTES), None);
+        assert_eq!(look(1000, HEADERS_MAX_BYTES - 1000 - LINE_BYTES), Some(Oversize::Head));
+    }
+}
