@@ -22,7 +22,7 @@ AGENT = $(TARGET)/agent/$(PROFILE)/causerie-agent
 AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
 
 # What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
-ON_POSTGRES := package(conformance) & (binary(kills) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|streams|streams_resumed|vm)::/)))
+ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|streams|streams_resumed|vm)::/)))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

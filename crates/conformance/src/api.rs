@@ -1,45 +1,25 @@
 //! The operations of the interface, each as one call; and what every refusal must look like.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
+use crate::address::Address;
 use crate::events::Events;
 use crate::http::{Request, Response, Streaming};
 use crate::poll;
-use crate::service::{Options, Service};
 
 /// A caller with a key. Targets are sent as they are given: who wants them encoded encodes them.
 #[derive(Debug, Clone)]
 pub struct Api {
-    /// `host:port` of the service.
-    pub address: String,
+    /// Where the service is.
+    pub address: Address,
     /// The key.
     pub key: String,
 }
 
 /// The folder that says that an account may be emptied. It is hidden, so that no listing shows it.
 const MARK: &str = "/.conformance";
-
-/// A service with one account that may ask; or the one that the environment names, its account emptied. Run
-/// such tests one at a time.
-///
-/// # Panics
-/// When `CAUSERIE_BASE_URL` is no plain `http` address, when the account holds anything and was never given to
-/// this suite, or when the service does not start.
-#[must_use]
-pub fn caller() -> (Option<Service>, Api) {
-    let named = (std::env::var("CAUSERIE_BASE_URL"), std::env::var("CAUSERIE_API_KEY"));
-    if let (Ok(base), Ok(key)) = named {
-        let address =
-            base.strip_prefix("http://").expect("the suite speaks plain http only").trim_end_matches('/');
-        let api = Api { address: address.to_owned(), key };
-        api.empty();
-        return (None, api);
-    }
-    let service = Service::start(Options::default());
-    let account = service.account();
-    let api = service.api(&account);
-    (Some(service), api)
-}
 
 impl Api {
     /// The same service with another key.
@@ -49,7 +29,10 @@ impl Api {
     }
 
     /// Empties an account that was given to the suite: one that is marked, or holds nothing yet.
-    fn empty(&self) {
+    ///
+    /// # Panics
+    /// When the account holds anything and was never given to the suite.
+    pub fn empty(&self) {
         let entries = self.list_home().expect_status(200).json()["entries"].clone();
         let chats = self.chats("?limit=200").expect_status(200).json()["chats"].clone();
         let (entries, chats) = (entries.as_array().expect("entries"), chats.as_array().expect("chats"));
@@ -135,7 +118,7 @@ impl Api {
         let mut body = Vec::new();
         for part in parts {
             body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: form-data; ").as_bytes());
-            body.extend_from_slice(part.disposition.as_bytes());
+            body.extend_from_slice(&part.disposition);
             body.extend_from_slice(b"\r\n\r\n");
             body.extend_from_slice(&part.content);
             body.extend_from_slice(b"\r\n");
@@ -309,10 +292,71 @@ pub fn is_time(text: &Value) -> bool {
     shape == "0000-00-00T00:00:00" && (text.ends_with('Z') || text[19..].contains(['+', '-']))
 }
 
+/// The id of the built-in reader, which every service has: it answers at once and costs little.
+///
+/// # Panics
+/// When it is not in the catalog.
+#[must_use]
+pub fn reader(api: &Api) -> String {
+    let models = api.catalog("models", None).expect_status(200).json();
+    let found = models.as_array().expect("models").iter().find(|model| model["builtin"] == true);
+    id(found.expect("the built-in reader"), "id")
+}
+
+/// The parts of a whole answer that are of this type; all of its parts are looked at.
+///
+/// # Panics
+/// When two have one id, or one has not settled.
+#[must_use]
+pub fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
+    let parts = answer["parts"].as_array().expect("parts");
+    let mut ids = HashSet::new();
+    for part in parts {
+        assert!(is_uuid(&part["partId"]) && ids.insert(part["partId"].to_string()), "{part}");
+        if let Some(state) = part["state"].as_str() {
+            assert!(["COMPLETE", "ERROR"].contains(&state), "a part of a whole answer has settled: {part}");
+        }
+    }
+    parts.iter().filter(|part| part["type"] == kind).collect()
+}
+
+/// The path as a client that encodes everything writes it.
+#[must_use]
+pub fn encoded(path: &str) -> String {
+    path.bytes()
+        .map(|byte| match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+/// The path of what was uploaded.
+///
+/// # Panics
+/// When it was not.
+pub fn path_of(response: Response) -> String {
+    let uploaded = response.expect_status(201).json();
+    uploaded["path"].as_str().expect("a path").to_owned()
+}
+
+/// The names in a folder.
+///
+/// # Panics
+/// When it cannot be listed.
+#[must_use]
+pub fn names_in(api: &Api, folder: &str) -> Vec<String> {
+    let listing = api.list(folder).expect_status(200).json();
+    let entries = listing["entries"].as_array().expect("entries");
+    entries.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+}
+
 /// A part of an upload form.
 #[derive(Debug, Clone)]
 pub struct Part {
-    disposition: String,
+    disposition: Vec<u8>,
     content: Vec<u8>,
 }
 
@@ -321,19 +365,19 @@ impl Part {
     #[must_use]
     pub fn file(name: &str, content: &[u8]) -> Self {
         let name = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
-        Self::raw(&format!("name=\"file\"; filename=\"{name}\""), content)
+        Self::raw(format!("name=\"file\"; filename=\"{name}\""), content)
     }
 
     /// A field.
     #[must_use]
     pub fn field(name: &str, value: &str) -> Self {
-        Self::raw(&format!("name=\"{name}\""), value.as_bytes())
+        Self::raw(format!("name=\"{name}\""), value.as_bytes())
     }
 
     /// A part with whatever stands after `form-data; `.
     #[must_use]
-    pub fn raw(disposition: &str, content: &[u8]) -> Self {
-        Self { disposition: disposition.to_owned(), content: content.to_vec() }
+    pub fn raw(disposition: impl AsRef<[u8]>, content: &[u8]) -> Self {
+        Self { disposition: disposition.as_ref().to_vec(), content: content.to_vec() }
     }
 }
 

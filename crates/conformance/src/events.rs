@@ -1,10 +1,14 @@
 //! Event streams, read as they come and held to the promised form.
 
-use std::io::{BufRead, BufReader};
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
 
 use serde_json::Value;
 
-use crate::http::{Body, Streaming};
+use crate::http::Streaming;
+
+/// How much of a stream in brotli is decoded at once.
+const DECODED_AT_ONCE_BYTES: usize = 4096;
 
 /// An event.
 #[derive(Debug, Clone)]
@@ -37,9 +41,14 @@ pub enum Frame {
 }
 
 /// An open stream.
-#[derive(Debug)]
 pub struct Events {
-    lines: BufReader<Body>,
+    lines: BufReader<Box<dyn Read + Send>>,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
 }
 
 impl Events {
@@ -54,7 +63,16 @@ impl Events {
         assert!(kind.starts_with("text/event-stream"), "content type {kind:?}");
         assert_eq!(response.header("cache-control"), Some("no-store"));
         assert_eq!(response.header("x-accel-buffering"), Some("no"));
-        Self { lines: BufReader::new(response.into_body()) }
+        let coding = response.header("content-encoding").map(str::to_owned);
+        let body = response.into_body();
+        let plain: Box<dyn Read + Send> = match coding.as_deref() {
+            None => Box::new(body),
+            Some("gzip") => Box::new(flate2::read::GzDecoder::new(body)),
+            Some("br") => Box::new(brotli::Decompressor::new(body, DECODED_AT_ONCE_BYTES)),
+            Some("zstd") => Box::new(zstd::stream::read::Decoder::new(body).expect("a zstd stream")),
+            Some(other) => unknown_coding(other),
+        };
+        Self { lines: BufReader::new(plain) }
     }
 
     /// The next event; `None` at the end of the stream.
@@ -122,6 +140,11 @@ impl Events {
             }
         }
     }
+}
+
+#[expect(clippy::panic, reason = "this is how a test of the suite fails")]
+fn unknown_coding(coding: &str) -> ! {
+    panic!("a stream in {coding:?}, which nobody asked for")
 }
 
 #[expect(clippy::panic, reason = "this is how a test of the suite fails")]

@@ -2,13 +2,14 @@
 //! the service must withstand: dots in paths, odd bytes, missing lengths.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long the service may be silent before a test fails.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+use crate::address::Address;
+use crate::connection::Connection;
+use crate::met;
+use crate::wire::Wire;
+
 /// The longest body that is read whole.
 const BODY_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The longest line of a head or a chunk's size.
@@ -63,7 +64,7 @@ impl Request {
     /// # Panics
     /// When the service cannot be reached or what comes back is no HTTP/1.1.
     #[must_use]
-    pub fn open(self, address: &str) -> Streaming {
+    pub fn open(self, address: impl Into<Address>) -> Streaming {
         self.try_open(address).expect("an HTTP/1.1 response")
     }
 
@@ -72,7 +73,7 @@ impl Request {
     /// # Panics
     /// As [`Request::open`], and when the body breaks off.
     #[must_use]
-    pub fn send(self, address: &str) -> Response {
+    pub fn send(self, address: impl Into<Address>) -> Response {
         let said = format!("{} {}", self.method, self.target);
         let result = self.try_send(address);
         result.unwrap_or_else(|error| refuse(&format!("{said}: {error}")))
@@ -82,30 +83,28 @@ impl Request {
     ///
     /// # Errors
     /// When it cannot be reached or the exchange breaks.
-    pub fn try_send(self, address: &str) -> io::Result<Response> {
-        let mut streaming = self.try_open(address)?;
-        let mut body = Vec::new();
-        streaming.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body)?;
-        Ok(Response { status: streaming.status, headers: streaming.headers, body })
+    pub fn try_send(self, address: impl Into<Address>) -> io::Result<Response> {
+        self.try_open(address)?.try_whole()
     }
 
     /// [`Request::open`] where the service may be gone or going.
     ///
     /// # Errors
     /// When it cannot be reached or what comes back is no HTTP/1.1.
-    pub fn try_open(self, address: &str) -> io::Result<Streaming> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
-        stream.set_nodelay(true)?;
+    pub fn try_open(self, address: impl Into<Address>) -> io::Result<Streaming> {
+        let address = address.into();
+        let mut wire = Wire::connect(&address)?;
         // A refusal may come, and the connection close, before all is written: what came back counts.
-        let _ = self.write(&mut stream, address);
-        Streaming::read(stream, &self.method)
+        let _ = self.write(&mut wire, &address);
+        let mut streaming = Streaming::read(BufReader::new(wire), &self.method)?;
+        streaming.asked = Some((self.method, self.target));
+        Ok(streaming)
     }
 
-    fn write(&self, stream: &mut TcpStream, address: &str) -> io::Result<()> {
+    fn write(&self, stream: &mut Wire, address: &Address) -> io::Result<()> {
+        let (method, target, prefix) = (&self.method, &self.target, address.prefix());
         let mut head =
-            format!("{} {} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n", self.method, self.target);
+            format!("{method} {prefix}{target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
         for (name, value) in &self.headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -122,10 +121,11 @@ impl Request {
                 stream.write_all(chunk)?;
                 stream.write_all(b"\r\n")?;
             }
-            stream.write_all(b"0\r\n\r\n")
+            stream.write_all(b"0\r\n\r\n")?;
         } else {
-            stream.write_all(&self.body)
+            stream.write_all(&self.body)?;
         }
+        stream.flush()
     }
 }
 
@@ -134,12 +134,11 @@ impl Request {
 ///
 /// # Errors
 /// When the service cannot be reached.
-pub fn send_bytes(address: &str, bytes: &[u8]) -> io::Result<Option<u16>> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(SILENCE_MAX))?;
-    let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(Shutdown::Write);
-    Ok(Streaming::read(stream, "GET").ok().map(|response| response.status))
+pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Option<u16>> {
+    let mut connection = Connection::open(&address.into())?;
+    connection.write(bytes);
+    connection.end_writing();
+    Ok(connection.response("GET").map(|response| response.status))
 }
 
 /// A response whose body is still to be read.
@@ -149,11 +148,12 @@ pub struct Streaming {
     pub status: u16,
     headers: Vec<(String, String)>,
     body: Body,
+    asked: Option<(String, String)>,
 }
 
 impl Streaming {
-    fn read(stream: TcpStream, method: &str) -> io::Result<Self> {
-        let mut reader = BufReader::new(stream);
+    /// Reads the head of the response to a request of this method.
+    pub(crate) fn read(mut reader: BufReader<Wire>, method: &str) -> io::Result<Self> {
         let status_line = line(&mut reader)?;
         let status = status_line
             .strip_prefix("HTTP/1.1 ")
@@ -169,7 +169,7 @@ impl Streaming {
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let left = extent(method, status, &headers)?;
-        Ok(Self { status, headers, body: Body { reader, left } })
+        Ok(Self { status, headers, body: Body { reader, left }, asked: None })
     }
 
     /// The value of a header.
@@ -181,6 +181,9 @@ impl Streaming {
     /// The body, to be read as it comes.
     #[must_use]
     pub fn into_body(self) -> Body {
+        if let Some((method, target)) = &self.asked {
+            met::note(method, target, self.status, None);
+        }
         self.body
     }
 
@@ -189,10 +192,23 @@ impl Streaming {
     /// # Panics
     /// When the body breaks off.
     #[must_use]
-    pub fn whole(mut self) -> Response {
+    pub fn whole(self) -> Response {
+        self.try_whole().expect("a whole body")
+    }
+
+    fn try_whole(self) -> io::Result<Response> {
+        self.whole_and_rest().map(|(response, _)| response)
+    }
+
+    /// The whole response, and the connection after it.
+    pub(crate) fn whole_and_rest(mut self) -> io::Result<(Response, BufReader<Wire>)> {
         let mut body = Vec::new();
-        self.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body).expect("a whole body");
-        Response { status: self.status, headers: self.headers, body }
+        self.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body)?;
+        let response = Response { status: self.status, headers: self.headers, body };
+        if let Some((method, target)) = &self.asked {
+            met::note(method, target, response.status, Some(&response.body));
+        }
+        Ok((response, self.body.reader))
     }
 }
 
@@ -242,7 +258,7 @@ enum Left {
 /// A body as it comes, its chunks taken apart.
 #[derive(Debug)]
 pub struct Body {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Wire>,
     left: Left,
 }
 
@@ -291,7 +307,7 @@ impl Body {
 }
 
 fn extent(method: &str, status: u16, headers: &[(String, String)]) -> io::Result<Left> {
-    if method == "HEAD" || status == 204 || status == 304 {
+    if method == "HEAD" || status < 200 || status == 204 || status == 304 {
         return Ok(Left::Bytes(0));
     }
     if find(headers, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
@@ -307,7 +323,7 @@ fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-fn line(reader: &mut BufReader<TcpStream>) -> io::Result<String> {
+fn line(reader: &mut BufReader<Wire>) -> io::Result<String> {
     let mut line = Vec::new();
     reader.take(LINE_MAX_BYTES).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {

@@ -1,25 +1,36 @@
 //! What a stranger who has read only the interface expects of the service, driven over HTTP.
 //!
-//! The harness starts the built binary on a folder of its own, gives it a model server whose words a test
-//! holds back and releases, and speaks plain HTTP/1.1 and raw JSON to it. It knows none of the service's
-//! types. The tests are in `tests/suite`, a file a subject; `operations` lists what they must cover.
+//! The harness speaks HTTP/1.1 byte by byte and raw JSON. It knows none of the service's types.
 //!
-//! The binary is `target/<profile>/causerie` beside the tests, or what `CAUSERIE_BIN` names. With
-//! `CAUSERIE_BASE_URL` (plain http) and `CAUSERIE_API_KEY` the tests that need no operator's command run against
-//! that service, one at a time (`-j 1`), with an account that is theirs: it is emptied before each test.
+//! [`cases`] holds what can be seen with a key alone; `causerie-conformance` runs that against any deployment, and
+//! `tests/interface` against the built binary, all cases side by side on one service. `tests/suite` adds what takes
+//! an operator's command, a crash, or a model whose words are held back and released. What was met on the wire is
+//! held against the published schema: see [`schema`].
+//!
+//! The binary is `target/<profile>/causerie` beside the tests, or what `CAUSERIE_BIN` names.
 
+pub mod address;
 pub mod api;
+pub mod cases;
+pub mod connection;
 pub mod events;
 pub mod http;
+pub mod large;
+pub mod met;
 pub mod operations;
 pub mod poll;
+pub mod run;
+pub mod schema;
 pub mod service;
 pub mod standin;
 pub mod vendor;
+mod wire;
 
-pub use api::{Api, Expect, caller};
+pub use address::Address;
+pub use api::{Api, Expect};
+pub use connection::Connection;
 pub use events::{Event, Events};
 pub use http::{Request, Response};
-pub use service::{Account, DATABASE, NewAccount, Options, Service};
+pub use service::{Account, DATABASE, NewAccount, Options, Service, caller};
 pub use standin::Standin;
 pub use vendor::{Say, Vendor};

@@ -73,6 +73,14 @@ pub struct Service {
     accounts: AtomicU32,
 }
 
+/// A service with one account that may ask.
+#[must_use]
+pub fn caller() -> (Service, Api) {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    (service, api)
+}
+
 impl Service {
     /// Starts it on an empty folder and waits until it is healthy.
     ///
@@ -119,6 +127,15 @@ impl Service {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The id of its process.
+    ///
+    /// # Panics
+    /// When it is not running.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.as_ref().expect("a running service").id()
     }
 
     /// Kills it, as a power cut would.
@@ -209,7 +226,7 @@ impl Service {
     /// A caller with the account's key.
     #[must_use]
     pub fn api(&self, account: &Account) -> Api {
-        Api { address: self.address.clone(), key: account.key.clone() }
+        Api { address: self.address.as_str().into(), key: account.key.clone() }
     }
 
     /// What the account can spend and what is held besides.

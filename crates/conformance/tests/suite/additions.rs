@@ -77,21 +77,3 @@ fn a_question_sent_twice_under_one_key_is_asked_once() {
     send(&api, "k-1", "Hello").expect_code(404, "NOT_FOUND");
     assert_eq!(vendor.requests().len(), 2);
 }
-
-#[test]
-fn conversations_are_renamed_and_pinned() {
-    let Stage { api, service: _service, .. } = stage();
-    let chats: Vec<String> =
-        ["One", "Two"].iter().map(|input| id(&api.completed(&api.ask(input)), "chatId")).collect();
-    let patch = |chat: &str, body: Value| {
-        api.request("PATCH", &format!("/api/v1/chats/{chat}")).body(body.to_string()).send(&api.address)
-    };
-    let patched = patch(&chats[0], json!({ "title": "Renamed", "pinned": true })).expect_status(200).json();
-    assert_eq!((&patched["title"], &patched["pinned"]), (&Value::from("Renamed"), &Value::from(true)));
-    let listed = api.chats("").json();
-    assert_eq!(listed["chats"][0]["chatId"], Value::from(chats[0].as_str()), "pinned first: {listed}");
-    patch(&chats[0], json!({ "pinned": false })).expect_status(200);
-    assert_eq!(api.chats("").json()["chats"][0]["chatId"], Value::from(chats[1].as_str()));
-    patch(&chats[0], json!({ "title": " " })).expect_refusal(400);
-    patch("00000000-0000-4000-8000-000000000000", json!({ "pinned": true })).expect_code(404, "NOT_FOUND");
-}

@@ -1,66 +1,7 @@
 //! Section 5: the key is the whole authentication, and comes before everything else.
 
-use conformance::api::Part;
-use conformance::operations::{OPERATIONS, sample_target};
-use conformance::{Api, Expect, NewAccount, Options, Request, Service, caller};
-
-/// Everything that a wrong key must not get past: each operation, broken bodies, paths that do not exist or
-/// lead out.
-pub(crate) fn assert_rejected(api: &Api) {
-    for operation in OPERATIONS {
-        api.call(operation.method, &sample_target(operation)).expect_rejection();
-    }
-    api.send_bytes(b"{\"input\":").expect_rejection();
-    api.upload_form(&[Part::field("nothing", "x")]).expect_rejection();
-    api.download("/../../etc/passwd").expect_rejection();
-    api.call("GET", "/api/v1/nothing").expect_rejection();
-    api.call("PUT", "/api/v1/vm").expect_rejection();
-}
-
-#[test]
-fn a_mistyped_key_is_rejected_before_anything_else() {
-    let (_service, api) = caller();
-    api.vm().expect_status(200);
-    assert_rejected(&api.with_key("api-no-such-key"));
-    let key = api.key.clone();
-    let last = if key.ends_with('x') { "y" } else { "x" };
-    let mistyped = [
-        format!("{}{last}", &key[..key.len() - 1]),
-        key[..key.len() - 1].to_owned(),
-        format!("{key}0"),
-        key.replacen("api-", "API-", 1),
-        key.replacen("api-", "", 1),
-        format!("api-{}", "0".repeat(key.len() - 4)),
-        format!("{key} {key}"),
-        String::new(),
-        "api-žluťoučký".to_owned(),
-        "x".repeat(20_000),
-    ];
-    for wrong in mistyped {
-        api.with_key(&wrong).vm().expect_rejection();
-    }
-}
-
-#[test]
-fn a_missing_key_is_rejected_wherever_else_it_stands() {
-    let (_service, api) = caller();
-    for operation in OPERATIONS {
-        Request::new(operation.method, &sample_target(operation)).send(&api.address).expect_rejection();
-    }
-    for target in [
-        format!("/api/v1/vm?X-Api-Key={}", api.key),
-        format!("/api/v1/vm?api_key={}", api.key),
-        format!("/api/v1/vm?key={}", api.key),
-    ] {
-        Request::new("GET", &target).send(&api.address).expect_rejection();
-    }
-    let bearer = Request::new("GET", "/api/v1/vm").header("authorization", &format!("Bearer {}", api.key));
-    bearer.send(&api.address).expect_rejection();
-    let lower = Request::new("GET", "/api/v1/vm").header("x-api-key", &api.key);
-    lower.send(&api.address).expect_status(200);
-    let upper = Request::new("GET", "/api/v1/vm").header("X-API-KEY", &api.key);
-    upper.send(&api.address).expect_status(200);
-}
+pub(crate) use conformance::cases::assert_rejected;
+use conformance::{Expect, NewAccount, Options, Service};
 
 #[test]
 fn a_revoked_key_is_rejected_at_once_and_others_go_on() {

@@ -1,7 +1,7 @@
 //! Whatever is killed when: what was accepted is completed once and paid once.
 
 use conformance::api::id;
-use conformance::{Expect, Options, Say, Service, caller, poll};
+use conformance::{Expect, Options, Say, Service, poll};
 use serde_json::{Value, json};
 
 use crate::streams::{Stage, shows, stage};
@@ -105,8 +105,8 @@ fn a_tool_that_changes_something_is_not_run_twice() {
 
 #[test]
 fn everything_that_was_stored_is_there_after_a_crash() {
-    let (service, api) = caller();
-    let Some(mut service) = service else { return };
+    let mut service = Service::start(Options::default());
+    let api = service.api(&service.account());
     api.upload("a.txt", "The rent is 900 crowns.".as_bytes()).expect_status(201);
     let answer = api.completed(&api.ask("What is the rent?"));
     let chat = id(&answer, "chatId");
@@ -118,7 +118,7 @@ fn everything_that_was_stored_is_there_after_a_crash() {
             service.kill()
         }
         service.restart();
-        let api = conformance::Api { address: service.address().to_owned(), key: api.key.clone() };
+        let api = conformance::Api { address: service.address().into(), key: api.key.clone() };
         assert_eq!(api.now(&answer), answer);
         assert_eq!(api.chat(&chat).json(), detail);
         assert_eq!(api.list("/uploads").json(), listing);

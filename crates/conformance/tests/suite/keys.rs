@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use conformance::api::id;
-use conformance::operations::{ADDITIONS, OPERATIONS, sample_target};
+use conformance::operations::{operations, sample_target};
 use conformance::{Account, Api, Expect, Options, Say, Service, poll};
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn a_key_does_only_what_its_scope_holds() {
         let (api, key) = narrow(&service, &account, &["--scope", scope]);
         let words: Vec<&str> = scope.split(',').map(str::trim).collect();
         assert_eq!(listed(&service, &account, &key)["scope"], json!(words));
-        for operation in OPERATIONS.iter().chain(ADDITIONS) {
+        for operation in operations() {
             let response = api.call(operation.method, &sample_target(operation));
             if needs(operation.method, operation.path).iter().any(|one| words.contains(one)) {
                 assert_ne!(response.status, 403, "{scope}: {} {}", operation.method, operation.path);

@@ -1,10 +1,8 @@
 //! Section 2.10: what an answer consists of, and what it draws on.
 
-use std::collections::HashSet;
-
-use conformance::api::is_uuid;
-use conformance::{Api, Expect, Say, caller};
-use serde_json::{Value, json};
+use conformance::api::parts_of;
+use conformance::{Expect, Say};
+use serde_json::json;
 
 use crate::streams::{Stage, shows, stage};
 
@@ -12,80 +10,6 @@ const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three 
     The monthly rent is 18,500 crowns, payable by the fifth day of each month.\n\n\
     The tenant may keep one cat. The landlord insures the building.\n\n\
     Either party may give notice of three months in writing.\n";
-
-fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
-    let parts = answer["parts"].as_array().expect("parts");
-    let mut ids = HashSet::new();
-    for part in parts {
-        assert!(is_uuid(&part["partId"]) && ids.insert(part["partId"].to_string()), "{part}");
-        if let Some(state) = part["state"].as_str() {
-            assert!(["COMPLETE", "ERROR"].contains(&state), "a part of a whole answer has settled: {part}");
-        }
-    }
-    parts.iter().filter(|part| part["type"] == kind).collect()
-}
-
-fn ask_about_lease(api: &Api) -> Value {
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
-    let question = json!({ "input": "How much is the monthly rent?", "filePaths": ["/uploads/lease.txt"] });
-    api.completed(&api.accepted(&question))
-}
-
-#[test]
-fn the_reader_quotes_the_passage_and_cites_its_file() {
-    let (_service, api) = caller();
-    let answer = ask_about_lease(&api);
-    assert!(answer["error"].is_null(), "{answer}");
-    assert!(answer["text"].as_str().is_some_and(|text| text.contains("18,500")), "{answer}");
-    let texts = parts_of(&answer, "TEXT");
-    let citing: Vec<&&Value> =
-        texts.iter().filter(|part| part["citations"].as_array().is_some_and(|all| !all.is_empty())).collect();
-    assert!(!citing.is_empty(), "{answer}");
-    for part in citing {
-        let content = part["content"].as_str().expect("HTML");
-        assert!(content.contains("<a ") && content.contains("href="), "the citations are links: {content}");
-        for citation in part["citations"].as_array().expect("citations") {
-            assert!(citation["citationId"].as_str().is_some_and(|id| !id.is_empty()), "{citation}");
-            assert_eq!(citation["source"]["type"], "FILE", "{citation}");
-            assert_eq!(citation["source"]["path"], "/uploads/lease.txt", "{citation}");
-        }
-    }
-    let tools = parts_of(&answer, "TOOL");
-    assert!(!tools.is_empty(), "the reader searches with the same tools");
-    for tool in tools {
-        for field in ["toolName", "toolCallId"] {
-            assert!(tool[field].as_str().is_some_and(|text| !text.is_empty()), "{field} in {tool}");
-        }
-        assert_eq!(tool["state"], "COMPLETE", "{tool}");
-        for source in tool["sources"].as_array().into_iter().flatten() {
-            assert!(source["type"] == "FILE" && source["path"].is_string(), "{source}");
-        }
-    }
-    let files = parts_of(&answer, "FILE");
-    assert!(
-        files.iter().any(|file| file["path"] == "/uploads/lease.txt"),
-        "the attached file entered: {files:?}"
-    );
-}
-
-#[test]
-fn the_reader_is_deterministic() {
-    let (_service, api) = caller();
-    let (one, other) = (ask_about_lease(&api), ask_about_lease(&api));
-    assert_eq!(one["text"], other["text"]);
-}
-
-#[test]
-fn the_reader_says_so_when_the_documents_hold_no_answer() {
-    let (_service, api) = caller();
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
-    let answer = api.completed(&api.ask("Which telescope photographed the moons of Neptune?"));
-    assert!(answer["error"].is_null(), "{answer}");
-    assert!(!answer["text"].as_str().expect("a text").trim().is_empty());
-    let cited: usize =
-        parts_of(&answer, "TEXT").iter().filter_map(|part| part["citations"].as_array().map(Vec::len)).sum();
-    assert_eq!(cited, 0, "nothing is cited: {answer}");
-}
 
 #[test]
 fn reasoning_text_and_tools_stand_in_the_order_in_which_they_came() {

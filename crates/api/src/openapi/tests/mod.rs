@@ -173,7 +173,7 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
     }
 }
 
-/// What the interface promises that each operation may answer with, besides 401, 414, 500 and 503.
+/// What the interface promises that each operation may answer with, besides 401, 414, 429, 500 and 503.
 const STATUSES: &[(&str, &[u16])] = &[
     ("get /api/v1/vm", &[200, 404]),
     ("post /api/v1/vm/start", &[202, 409]),

@@ -1,12 +1,21 @@
 //! Section 4.3, folders: creation, listing, deletion.
 
-use conformance::api::{Part, is_time};
-use conformance::{Expect, caller};
 use serde_json::{Value, json};
 
-#[test]
-fn the_home_folder_holds_the_upload_folder_from_the_start() {
-    let (_service, api) = caller();
+use super::Case;
+use crate::api::{Api, Expect, Part, is_time};
+
+pub(super) const CASES: &[Case] = cases![
+    Key:
+    the_home_folder_holds_the_upload_folder_from_the_start,
+    a_listing_has_one_level_folders_first_and_nothing_hidden,
+    a_folder_is_created_once_and_only_in_one_that_exists,
+    what_was_created_is_a_destination_as_it_is_shown,
+    a_folder_that_is_not_empty_is_deleted_only_recursively,
+    the_home_folder_cannot_be_deleted,
+];
+
+fn the_home_folder_holds_the_upload_folder_from_the_start(api: &Api) {
     let home = api.list_home().expect_status(200).json();
     assert_eq!(home["path"], "/");
     assert_eq!(home["totalEntries"], 1);
@@ -18,9 +27,7 @@ fn the_home_folder_holds_the_upload_folder_from_the_start() {
     assert_eq!(api.list("/").expect_status(200).json(), home);
 }
 
-#[test]
-fn a_listing_has_one_level_folders_first_and_nothing_hidden() {
-    let (_service, api) = caller();
+fn a_listing_has_one_level_folders_first_and_nothing_hidden(api: &Api) {
     for folder in ["/box", "/box/zeta", "/box/alpha", "/box/alpha/inner", "/box/.hidden"] {
         api.create_folder(folder).expect_status(201);
     }
@@ -38,9 +45,7 @@ fn a_listing_has_one_level_folders_first_and_nothing_hidden() {
     assert_eq!(inner["entries"][0]["path"], "/box/alpha/inner");
 }
 
-#[test]
-fn a_folder_is_created_once_and_only_in_one_that_exists() {
-    let (_service, api) = caller();
+fn a_folder_is_created_once_and_only_in_one_that_exists(api: &Api) {
     let created = api.create_folder("/new").expect_status(201).json();
     assert_eq!(created, json!({ "name": "new", "path": "/new" }));
     api.create_folder("/new").expect_refusal(409);
@@ -51,9 +56,7 @@ fn a_folder_is_created_once_and_only_in_one_that_exists() {
     assert!(matches!(below.status, 400 | 404), "{}", below.text());
 }
 
-#[test]
-fn what_was_created_is_a_destination_as_it_is_shown() {
-    let (_service, api) = caller();
+fn what_was_created_is_a_destination_as_it_is_shown(api: &Api) {
     for (target, name) in [
         ("/p%C5%99%C3%ADloha%201", "příloha 1"),
         ("/quo%22te", "quo\"te"),
@@ -78,9 +81,7 @@ fn what_was_created_is_a_destination_as_it_is_shown() {
     }
 }
 
-#[test]
-fn a_folder_that_is_not_empty_is_deleted_only_recursively() {
-    let (_service, api) = caller();
+fn a_folder_that_is_not_empty_is_deleted_only_recursively(api: &Api) {
     for folder in ["/full", "/full/deep", "/empty"] {
         api.create_folder(folder).expect_status(201);
     }
@@ -96,9 +97,7 @@ fn a_folder_that_is_not_empty_is_deleted_only_recursively() {
     }
 }
 
-#[test]
-fn the_home_folder_cannot_be_deleted() {
-    let (_service, api) = caller();
+fn the_home_folder_cannot_be_deleted(api: &Api) {
     for path in ["/?recursive=true", "/uploads/..?recursive=true", "/.?recursive=true"] {
         api.delete_file(path).expect_refusal(403);
     }

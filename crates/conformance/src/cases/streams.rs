@@ -1,0 +1,158 @@
+//! Section 6: event streams, as far as an answer shows them that comes when it comes.
+
+use std::io::Read;
+
+use serde_json::{Value, json};
+
+use super::Case;
+use crate::api::{Api, Expect, id, reader};
+use crate::events::{Events, version};
+
+pub(super) const CASES: &[Case] = cases![
+    Answers:
+    an_answer_is_streamed_to_its_end,
+    the_end_arrives_in_every_coding,
+    last_event_ids_of_every_kind_are_answered,
+    a_conversation_is_watched_through_its_answers,
+    frames_are_of_the_promised_form;
+    Directly:
+    a_reader_that_has_said_all_still_gets_its_stream,
+    readers_that_take_nothing_hold_up_nobody;
+];
+
+fn ask(api: &Api) -> Value {
+    api.accepted(&json!({ "input": "What is said of rent?", "model": reader(api) }))
+}
+
+fn target_of(answer: &Value) -> String {
+    format!("/api/v1/chats/{}/messages/{}/events", id(answer, "chatId"), id(answer, "id"))
+}
+
+fn an_answer_is_streamed_to_its_end(api: &Api) {
+    let answer = ask(api);
+    let events = api.events_of(&answer).rest();
+    let (last, before) = events.split_last().expect("a completion");
+    assert_eq!(last.name, "completed");
+    assert!(before.iter().all(|event| event.name == "message" && event.data["status"] == "in_progress"));
+    let versions: Vec<_> = events.iter().map(|event| version(&event.id)).collect();
+    assert!(versions.is_sorted_by(|one, next| one < next), "{versions:?}");
+    assert_eq!(last.data, api.now(&answer));
+    for event in &events {
+        for field in ["id", "chatId", "createdAt", "model"] {
+            assert_eq!(event.data[field], answer[field], "{field}");
+        }
+    }
+    assert_eq!(events[0].retry.as_deref(), Some("1000"));
+    let late = api.events_of(&answer).rest();
+    assert_eq!(late.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["completed"]);
+}
+
+fn the_end_arrives_in_every_coding(api: &Api) {
+    for (accepted, coding) in [
+        ("zstd", Some("zstd")),
+        ("br", Some("br")),
+        ("gzip", Some("gzip")),
+        ("gzip;q=0.1, br;q=0.5", Some("br")),
+        ("identity", None),
+        ("zstd;q=0, gzip;q=0", None),
+        ("nonsense", None),
+    ] {
+        let answer = ask(api);
+        let stream =
+            api.request("GET", &target_of(&answer)).header("accept-encoding", accepted).open(&api.address);
+        assert_eq!(stream.header("content-encoding"), coding, "{accepted}");
+        let last = Events::new(stream).rest().pop().expect("a completion");
+        assert_eq!((last.name.as_str(), last.data), ("completed", api.now(&answer)), "{accepted}");
+    }
+}
+
+fn last_event_ids_of_every_kind_are_answered(api: &Api) {
+    let answer = api.completed(&ask(api));
+    let (chat, message) = (id(&answer, "chatId"), id(&answer, "id"));
+    let done = api.events_of(&answer).rest().pop().expect("a completion").id;
+    let nothing = api.answer_events(&chat, &message, Some(&done)).whole().expect_status(204);
+    assert!(nothing.body.is_empty());
+    let other = ask(api);
+    let (epoch, revision) = version(&done);
+    for unknown in [
+        "",
+        "nonsense",
+        "0",
+        ":",
+        &message,
+        &format!("{message}:"),
+        &format!("{message}:{epoch}"),
+        &format!("{message}:{epoch}.{}", revision + 1),
+        &format!("{message}:{}.{revision}", epoch + 7),
+        &format!("{message}:-1.-1"),
+        &format!("{message}:99999999999999999999.0"),
+        &format!("{}:{epoch}.{revision}", id(&other, "id")),
+        &"x".repeat(5000),
+        "žluťoučký",
+    ] {
+        let events = Events::new(api.answer_events(&chat, &message, Some(unknown))).rest();
+        assert_eq!(events.len(), 1, "after {unknown:?}");
+        assert_eq!((events[0].name.as_str(), &events[0].data), ("completed", &answer), "after {unknown:?}");
+    }
+    api.completed(&other);
+}
+
+fn a_conversation_is_watched_through_its_answers(api: &Api) {
+    let first = api.completed(&ask(api));
+    let chat = id(&first, "chatId");
+    let mut events = Events::new(api.chat_events(&chat, None));
+    let present = events.event().expect("the present state");
+    assert_eq!((present.name.as_str(), &present.data), ("completed", &first));
+    let mut resumed = Events::new(api.chat_events(&chat, Some(&present.id)));
+    for input in ["Two", "Three"] {
+        let next = api.accepted(&json!({ "input": input, "chatId": chat }));
+        for stream in [&mut events, &mut resumed] {
+            let done =
+                stream.find(input, |event| event.name == "completed" && event.data["id"] == next["id"]);
+            assert_eq!(done.data, api.completed(&next));
+        }
+    }
+    api.delete_chat(&chat).expect_status(204);
+    for mut stream in [events, resumed] {
+        while stream.event().is_some() {}
+    }
+}
+
+fn frames_are_of_the_promised_form(api: &Api) {
+    let answer = api.completed(&ask(api));
+    let stream = api.answer_events(&id(&answer, "chatId"), &id(&answer, "id"), None);
+    let mut text = String::new();
+    stream.into_body().read_to_string(&mut text).expect("text");
+    let lines: Vec<&str> = text.split('\n').collect();
+    assert_eq!(
+        lines.iter().filter(|line| line.starts_with("event: ")).collect::<Vec<_>>(),
+        [&"event: completed"]
+    );
+    let data = lines.iter().find_map(|line| line.strip_prefix("data: ")).expect("data");
+    assert_eq!(serde_json::from_str::<Value>(data).expect("JSON"), answer, "on one line");
+    assert!(lines.iter().any(|line| line.starts_with(&format!("id: {}:", id(&answer, "id")))), "{text}");
+    assert!(lines.contains(&"retry: 1000") && text.ends_with("\n\n") && !text.contains('\r'), "{text}");
+}
+
+fn a_reader_that_has_said_all_still_gets_its_stream(api: &Api) {
+    let answer = ask(api);
+    let mut connection = crate::Connection::open(&api.address).expect("a connection");
+    let (target, prefix, host, key) = (target_of(&answer), api.address.prefix(), &api.address, &api.key);
+    let head = format!("GET {prefix}{target} HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\n\r\n");
+    assert!(connection.write(head.as_bytes()));
+    connection.end_writing();
+    let whole = connection.response("GET").expect("the stream to its end").expect_status(200).text();
+    assert!(whole.contains("event: completed"), "{whole}");
+}
+
+fn readers_that_take_nothing_hold_up_nobody(api: &Api) {
+    let answer = ask(api);
+    let chat = id(&answer, "chatId");
+    let idle: Vec<_> = (0..64).map(|_| api.chat_events(&chat, None)).collect();
+    assert!(idle.iter().all(|stream| stream.status == 200));
+    let whole = api.completed(&answer);
+    assert_eq!(api.events_of(&answer).rest().pop().map(|event| event.data), Some(whole));
+    for stream in idle {
+        assert!(Events::new(stream).event().is_some(), "and they may still read");
+    }
+}

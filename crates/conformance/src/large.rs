@@ -1,0 +1,73 @@
+//! Files that nobody holds in memory: made as they go out, and looked at as they come back.
+
+use std::io::Read;
+
+use serde_json::Value;
+
+use crate::api::{Api, Expect};
+use crate::connection::Connection;
+
+/// What is written and read at once.
+const PIECE_BYTES: usize = 256 * 1024;
+/// After so many bytes the content begins anew; it fits no power of two.
+const PERIOD: u64 = 251;
+
+/// A piece of the content that begins where a period does, and ends where one does.
+fn piece() -> Vec<u8> {
+    let whole = PIECE_BYTES - PIECE_BYTES % PERIOD as usize;
+    (0..whole).map(|at| (at as u64 % PERIOD) as u8).collect()
+}
+
+/// Uploads a file of this size, downloads it and its end, and deletes it.
+///
+/// # Panics
+/// When it is not the same file.
+pub fn there_and_back(api: &Api, bytes: u64) {
+    let uploaded = upload(api, bytes);
+    assert_eq!(uploaded["size"], bytes, "{uploaded}");
+    let target = "/api/v1/files/uploads/large.bin";
+    let response = api.request("GET", target).open(&api.address);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.header("content-length"), Some(bytes.to_string().as_str()));
+    assert_eq!(response.header("transfer-encoding"), None);
+    let mut body = response.into_body();
+    let mut buffer = vec![0; PIECE_BYTES];
+    let expected = [piece(), piece()].concat();
+    let mut at = 0_u64;
+    loop {
+        let read = body.read(&mut buffer).expect("the download goes on");
+        if read == 0 {
+            break;
+        }
+        let from = (at % PERIOD) as usize;
+        assert!(buffer[..read] == expected[from..from + read], "other bytes after {at}");
+        at += read as u64;
+    }
+    assert_eq!(at, bytes, "the whole file");
+    let end = api.request("GET", target).header("range", "bytes=-3").send(&api.address).expect_status(206);
+    let wanted: Vec<u8> = (bytes - 3..bytes).map(|at| (at % PERIOD) as u8).collect();
+    assert_eq!(end.body, wanted);
+    api.delete_file("/uploads/large.bin").expect_status(204);
+}
+
+fn upload(api: &Api, bytes: u64) -> Value {
+    let before = "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"large.bin\"\r\n\r\n";
+    let after = "\r\n--b--\r\n";
+    let length = bytes + (before.len() + after.len()) as u64;
+    let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
+    let head = format!(
+        "POST {prefix}/api/v1/files HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\nconnection: close\r\n\
+         content-type: multipart/form-data; boundary=b\r\ncontent-length: {length}\r\n\r\n{before}"
+    );
+    let mut connection = Connection::open(&api.address).expect("a connection");
+    let mut going = connection.write(head.as_bytes());
+    let piece = piece();
+    let mut left = bytes;
+    while going && left > 0 {
+        let now = left.min(piece.len() as u64);
+        going = connection.write(&piece[..now as usize]);
+        left -= now;
+    }
+    connection.write(after.as_bytes());
+    connection.response("POST").expect("an answer to the upload").expect_status(201).json()
+}

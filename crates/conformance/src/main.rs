@@ -1,0 +1,149 @@
+//! `causerie-conformance`: the cases against a deployment.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use conformance::cases::{self, Case, Needs};
+use conformance::run::{Outcome, Run, run};
+use conformance::{Address, Api, Options, Service};
+
+/// Shows that a running service keeps the interface's promises, as far as a key lets one see. The key's account must
+/// be empty and the suite's own: it is emptied before each case. Ends with 0 when all hold, 1 when one does not, 2
+/// when it could not begin.
+#[derive(Debug, Parser)]
+#[command(name = "causerie-conformance", version)]
+struct Told {
+    /// The service: http:// or https://, with the path before /api/v1 if there is one. Without it the built binary is
+    /// started on a folder of its own.
+    #[arg(long, env = "CAUSERIE_BASE_URL")]
+    base_url: Option<String>,
+    /// A key of an empty account.
+    #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true, requires = "base_url")]
+    key: Option<String>,
+    /// Only the cases whose subject or name holds this text.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// Not the cases whose subject or name holds this text.
+    #[arg(long, value_name = "TEXT")]
+    skip: Vec<String>,
+    /// A proxy stands before the service: skip what it would answer in the service's place.
+    #[arg(long)]
+    proxied: bool,
+    /// Ask nothing, so that no credits are spent.
+    #[arg(long)]
+    no_questions: bool,
+    /// Do not start and stop the account's machine. Questions start it all the same.
+    #[arg(long)]
+    no_machine: bool,
+    /// Upload nothing large.
+    #[arg(long)]
+    no_large_files: bool,
+    /// List the cases and end.
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let told = Told::parse();
+    let mut out = io::stdout().lock();
+    match told.run(&mut out) {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+impl Told {
+    fn run(&self, out: &mut impl Write) -> Result<ExitCode, String> {
+        let failed = |error: io::Error| error.to_string();
+        let (chosen, skipped): (Vec<Case>, Vec<Case>) = cases::all()
+            .into_iter()
+            .filter(|case| self.names(case))
+            .partition(|case| self.why_not(case).is_none());
+        if self.list {
+            for case in &chosen {
+                writeln!(out, "{}", shown(case)).map_err(failed)?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let service = if self.base_url.is_none() { Some(Service::start(Options::default())) } else { None };
+        let api = self.api(service.as_ref())?;
+        let runs: Vec<Run<'_>> = chosen.iter().map(|case| prepared(case, &api)).collect();
+        let outcomes = run(&runs, 1, |outcome| {
+            let _ = writeln!(io::stdout(), "{}", line(outcome));
+        });
+        self.report(out, &outcomes, &skipped).map_err(failed)?;
+        let held = outcomes.iter().all(|outcome| outcome.failure.is_none());
+        Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    fn api(&self, service: Option<&Service>) -> Result<Api, String> {
+        if let Some(service) = service {
+            return Ok(service.api(&service.account()));
+        }
+        let address = Address::from_base_url(self.base_url.as_deref().unwrap_or_default())?;
+        let key = self.key.clone().ok_or("--key is missing: a key of an empty account")?;
+        let api = Api { address, key };
+        let looked = api.request("GET", "/api/v1/directories").try_send(&api.address);
+        match looked.map_err(|error| format!("{} cannot be reached: {error}", api.address))?.status {
+            200 => Ok(api),
+            401 => Err("the key is refused".to_owned()),
+            status => Err(format!("the service answers {status} to a listing")),
+        }
+    }
+
+    fn names(&self, case: &Case) -> bool {
+        let name = shown(case);
+        let holds = |text: &String| name.contains(text.as_str());
+        (self.only.is_empty() || self.only.iter().any(holds)) && !self.skip.iter().any(holds)
+    }
+
+    fn why_not(&self, case: &Case) -> Option<&'static str> {
+        match case.needs {
+            Needs::Answers if self.no_questions => Some("it asks questions (--no-questions)"),
+            Needs::Machine if self.no_machine => Some("it starts and stops the machine (--no-machine)"),
+            Needs::Directly if self.proxied => Some("the proxy would answer it (--proxied)"),
+            Needs::Room if self.no_large_files => Some("it uploads a large file (--no-large-files)"),
+            Needs::Key | Needs::Answers | Needs::Machine | Needs::Directly | Needs::Room => None,
+        }
+    }
+
+    fn report(&self, out: &mut impl Write, outcomes: &[Outcome], skipped: &[Case]) -> io::Result<()> {
+        let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
+        for outcome in &failed {
+            writeln!(out, "\nFAILED {}\n  {}", outcome.name, outcome.failure.as_deref().unwrap_or_default())?;
+        }
+        if !skipped.is_empty() {
+            writeln!(out, "\nSkipped, as told:")?;
+        }
+        for case in skipped {
+            writeln!(out, "  {}: {}", shown(case), self.why_not(case).unwrap_or_default())?;
+        }
+        writeln!(out, "\nNot seen from outside, and shown by the project's own tests:")?;
+        for (what, why) in cases::NOT_FROM_OUTSIDE {
+            writeln!(out, "  {what}: {why}")?;
+        }
+        let held = outcomes.len() - failed.len();
+        writeln!(out, "\n{held} cases hold, {} do not, {} are skipped", failed.len(), skipped.len())
+    }
+}
+
+fn prepared<'a>(case: &'a Case, api: &'a Api) -> Run<'a> {
+    let body = move || {
+        api.empty();
+        (case.run)(api);
+    };
+    Run { name: shown(case), body: Box::new(body) }
+}
+
+fn shown(case: &Case) -> String {
+    format!("{}: {}", case.subject(), case.name.replace('_', " "))
+}
+
+fn line(outcome: &Outcome) -> String {
+    let word = if outcome.failure.is_none() { "ok    " } else { "FAILED" };
+    format!("{word} {:>7.2} s  {}", outcome.took.as_secs_f64(), outcome.name)
+}

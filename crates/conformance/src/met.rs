@@ -1,0 +1,36 @@
+//! What this process has met on the wire, to be held against the published schema.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+/// An exchange as far as the schema tells of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Met {
+    /// The method.
+    pub method: String,
+    /// The target's path, without the query.
+    pub path: String,
+    /// The status.
+    pub status: u16,
+    /// The code of an error.
+    pub code: Option<String>,
+}
+
+static MET: Mutex<BTreeSet<Met>> = Mutex::new(BTreeSet::new());
+
+/// Notes an exchange.
+pub(crate) fn note(method: &str, target: &str, status: u16, body: Option<&[u8]>) {
+    let path = target.split('?').next().unwrap_or_default().to_owned();
+    let error = body.filter(|_| status >= 400).and_then(|body| serde_json::from_slice::<Value>(body).ok());
+    let code = error.and_then(|error| error["code"].as_str().map(str::to_owned));
+    let met = Met { method: method.to_owned(), path, status, code };
+    MET.lock().unwrap_or_else(PoisonError::into_inner).insert(met);
+}
+
+/// All that was met so far.
+#[must_use]
+pub fn so_far() -> Vec<Met> {
+    MET.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}

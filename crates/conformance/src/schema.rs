@@ -1,0 +1,181 @@
+//! The published schema, read as far as it tells which operation answers what, and held against what was met.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::met::Met;
+
+/// The methods that a path of a schema may have.
+const METHODS: [&str; 7] = ["get", "head", "post", "put", "patch", "delete", "options"];
+
+/// An operation and its answers.
+#[derive(Debug, Clone)]
+pub struct Documented {
+    /// The method, in capitals.
+    pub method: String,
+    /// The path, with names in braces.
+    pub path: String,
+    /// The codes of each status; none for a status without the body of an error.
+    pub answers: BTreeMap<u16, BTreeSet<String>>,
+}
+
+/// A schema.
+#[derive(Debug)]
+pub struct Schema {
+    /// Every operation.
+    pub operations: Vec<Documented>,
+    /// Every code of an error.
+    pub codes: BTreeSet<String>,
+}
+
+impl Schema {
+    /// Reads a schema in YAML.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    pub fn read(yaml: &str) -> Self {
+        let root: Value = yaml_serde::from_str(yaml).expect("a document in YAML");
+        let mut operations = Vec::new();
+        for (path, item) in root["paths"].as_object().expect("paths") {
+            for (method, operation) in item.as_object().expect("the operations of a path") {
+                if METHODS.contains(&method.as_str()) {
+                    let answers = answers(&root, operation);
+                    let (method, path) = (method.to_uppercase(), path.clone());
+                    operations.push(Documented { method, path, answers });
+                }
+            }
+        }
+        let codes =
+            root["components"]["schemas"]["RefusalCode"]["enum"].as_array().expect("the codes of refusals");
+        let codes = codes.iter().filter_map(|code| code.as_str().map(str::to_owned)).collect();
+        Self { operations, codes }
+    }
+
+    /// The operation that a request met, if there is one. `HEAD` is answered wherever `GET` is.
+    #[must_use]
+    pub fn operation(&self, method: &str, path: &str) -> Option<&Documented> {
+        let method = if method == "HEAD" { "GET" } else { method };
+        let fits = |operation: &&Documented| operation.method == method && fits(&operation.path, path);
+        // One without names goes before one with them.
+        self.operations.iter().filter(fits).min_by_key(|operation| operation.path.matches('{').count())
+    }
+
+    /// What was met and is not documented.
+    #[must_use]
+    pub fn undocumented(&self, met: &[Met]) -> Vec<String> {
+        met.iter()
+            // Too large a head is refused before it is looked at.
+            .filter(|met| met.status != 431 && (met.status != 414 || met.code.is_some()))
+            .filter_map(|met| {
+                let operation = self.operation(&met.method, &met.path)?;
+                let known = operation.answers.get(&met.status).is_some_and(|codes| match &met.code {
+                    Some(code) => codes.contains(code),
+                    None => true,
+                });
+                (!known).then(|| format!("{} {}: {} {:?}", met.method, met.path, met.status, met.code))
+            })
+            .collect()
+    }
+
+    /// What is documented and was not met: operation, status, and code if it has one.
+    #[must_use]
+    pub fn unmet(&self, met: &[Met]) -> Vec<(&Documented, u16, Option<&str>)> {
+        let mut seen = BTreeSet::new();
+        for met in met {
+            if let Some(operation) = self.operation(&met.method, &met.path) {
+                seen.insert((&operation.method, &operation.path, met.status, met.code.as_deref()));
+            }
+        }
+        let mut unmet = Vec::new();
+        for operation in &self.operations {
+            for (status, codes) in &operation.answers {
+                let none = [None];
+                let codes: Vec<Option<&str>> = if codes.is_empty() {
+                    none.to_vec()
+                } else {
+                    codes.iter().map(|code| Some(code.as_str())).collect()
+                };
+                for code in codes {
+                    if !seen.contains(&(&operation.method, &operation.path, *status, code)) {
+                        unmet.push((operation, *status, code));
+                    }
+                }
+            }
+        }
+        unmet
+    }
+}
+
+fn answers(root: &Value, operation: &Value) -> BTreeMap<u16, BTreeSet<String>> {
+    let mut answers = BTreeMap::new();
+    for (status, response) in operation["responses"].as_object().expect("responses") {
+        let response = match response["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+            Some(name) => &root["components"]["responses"][name],
+            None => response,
+        };
+        let examples = &response["content"]["application/json"]["examples"];
+        let status: u16 = status.parse().expect("a status");
+        let codes = examples.as_object().into_iter().flatten().filter(|_| status >= 400);
+        answers.insert(status, codes.map(|(code, _)| code.clone()).collect());
+    }
+    answers
+}
+
+/// Whether a path fits one with names in braces, the last of which takes slashes, too.
+fn fits(template: &str, path: &str) -> bool {
+    if let Some(before) = template.strip_suffix("/{path}") {
+        return path == before || path.strip_prefix(before).is_some_and(|rest| rest.starts_with('/'));
+    }
+    let (mut wanted, mut given) = (template.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return true,
+            (Some(name), Some(part)) if name == part || name.starts_with('{') && !part.is_empty() => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMA: &str = "
+openapi: 3.1.0
+paths:
+  /a:
+    get: {responses: {'200': {description: x}, '404': {$ref: '#/components/responses/Gone'}}}
+  /a/{id}:
+    get: {responses: {'200': {description: x}}}
+  /f/{path}:
+    get: {responses: {'200': {description: x}}}
+components:
+  responses:
+    Gone: {content: {application/json: {examples: {NOT_FOUND: {}}}}}
+  schemas:
+    RefusalCode: {enum: [NOT_FOUND]}
+";
+
+    fn met(method: &str, path: &str, status: u16, code: Option<&str>) -> Met {
+        Met { method: method.to_owned(), path: path.to_owned(), status, code: code.map(str::to_owned) }
+    }
+
+    #[test]
+    fn what_was_met_is_held_against_what_is_documented() {
+        let schema = Schema::read(SCHEMA);
+        assert_eq!(schema.codes.len(), 1);
+        let all = [
+            met("GET", "/a", 200, None),
+            met("GET", "/a", 404, Some("NOT_FOUND")),
+            met("HEAD", "/a/1", 200, None),
+            met("GET", "/f/x/y", 200, None),
+            met("GET", "/elsewhere", 418, None),
+        ];
+        assert!(schema.undocumented(&all).is_empty() && schema.unmet(&all).is_empty());
+        assert_eq!(schema.unmet(&all[..3]).len(), 1);
+        let odd = [met("GET", "/a", 404, Some("OTHER")), met("GET", "/a/1", 404, None)];
+        assert_eq!(schema.undocumented(&odd).len(), 2);
+    }
+}

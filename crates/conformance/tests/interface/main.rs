@@ -1,0 +1,96 @@
+//! Every case, side by side on one service with an account for each; what takes the operator besides; and then the
+//! published schema, held against all that was met on the way.
+
+mod large;
+mod operator;
+
+use std::io::{self, Write};
+
+use conformance::operations::operations;
+use conformance::run::{Run, run};
+use conformance::schema::Schema;
+use conformance::{Options, Request, Service, cases, met};
+
+/// Cases at once: most of them wait for the service.
+const AT_ONCE: usize = 12;
+
+/// Answers that are documented and not met here, with the reason. Empty method, path or code: any.
+const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
+    ("", "", 500, "INTERNAL", "the service does not fail; the tests of `api` show the form"),
+    ("", "", 503, "UNAVAILABLE", "a moment of the shutdown; the tests of `control` show it"),
+    ("", "/api/v1/files", 408, "TOO_SLOW", "a minute of silence; the tests of `edge` simulate it"),
+    ("", "", 400, "AMBIGUOUS_NAME", "it takes an operator's plugins; the suite's tests of plugins have some"),
+    ("", "", 429, "RATE_LIMITED", "the operator sets no rates here; the suite's tests of rates set some"),
+    ("", "", 414, "TARGET_TOO_LONG", "the same for all, met by some"),
+    ("", "", 409, "QUOTA_EXCEEDED", "a hundred gigabytes; the tests of `workspace` set a smaller bound"),
+    ("", "", 409, "TOO_MANY_ENTRIES", "a hundred thousand files; the tests of `workspace` make them"),
+    ("", "", 403, "FORBIDDEN", "met where a caller can cause it, by deleting the home folder"),
+];
+
+#[test]
+fn the_interface_holds() {
+    let service = Service::start(Options::default());
+    let all = cases::all();
+    let mut runs: Vec<Run<'_>> = operator::CASES
+        .iter()
+        .map(|(name, body)| Run { name: (*name).to_owned(), body: Box::new(*body) })
+        .collect();
+    for case in &all {
+        let service = &service;
+        let body = move || (case.run)(&service.api(&service.account()));
+        runs.push(Run { name: format!("{}: {}", case.subject(), case.name), body: Box::new(body) });
+    }
+    let began = std::time::Instant::now();
+    let mut outcomes = run(&runs, AT_ONCE, |_| {});
+    outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
+    let mut told = io::stdout().lock();
+    for outcome in outcomes.iter().filter(|outcome| outcome.failure.is_some()) {
+        let _ = writeln!(told, "{}: {}", outcome.name, outcome.failure.as_deref().unwrap_or_default());
+    }
+    let _ = writeln!(told, "{} cases in {:?}; the longest:", outcomes.len(), began.elapsed());
+    for outcome in outcomes.iter().take(10) {
+        let _ = writeln!(told, "{:>8.2} s {}", outcome.took.as_secs_f64(), outcome.name);
+    }
+    drop(told);
+    assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "cases failed: see above");
+    let yaml = Request::new("GET", "/openapi.yaml").send(service.address()).text();
+    hold_against_schema(&Schema::read(&yaml));
+}
+
+fn hold_against_schema(schema: &Schema) {
+    let mut published: Vec<String> = schema
+        .operations
+        .iter()
+        .map(|operation| format!("{} {}", operation.method, operation.path))
+        .collect();
+    let mut known: Vec<String> =
+        operations().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
+    published.sort();
+    known.sort();
+    assert_eq!(published, known, "the schema and the suite have the same operations");
+    let met = met::so_far();
+    let undocumented = schema.undocumented(&met);
+    assert!(undocumented.is_empty(), "answers that the schema does not tell of: {undocumented:#?}");
+    let excused = |method: &str, path: &str, status: u16, code: Option<&str>| {
+        NOT_MET.iter().any(|(of, at, why, word, _)| {
+            (of.is_empty() || *of == method)
+                && (at.is_empty() || *at == path)
+                && *why == status
+                && code.is_some_and(|code| word.is_empty() || *word == code)
+        })
+    };
+    let unmet: Vec<String> = schema
+        .unmet(&met)
+        .into_iter()
+        .filter(|(operation, status, code)| !excused(&operation.method, &operation.path, *status, *code))
+        .map(|(operation, status, code)| {
+            format!("{} {}: {status} {}", operation.method, operation.path, code.unwrap_or_default())
+        })
+        .collect();
+    assert!(unmet.is_empty(), "answers of the schema that no case has met: {unmet:#?}");
+    for code in &schema.codes {
+        let met = met.iter().any(|met| met.code.as_ref() == Some(code));
+        let told = NOT_MET.iter().any(|(_, _, _, word, _)| word == code);
+        assert!(met || told, "no case has met the code {code}");
+    }
+}

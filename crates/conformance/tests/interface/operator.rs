@@ -1,0 +1,87 @@
+//! What takes the operator: accounts without a machine or credits, bounds that are set, and answers that are held.
+
+use conformance::api::id;
+use conformance::operations::{operations, sample_target};
+use conformance::{Account, Api, Expect, NewAccount, Options, Say, Service, Vendor};
+use serde_json::json;
+
+/// Each with what it shows.
+pub(crate) const CASES: &[(&str, fn())] = &[
+    ("no machine", an_account_without_a_machine),
+    ("no credits", an_account_without_credits),
+    ("keys that may do little", keys_that_may_do_little),
+    ("a key that may spend little", a_key_that_may_spend_little),
+    ("a bound on uploads", an_upload_beyond_the_operators_bound),
+    ("an answer that is held", an_answer_that_is_held),
+];
+
+fn an_account_without_a_machine() {
+    let service = Service::start(Options::default());
+    let account = service.account_as(&NewAccount { machine: false, ..NewAccount::default() });
+    let api = service.api(&account);
+    api.vm().expect_code(404, "NO_MACHINE");
+    api.start_vm().expect_code(409, "NO_MACHINE");
+    api.stop_vm().expect_code(409, "NO_MACHINE");
+    api.send(&json!({ "input": "Hello?" })).expect_code(409, "NO_MACHINE");
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was held for it");
+}
+
+fn an_account_without_credits() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account_as(&NewAccount { credits: 0, ..NewAccount::default() }));
+    api.send(&json!({ "input": "Hello?" })).expect_code(409, "INSUFFICIENT_CREDITS");
+}
+
+fn key_with(service: &Service, account: &Account, arguments: &[&str]) -> Api {
+    let all = [&["key", "create", "--account", &account.email, "--name", "narrow"], arguments].concat();
+    service.api(account).with_key(service.admin(&all)["key"].as_str().expect("a key"))
+}
+
+fn keys_that_may_do_little() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    for scope in ["files", "machine"] {
+        let api = key_with(&service, &account, &["--scope", scope]);
+        let refused = operations()
+            .map(|operation| api.call(operation.method, &sample_target(operation)))
+            .filter(|response| response.status == 403)
+            .map(|response| response.expect_code(403, "KEY_SCOPE"));
+        assert!(refused.count() > 10, "{scope}");
+    }
+}
+
+fn a_key_that_may_spend_little() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let api = key_with(&service, &account, &["--spending-limit", "1"]);
+    api.completed(&api.ask("Hello?"));
+    api.send(&json!({ "input": "And?" })).expect_code(409, "SPENDING_LIMIT");
+}
+
+fn an_upload_beyond_the_operators_bound() {
+    let arguments = vec!["--upload-max-bytes".to_owned(), "1000".to_owned()];
+    let service = Service::start(Options { arguments, ..Options::default() });
+    let api = service.api(&service.account());
+    api.upload("fits.txt", &[b'x'; 1000]).expect_status(201);
+    api.upload("fits.txt", &[b'y'; 1001]).expect_code(413, "TOO_LARGE");
+    api.upload("fits.txt", &vec![b'y'; 20_000_000]).expect_code(413, "TOO_LARGE");
+    let parts = [conformance::api::Part::file("fits.txt", &[b'y'; 1001])];
+    api.upload_request(&parts).chunked().send(&api.address).expect_code(413, "TOO_LARGE");
+    assert_eq!(api.download("/uploads/fits.txt").body, [b'x'; 1000], "the old one is there");
+}
+
+fn an_answer_that_is_held() {
+    let vendor = Vendor::start();
+    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    vendor.will([Say::text("Half"), Say::Hold]);
+    let answer = api.ask("Hold on");
+    vendor.wait_held(1);
+    let chat = id(&answer, "chatId");
+    api.send(&json!({ "input": "And?", "chatId": chat })).expect_code(409, "CONVERSATION_BUSY");
+    assert_eq!(api.now(&answer)["status"], "in_progress");
+    let mut watching = conformance::Events::new(api.chat_events(&chat, None));
+    watching.find("the half", |event| event.text().trim_end() == "Half");
+    vendor.release();
+    assert_eq!(api.completed(&answer)["text"], "Half");
+}
