@@ -47,12 +47,12 @@ build: agent ## Build target/release/causerie with the agent in it
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools agent-debug ## Run every test
+test: tools agent-debug ## Run every test; those that the database matters to on PostgreSQL first
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
-	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
-		$(CARGO) nextest run --workspace
 	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
 		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
+	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
+		$(CARGO) nextest run --workspace
 
 schemathesis: tools agent-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --bin causerie

@@ -86,7 +86,9 @@ fn the_operator_manages_accounts_while_the_service_runs_and_while_it_does_not() 
 #[test]
 fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     const PASSWORD: &str = "tajné-heslo-Žofie";
-    let mut service = Service::start(Options::default());
+    // The file is looked into, also when this run is about PostgreSQL.
+    let environment = vec![("CAUSERIE_DATABASE".to_owned(), String::new())];
+    let mut service = Service::start(Options { environment, ..Options::default() });
     let create = |email: &'static str| ["account", "create", "--email", email, "--password-stdin"];
     let typed = format!("{PASSWORD}\nwhat follows is not read\n");
     let mut said = Vec::new();
