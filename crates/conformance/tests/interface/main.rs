@@ -94,3 +94,16 @@ fn hold_against_schema(schema: &Schema) {
         assert!(met || told, "no case has met the code {code}");
     }
 }
+
+#[test]
+fn the_binary_tells_of_each_case_and_how_all_ended() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_causerie-conformance"));
+    command.env("CAUSERIE_API_KEY", &account.key).args(["--only", "catalogs:", "--no-questions"]);
+    let ended = command.args(["--base-url", &format!("http://{}", service.address())]).output();
+    let ended = ended.expect("the binary can be run");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && told.contains("3 cases hold, 0 do not, 2 are skipped"), "{told}");
+    assert_eq!(told.lines().filter(|line| line.starts_with("ok ")).count(), 3, "{told}");
+}
