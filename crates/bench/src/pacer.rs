@@ -21,7 +21,7 @@ use crate::Outcome;
 use crate::process::pin_apart;
 
 /// The models that are listed; any `text-<tokens>x<milliseconds>` is served.
-const MODELS: &[&str] = &["text-1x0", "text-100x50", "text-200x5"];
+const MODELS: &[&str] = &["text-1x0", "text-100x50", "text-200x5", "text-10000x1"];
 /// The longest request that is read.
 const REQUEST_MAX_BYTES: usize = 1 << 20;
 /// Tokens of a paragraph.
