@@ -41,7 +41,7 @@ async fn through(response: Response, method: Method, accepted: &str) -> Response
 enum Decoder {
     Zstd(zstd::stream::write::Decoder<'static, Vec<u8>>),
     Brotli(Box<brotli::DecompressorWriter<Vec<u8>>>),
-    Gzip(flate2::write::GzDecoder<Vec<u8>>),
+    Gzip(Box<flate2::write::GzDecoder<Vec<u8>>>),
 }
 
 impl Decoder {
@@ -49,7 +49,7 @@ impl Decoder {
         match encoding {
             "zstd" => Self::Zstd(zstd::stream::write::Decoder::new(Vec::new()).unwrap()),
             "br" => Self::Brotli(Box::new(brotli::DecompressorWriter::new(Vec::new(), 4096))),
-            _ => Self::Gzip(flate2::write::GzDecoder::new(Vec::new())),
+            _ => Self::Gzip(Box::new(flate2::write::GzDecoder::new(Vec::new()))),
         }
     }
 
