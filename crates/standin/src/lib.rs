@@ -11,6 +11,8 @@
 //! next step), and a step can have several tries: the same request made again gets the next one. The server
 //! holds nothing else from one request to the next, so the same requests have the same answers.
 //!
+//! Beside the vendor it plays what else the service speaks to: see [`web`](mod@web).
+//!
 //! `GET /standin/requests` tells what was asked, as [`Handle::requests`] does within the process.
 
 mod log;
@@ -18,6 +20,7 @@ mod obey;
 mod play;
 mod request;
 pub mod script;
+mod web;
 
 use std::collections::HashMap;
 use std::io;
@@ -37,6 +40,7 @@ use tokio::task::JoinHandle;
 
 pub use log::{Outcome, Seen};
 pub use script::Script;
+pub use web::Asked;
 
 use log::Log;
 use request::{Refusal, Request};
@@ -66,6 +70,7 @@ struct Vendor {
 pub struct Handle {
     address: SocketAddr,
     log: Arc<Log>,
+    web: Arc<web::Web>,
     task: JoinHandle<()>,
 }
 
@@ -74,6 +79,18 @@ impl Handle {
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// The address below which the search engines stand: `/searxng`, `/brave`, `/tavily`.
+    #[must_use]
+    pub fn web_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What was asked of the search engines so far, oldest first.
+    #[must_use]
+    pub fn web_requests(&self) -> Vec<Asked> {
+        self.web.asked()
     }
 
     /// What was asked so far, oldest first.
@@ -109,6 +126,7 @@ pub fn serve(listener: TcpListener) -> io::Result<Handle> {
 pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handle> {
     let address = listener.local_addr()?;
     let log = Arc::new(Log::default());
+    let web = Arc::new(web::Web::default());
     let vendor = Arc::new(Vendor { settings, log: log.clone(), tries: Mutex::default() });
     let routes = Router::new()
         .route("/v1/chat/completions", post(complete))
@@ -116,7 +134,8 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         .route("/standin/requests", get(requests))
         .route("/standin/reset", post(reset))
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
-        .with_state(vendor);
+        .with_state(vendor)
+        .merge(web::routes(web.clone()));
     let listener = listener.tap_io(|stream| {
         // A token must leave at once; a socket that refuses the option only makes it later.
         let _later = stream.set_nodelay(true);
@@ -125,7 +144,7 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         // Serving ends only with the task.
         let _ended = axum::serve(listener, routes).await;
     });
-    Ok(Handle { address, log, task })
+    Ok(Handle { address, log, web, task })
 }
 
 /// Serves on a free port of this host.

@@ -7,6 +7,7 @@ mod form;
 mod jurisdictions;
 mod rates;
 mod source;
+mod web;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,9 @@ pub(crate) struct Settings {
     pub(crate) rates: RateLimits,
     /// Folders of plugins.
     pub(crate) plugins: Vec<PathBuf>,
+    /// What leaves the host besides models.
+    #[expect(dead_code, reason = "no tool of an answer reaches the web yet")]
+    pub(crate) web: ::web::WebConfig,
     /// The log.
     pub(crate) log: Log,
 }
@@ -157,6 +161,7 @@ impl Settings {
             connections: connections(from),
             rates: rates::read(from),
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
+            web: web::read(from),
             log: log(from),
         }
     }

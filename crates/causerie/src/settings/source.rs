@@ -27,6 +27,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("database.url", DATABASE),
     ("openai.api_key", "OPENAI_API_KEY"),
     ("openai.base_url", "OPENAI_BASE_URL"),
+    ("web.searxng_url", "SEARXNG_URL"),
+    ("web.brave_api_key", "BRAVE_API_KEY"),
+    ("web.tavily_api_key", "TAVILY_API_KEY"),
     ("log.level", "RUST_LOG"),
 ];
 /// Variables of this name that are no settings: of `ask`, of the choice of the file, of builds and tests.

@@ -1,0 +1,147 @@
+//! What leaves the host besides models: search engines, and the hosts that pages may be fetched from.
+
+use web::{
+    Engine, FetchConfig, KeyedEngine, PRIVATE_HOSTS_MAX, PrivateHost, Search, SearchConfig, Secret, WebConfig,
+};
+
+use super::form::{Form, choice, line, quoted, text};
+use super::source::Sources;
+
+/// What stands for no hosts.
+const NONE: &str = "none";
+
+/// Which engines are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Engines {
+    Off,
+    All,
+    Only(Engine),
+}
+
+const ENGINES: &[(&str, Engines)] = &[
+    ("auto", Engines::All),
+    ("searxng", Engines::Only(Engine::Searxng)),
+    ("brave", Engines::Only(Engine::Brave)),
+    ("tavily", Engines::Only(Engine::Tavily)),
+    ("off", Engines::Off),
+];
+const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
+
+/// Reads the keys under `web`.
+pub(super) fn read(from: &mut Sources) -> WebConfig {
+    WebConfig { search: search(from), fetch: fetch(from) }
+}
+
+fn search(from: &mut Sources) -> SearchConfig {
+    const KEY: &str = "web.search";
+    let show: fn(&Engines) -> String =
+        |engines| quoted(ENGINES.iter().find(|(_, known)| known == engines).map_or("auto", |(name, _)| name));
+    let engines = from.key(KEY, Engines::All, choice(ENGINES, show));
+    let searxng = from.optional("web.searxng_url", text());
+    let brave = keyed(from, ["web.brave_api_key", "web.brave_api_key_file", "web.brave_url"]);
+    let tavily = keyed(from, ["web.tavily_api_key", "web.tavily_api_key_file", "web.tavily_url"]);
+    let only = match engines {
+        Engines::Off => return SearchConfig::default(),
+        Engines::All => None,
+        Engines::Only(engine) => Some(engine),
+    };
+    let config = SearchConfig { searxng, brave, tavily, only };
+    // It connects to nothing, and knows best what it takes.
+    if let Err(error) = Search::new(config.clone()) {
+        from.refuse(KEY, error);
+    }
+    config
+}
+
+fn keyed(from: &mut Sources, [key, file, url]: [&'static str; 3]) -> Option<KeyedEngine> {
+    let secret = from.secret(key, file).map(Secret::new);
+    let base_url = from.optional(url, text());
+    secret.map(|key| KeyedEngine { key, base_url })
+}
+
+fn fetch(from: &mut Sources) -> FetchConfig {
+    let show: fn(&bool) -> String = |on| quoted(if *on { "on" } else { "off" });
+    let default = FetchConfig::default();
+    FetchConfig {
+        enabled: from.key("web.fetch", default.enabled, choice(SWITCH, show)),
+        private_hosts: from.key("web.private_hosts", default.private_hosts, hosts()),
+    }
+}
+
+/// Hosts with commas between them; or none.
+fn hosts() -> Form<Vec<PrivateHost>> {
+    Form {
+        read: Box::new(|raw| match line(raw)? {
+            NONE => Ok(Vec::new()),
+            text => {
+                let hosts = text.split(',').map(|one| one.parse().map_err(|error| format!("{error}")));
+                let hosts: Vec<PrivateHost> = hosts.collect::<Result<_, String>>()?;
+                match hosts.len() {
+                    ..=PRIVATE_HOSTS_MAX => Ok(hosts),
+                    _ => Err(format!("at most {PRIVATE_HOSTS_MAX} hosts are taken")),
+                }
+            }
+        }),
+        show: |hosts| {
+            let texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+            if texts.is_empty() { quoted(NONE) } else { quoted(&texts.join(",")) }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<WebConfig, Vec<String>> {
+        let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut sources = Sources::new(Vec::new(), variables);
+        let config = read(&mut sources);
+        sources.finish().map(|_| config)
+    }
+
+    #[test]
+    fn engines_are_those_whose_variables_are_set() {
+        let none = of(&[]).expect("nothing is wrong with nothing");
+        assert_eq!(none, WebConfig::default());
+        let set = [
+            ("SEARXNG_URL", "http://localhost:8888"),
+            ("BRAVE_API_KEY", "brave-secret"),
+            ("TAVILY_API_KEY", "tavily-secret"),
+            ("CAUSERIE_WEB_TAVILY_URL", "http://tavily.example"),
+        ];
+        let all = of(&set).expect("all can be read").search;
+        assert_eq!(all.searxng.as_deref(), Some("http://localhost:8888"));
+        assert_eq!(all.brave, Some(KeyedEngine { key: Secret::new("brave-secret"), base_url: None }));
+        assert_eq!(
+            all.tavily.as_ref().and_then(|one| one.base_url.as_deref()),
+            Some("http://tavily.example")
+        );
+        assert!(all.only.is_none() && !format!("{all:?}").contains("secret\""));
+        let with = |choice| [&set[..], &[("CAUSERIE_WEB_SEARCH", choice)]].concat();
+        assert_eq!(of(&with("brave")).expect("it holds").search.only, Some(Engine::Brave));
+        assert_eq!(of(&with("off")).expect("it holds").search, SearchConfig::default());
+    }
+
+    #[test]
+    fn what_can_not_be_used_is_named() {
+        for (name, value, told) in [
+            ("CAUSERIE_WEB_SEARCH", "google", "one of"),
+            ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is chosen and not configured"),
+            ("SEARXNG_URL", "localhost", "searxng: the address"),
+            ("CAUSERIE_WEB_FETCH", "yes", "one of"),
+            ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is no host"),
+        ] {
+            let problems = of(&[(name, value)]).expect_err("refused").concat();
+            assert!(problems.contains(told), "{name}={value}: {problems}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_listed_with_commas() {
+        let hosts = of(&[("CAUSERIE_WEB_PRIVATE_HOSTS", "wiki.example, 10.0.0.5:8080")]).expect("it holds");
+        let hosts: Vec<String> = hosts.fetch.private_hosts.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts, ["wiki.example", "10.0.0.5:8080"]);
+        assert!(!of(&[("CAUSERIE_WEB_FETCH", "off")]).expect("it holds").fetch.enabled);
+    }
+}

@@ -1,0 +1,130 @@
+//! Addresses of pages.
+
+use std::fmt;
+
+use reqwest::Url;
+
+/// The longest address, in bytes.
+pub const URL_MAX_BYTES: usize = 2048;
+
+/// An address of a page in its one spelling: http or https, with a host, without user and fragment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WebUrl(Url);
+
+impl WebUrl {
+    /// The address that this text is, if it is one. A host in an odd spelling (decimal, octal, hexadecimal) becomes
+    /// the address that it stands for.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.len() > URL_MAX_BYTES || text.chars().any(crate::text::is_hidden) {
+            return None;
+        }
+        Self::of(Url::parse(text).ok()?)
+    }
+
+    /// The address that a page at this one means by `reference`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the fetcher that uses it follows"))]
+    pub(crate) fn join(&self, reference: &str) -> Option<Self> {
+        let reference = reference.trim();
+        if reference.len() > URL_MAX_BYTES || reference.chars().any(crate::text::is_hidden) {
+            return None;
+        }
+        Self::of(self.0.join(reference).ok()?)
+    }
+
+    fn of(mut url: Url) -> Option<Self> {
+        url.set_fragment(None);
+        let clean = url.username().is_empty() && url.password().is_none();
+        if !clean || !matches!(url.scheme(), "http" | "https") || url.as_str().len() > URL_MAX_BYTES {
+            return None;
+        }
+        // The same host, with the dot of the root and without.
+        let host = url.host_str()?;
+        if let Some(bare) = host.strip_suffix('.') {
+            let bare = bare.to_owned();
+            url.set_host(Some(&bare)).ok()?;
+        }
+        (!url.host_str()?.is_empty()).then_some(Self(url))
+    }
+
+    /// The address as a text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The host: a name in lower case, or a number.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or("")
+    }
+
+    #[expect(dead_code, reason = "the fetcher that uses it follows")]
+    pub(crate) fn url(&self) -> &Url {
+        &self.0
+    }
+}
+
+impl fmt::Display for WebUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Option<String> {
+        WebUrl::parse(text).map(|url| url.to_string())
+    }
+
+    #[test]
+    fn an_address_has_one_spelling() {
+        for (text, url) in [
+            (" https://Example.ORG ", "https://example.org/"),
+            ("https://example.org:443/a#b", "https://example.org/a"),
+            ("http://example.org./a", "http://example.org/a"),
+            ("https://cs.wikipedia.org/wiki/Občan", "https://cs.wikipedia.org/wiki/Ob%C4%8Dan"),
+            ("https://háček.cz/", "https://xn--hek-ela4t.cz/"),
+            ("http://2130706433/", "http://127.0.0.1/"),
+            ("http://0x7f.1/", "http://127.0.0.1/"),
+            ("http://0177.0.0.1./", "http://127.0.0.1/"),
+            ("http://１２７.0.0.1/", "http://127.0.0.1/"),
+            ("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        ] {
+            assert_eq!(of(text).as_deref(), Some(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_page_has_no_address() {
+        for text in [
+            "",
+            "example.org",
+            "ftp://example.org/",
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "https://user@example.org/",
+            "https://user:word@example.org/",
+            "https://:@/",
+            "http:///",
+            "https://exa mple.org/",
+            "https://example.org/\u{202e}gpj",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert_eq!(of(&format!("https://example.org/{}", "a".repeat(URL_MAX_BYTES))), None);
+    }
+
+    #[test]
+    fn a_reference_is_meant_from_its_page() {
+        let page = WebUrl::parse("https://example.org/a/b?c").expect("an address");
+        let join = |reference| page.join(reference).map(|url| url.to_string());
+        assert_eq!(join("../d").as_deref(), Some("https://example.org/d"));
+        assert_eq!(join("//other.example/x").as_deref(), Some("https://other.example/x"));
+        assert_eq!(join("mailto:a@example.org"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! The hosts that the operator lets be fetched although they are private, or at odd ports.
+
+use std::fmt;
+use std::str::FromStr;
+
+use reqwest::Url;
+
+/// The ports that are fetched from, unless the operator named the host.
+const PORTS: [u16; 2] = [80, 443];
+/// The most hosts that can be named.
+pub const PRIVATE_HOSTS_MAX: usize = 100;
+
+/// A host of the operator's own network: `intranet.example`, `10.0.0.5:8080`, `[fd00::1]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateHost {
+    host: String,
+    port: Option<u16>,
+}
+
+/// The text names no host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no host such as \"intranet.example\" or \"10.0.0.5:8080\"")]
+pub struct NotAHost(pub String);
+
+impl FromStr for PrivateHost {
+    type Err = NotAHost;
+
+    fn from_str(text: &str) -> Result<Self, NotAHost> {
+        let wrong = || NotAHost(text.to_owned());
+        let text = text.trim();
+        // `Url` brings host and port into the spelling that an address has; it knows 443 by not telling it.
+        let url = Url::parse(&format!("https://{text}/")).map_err(|_| wrong())?;
+        let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+        if !bare
+            || text.contains('*')
+            || !url.username().is_empty()
+            || url.password().is_some()
+            || text.ends_with(['/', ':'])
+        {
+            return Err(wrong());
+        }
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or_else(wrong)?.to_owned();
+        let port = url.port().or(text.ends_with(":443").then_some(443));
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for PrivateHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// Whether the operator named this host.
+pub(super) fn is_named(hosts: &[PrivateHost], host: &str) -> bool {
+    hosts.iter().any(|named| named.host == host)
+}
+
+/// Whether this port of this host may be asked: the usual ones, and of a host that was named those that it was
+/// named with.
+pub(super) fn may_ask(hosts: &[PrivateHost], host: &str, port: u16) -> bool {
+    let mut named = hosts.iter().filter(|named| named.host == host).peekable();
+    if named.peek().is_none() {
+        return PORTS.contains(&port);
+    }
+    named.any(|named| named.port.map_or(PORTS.contains(&port), |only| only == port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(texts: &[&str]) -> Vec<PrivateHost> {
+        texts.iter().map(|text| text.parse().expect("a host")).collect()
+    }
+
+    #[test]
+    fn a_host_is_named_with_its_port_or_for_the_usual_ones() {
+        for (text, shown) in [
+            ("Intranet.Example", "intranet.example"),
+            (" 10.0.0.5:8080", "10.0.0.5:8080"),
+            ("[fd00::1]", "[fd00::1]"),
+            ("wiki:443", "wiki:443"),
+            ("wiki:80", "wiki:80"),
+        ] {
+            assert_eq!(text.parse::<PrivateHost>().map(|host| host.to_string()).as_deref(), Ok(shown));
+        }
+        for text in ["", "http://wiki", "wiki/a", "wiki:", "a b", "u@wiki", "wiki:99999", "wiki?", "*"] {
+            assert!(text.parse::<PrivateHost>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ports_are_the_usual_ones_or_those_that_were_named() {
+        let hosts = hosts(&["wiki:8080", "files"]);
+        assert!(may_ask(&hosts, "wiki", 8080) && !may_ask(&hosts, "wiki", 80));
+        assert!(may_ask(&hosts, "files", 443) && !may_ask(&hosts, "files", 8080));
+        assert!(may_ask(&hosts, "example.org", 80) && !may_ask(&hosts, "example.org", 8080));
+        assert!(!may_ask(&[], "example.org", 22));
+        assert!(is_named(&hosts, "wiki") && !is_named(&hosts, "a.wiki"));
+    }
+}

@@ -1,0 +1,67 @@
+//! All that leaves the host besides models: searches, pages that are read, and MCP servers that are spoken to.
+//!
+//! What comes back is hostile and is taken in within bounds: bytes, times, numbers, letters that nobody sees. What
+//! may leave is decided here as well: a page is fetched only of an address that is in the conversation's [`Allowed`]
+//! set, and only from public addresses of the network. Keys stand in headers alone.
+//!
+//! The way of a question that may search the web:
+//!
+//! 1. `Search::search` gives [`Found`] pages; each one's `url` goes into the conversation's [`Allowed`] set, as do
+//!    the user's own words ([`Allowed::add_words`]).
+//! 2. `Fetcher::fetch` takes an address, looks it up in that set, and gives the page as passages, or a document's
+//!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set.
+//!
+//! Everything here is cheap to clone, connects when it is first used, and leaves nothing running. Whoever drops a
+//! future of it has ended its request.
+
+mod address;
+mod allowed;
+mod connections;
+#[cfg_attr(not(test), expect(dead_code, reason = "the fetcher that uses them follows"))]
+mod fetch;
+mod rest;
+mod search;
+mod secret;
+mod text;
+
+pub use address::{URL_MAX_BYTES, WebUrl};
+pub use allowed::{ALLOWED_MAX, Allowed};
+pub use connections::USER_AGENT;
+pub use fetch::{FetchConfig, NotAHost, PRIVATE_HOSTS_MAX, PrivateHost};
+pub use search::{
+    Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
+    Search, SearchConfig, SearchError, TITLE_MAX_BYTES,
+};
+pub use secret::Secret;
+
+/// What may leave the host besides models.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WebConfig {
+    /// Search engines.
+    pub search: SearchConfig,
+    /// Pages.
+    pub fetch: FetchConfig,
+}
+
+/// A configuration cannot be used. Says nothing of its secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// An address is none, or not of HTTP, or carries a user, a query or a fragment.
+    #[error("{what}: the address is not a plain http or https address")]
+    BaseUrl {
+        /// Whose.
+        what: String,
+    },
+    /// A secret has characters that no header can carry.
+    #[error("{what}: the key has characters that no key has")]
+    Secret {
+        /// Whose.
+        what: String,
+    },
+    /// What is to be used alone is not configured.
+    #[error("{what} is chosen and not configured")]
+    NotConfigured {
+        /// Which.
+        what: String,
+    },
+}
