@@ -56,6 +56,8 @@ pub enum Code {
     SpendingLimit,
     /// The account has no machine.
     NoMachine,
+    /// The account's machine does not run, and questions start none.
+    MachineNotRunning,
     /// The idempotency key came with another body before.
     IdempotencyMismatch,
     /// The folder exists already.
@@ -84,7 +86,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -104,6 +106,7 @@ impl Code {
         Self::InsufficientCredits,
         Self::SpendingLimit,
         Self::NoMachine,
+        Self::MachineNotRunning,
         Self::IdempotencyMismatch,
         Self::AlreadyExists,
         Self::NotEmpty,
@@ -141,6 +144,7 @@ impl Code {
             Self::InsufficientCredits => ("INSUFFICIENT_CREDITS", StatusCode::CONFLICT),
             Self::SpendingLimit => ("SPENDING_LIMIT", StatusCode::CONFLICT),
             Self::NoMachine => ("NO_MACHINE", StatusCode::CONFLICT),
+            Self::MachineNotRunning => ("MACHINE_NOT_RUNNING", StatusCode::CONFLICT),
             Self::IdempotencyMismatch => ("IDEMPOTENCY_MISMATCH", StatusCode::CONFLICT),
             Self::AlreadyExists => ("ALREADY_EXISTS", StatusCode::CONFLICT),
             Self::NotEmpty => ("NOT_EMPTY", StatusCode::CONFLICT),
@@ -209,6 +213,20 @@ impl ApiError {
                 _ => "the service cannot reach its database; try again later",
             },
         )
+    }
+
+    fn of_machine(error: &MachineError) -> Self {
+        match error {
+            MachineError::NoMachine => Self::new(Code::NoMachine, error),
+            MachineError::ShuttingDown => Self::new(Code::Unavailable, error),
+            MachineError::Records(RecordsError(source)) => match source.downcast_ref() {
+                Some(store) => Self::of_store(store),
+                None => Self::internal(error),
+            },
+            MachineError::Stopped | MachineError::GivenUp(_) | MachineError::NotInTime => {
+                Self::internal(error)
+            }
+        }
     }
 
     /// The same error under another status.
@@ -290,17 +308,7 @@ impl From<ConversationError> for ApiError {
 
 impl From<MachineError> for ApiError {
     fn from(error: MachineError) -> Self {
-        match error {
-            MachineError::NoMachine => Self::new(Code::NoMachine, error),
-            MachineError::ShuttingDown => Self::new(Code::Unavailable, error),
-            MachineError::Records(RecordsError(ref source)) => match source.downcast_ref() {
-                Some(store) => Self::of_store(store),
-                None => Self::internal(error),
-            },
-            MachineError::Stopped | MachineError::GivenUp(_) | MachineError::NotInTime => {
-                Self::internal(error)
-            }
-        }
+        Self::of_machine(&error)
     }
 }
 
@@ -323,6 +331,8 @@ impl From<AskError> for ApiError {
             AskError::Attachment { error: WorkspaceError::Outside, .. } => Code::OutsideWorkspace,
             AskError::Attachment { .. } => Code::BadRequest,
             AskError::NoMachine => Code::NoMachine,
+            AskError::MachineNotRunning(_) => Code::MachineNotRunning,
+            AskError::Machine(error) => return Self::of_machine(error),
             AskError::Refused(refused) => match refused {
                 Refused::NotFound | Refused::Gone => Code::NotFound,
                 Refused::Busy => Code::ConversationBusy,

@@ -33,6 +33,8 @@ pub enum Say {
     Hold,
     /// The connection is cut.
     Cut,
+    /// It declines to say more.
+    Decline,
     /// Instead of an answer: this status.
     Refuse(u16),
 }
@@ -153,7 +155,7 @@ impl Vendor {
         stream.write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
         )?;
-        let mut calls = 0;
+        let (mut calls, mut declined) = (0, false);
         for say in script {
             match say {
                 Say::Text(text) => delta(stream, &json!({ "content": text }), None)?,
@@ -167,10 +169,12 @@ impl Vendor {
                     calls += 1;
                 }
                 Say::Hold => self.hold(stream)?,
+                Say::Decline => declined = true,
                 Say::Cut | Say::Refuse(_) => return Ok(()),
             }
         }
-        delta(stream, &json!({}), Some(if calls > 0 { "tool_calls" } else { "stop" }))?;
+        let end = if calls > 0 { "tool_calls" } else { "stop" };
+        delta(stream, &json!({}), Some(if declined { "content_filter" } else { end }))?;
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 });
         data(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
         data(stream, "[DONE]")?;

@@ -7,6 +7,7 @@ use domain::answer::Answer;
 use domain::catalog::{Jurisdiction, ModelEntry};
 use domain::id::{AccountId, ConversationId, MessageId, PostingId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
+use domain::machine::MachineStatus;
 use machine::{MachineError, Machines};
 use models::Catalog;
 use plugins::{Library, Lookup};
@@ -132,6 +133,12 @@ pub enum AskError {
     /// The account has no machine.
     #[error("the account has no machine")]
     NoMachine,
+    /// The account's machine does not run, and questions start none here.
+    #[error("the machine is {}; start it and wait until it is RUNNING", .0.as_str())]
+    MachineNotRunning(MachineStatus),
+    /// The state of the account's machine could not be told.
+    #[error(transparent)]
+    Machine(MachineError),
     /// The store refuses it.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -174,6 +181,8 @@ pub struct Questions {
     pub(crate) workspaces: Workspaces,
     pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
     pub(crate) plugins: Plugins,
+    /// Whether a question starts a machine that does not run.
+    pub(crate) machine_started: bool,
 }
 
 impl Questions {
@@ -201,6 +210,7 @@ impl Questions {
         if !caller.has_machine {
             return Err(AskError::NoMachine);
         }
+        self.machine_permits(caller.account).await?;
         let jurisdictions = match &target {
             Target::New(new) => new.jurisdictions.as_slice(),
             Target::Existing(_) => &[],
@@ -228,6 +238,19 @@ impl Questions {
         // A caller that goes away now must not leave an accepted question whose machine nobody starts.
         let taken = self.dispatch.see_through(self.clone().take(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
+    }
+
+    /// Refuses a question to a machine that does not run, where the operator wants it so.
+    async fn machine_permits(&self, account: AccountId) -> Result<(), AskError> {
+        if self.machine_started {
+            return Ok(());
+        }
+        match self.machines.status(account).await {
+            Ok(MachineStatus::Running) => Ok(()),
+            Ok(status) => Err(AskError::MachineNotRunning(status)),
+            Err(MachineError::NoMachine) => Err(AskError::NoMachine),
+            Err(error) => Err(AskError::Machine(error)),
+        }
     }
 
     /// What became of the same request, when it was accepted before.

@@ -222,6 +222,7 @@ impl Service {
                 workspaces: workspaces.clone(),
                 jurisdictions: jurisdictions.clone(),
                 plugins,
+                machine_started: config.rules.started_by_questions,
             },
             catalog,
             jurisdictions,

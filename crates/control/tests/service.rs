@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use control::access::Caller;
 use control::admin::{AdminError, KeyBounds};
-use control::dispatch::{ATTEMPTS_MAX, DispatchLimits};
+use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
@@ -274,16 +274,20 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
     store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
     assert!(purse(&store, &caller).await.reserved > Credits(0));
-    let attempts: &'static str = format!("UPDATE answers SET attempts = {ATTEMPTS_MAX}").leak();
-    store.write(move |tx| tx.execute(attempts, &[])).await.expect("an update");
-    let counter = Counter(AtomicU64::new(1 << 32), AtomicBool::new(false));
-    let again = config(&data, &driver, DispatchLimits::default());
-    let service = Service::start(again, Environment::new(clock, Arc::new(counter))).await.expect("a service");
-    let ending = until(async || {
+    let again = async |limits, first_id: u64| {
+        let counter = Counter(AtomicU64::new(first_id << 32), AtomicBool::new(false));
+        let environment = Environment::new(clock.clone(), Arc::new(counter));
+        Service::start(config(&data, &driver, limits), environment).await.expect("a service")
+    };
+    let service = again(none, 1).await;
+    let find = async |service: &Service| {
         let found = service.answers.find(caller.account, answer.conversation, answer.answer).await;
-        found.ok()?.snapshot().ending.clone() // it can't be read before it has ended
-    })
-    .await;
+        found.expect("what stands can be read").snapshot().ending.clone()
+    };
+    assert_eq!(find(&service).await, None, "nobody has looked after it yet");
+    service.shutdown().await;
+    let service = again(DispatchLimits::default(), 2).await;
+    let ending = until(async || find(&service).await).await;
     assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
     assert_eq!(purse(&store, &caller).await, Purse { balance: Credits(1000), reserved: Credits(0) });
     until(async || (service.turns() == 0).then_some(())).await;

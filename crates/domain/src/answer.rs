@@ -74,6 +74,8 @@ pub enum ErrorCode {
     TooManySteps,
     /// The model used up what a step may put out before it said anything.
     OutputExhausted,
+    /// The model declined to answer, without a word of its own.
+    ModelRefused,
     /// The service could not go on with it, however often it tried.
     Internal,
 }
@@ -91,6 +93,7 @@ impl ErrorCode {
             Self::MachineFailed => "MACHINE_FAILED",
             Self::TooManySteps => "TOO_MANY_STEPS",
             Self::OutputExhausted => "OUTPUT_EXHAUSTED",
+            Self::ModelRefused => "MODEL_REFUSED",
             Self::Internal => "INTERNAL",
         }
     }
@@ -107,6 +110,7 @@ impl ErrorCode {
             Self::MachineFailed,
             Self::TooManySteps,
             Self::OutputExhausted,
+            Self::ModelRefused,
             Self::Internal,
         ]
         .into_iter()

@@ -73,6 +73,8 @@ pub struct Rules {
     pub idle_timeout: Option<Duration>,
     /// After running this long, a loss counts as the first.
     pub stable_after: Duration,
+    /// Whether a question starts a machine that does not run. Otherwise it is refused until its owner has started it.
+    pub started_by_questions: bool,
 }
 
 impl Default for Rules {
@@ -84,6 +86,7 @@ impl Default for Rules {
             stop_attempts_max: 3,
             idle_timeout: Some(Duration::from_secs(15 * 60)),
             stable_after: Duration::from_secs(60),
+            started_by_questions: true,
         }
     }
 }

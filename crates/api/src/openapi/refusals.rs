@@ -65,7 +65,7 @@ refusals! {
     Ask: KeyScope, BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
         AmbiguousName,
         OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, SpendingLimit,
-        NoMachine, IdempotencyMismatch, TooLarge;
+        NoMachine, MachineNotRunning, IdempotencyMismatch, TooLarge;
     /// Of listing conversations.
     ListChats: KeyScope, BadRequest;
     /// Of what needs nothing but a conversation or an answer.
@@ -186,6 +186,10 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         Code::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
         Code::SpendingLimit => ("the key may not spend so much", "the key has reached its spending limit"),
         Code::NoMachine => ("the account has no machine", "the account has no machine"),
+        Code::MachineNotRunning => (
+            "the account's machine does not run, and questions start none here",
+            "the machine is STOPPED; start it and wait until it is RUNNING",
+        ),
         Code::IdempotencyMismatch => (
             "the idempotency key came with another body before",
             "the idempotency key was used with another body",

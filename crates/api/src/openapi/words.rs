@@ -52,7 +52,7 @@ words! {
     AnswerErrorCode = [
         ErrorCode::ModelUnavailable, ErrorCode::ModelRejected, ErrorCode::ContextTooLong,
         ErrorCode::InsufficientCredits, ErrorCode::SpendingLimit, ErrorCode::MachineFailed,
-        ErrorCode::TooManySteps, ErrorCode::OutputExhausted, ErrorCode::Internal,
+        ErrorCode::TooManySteps, ErrorCode::OutputExhausted, ErrorCode::ModelRefused, ErrorCode::Internal,
     ].map(ErrorCode::as_str);
 
     /// What went wrong, for programs.

@@ -60,6 +60,9 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// What becomes of a question to a machine that does not run: whether it starts it.
+const ON_QUESTION: &[(&str, bool)] = &[("start", true), ("refuse", false)];
+
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 
 /// What is logged, and how.
@@ -235,6 +238,11 @@ fn rules(from: &mut Sources) -> Rules {
     let bounds = Duration::from_secs(1)..=Duration::from_hours(24 * 365);
     Rules {
         idle_timeout: from.key("machine.idle_timeout", default.idle_timeout, duration_or_never(bounds)),
+        started_by_questions: from.key(
+            "machine.on_question",
+            default.started_by_questions,
+            choice(ON_QUESTION, |starts| form::quoted(if *starts { "start" } else { "refuse" })),
+        ),
         ..default
     }
 }

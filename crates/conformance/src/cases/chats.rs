@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, id, is_time, is_uuid};
+use crate::api::{Api, Expect, id, is_time, is_uuid, parts_of};
 
 /// An id of the right form that nothing has.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
@@ -90,7 +90,10 @@ fn attached_paths_are_checked(api: &Api) {
     with("/uploads/../../etc/passwd").expect_refusal(403);
     assert_eq!(api.chats("").json()["totalCount"], 0);
     for path in ["/uploads/a.txt", "uploads/a.txt", "/uploads"] {
-        api.completed(&with(path).expect_status(202).json());
+        let answer = api.completed(&with(path).expect_status(202).json());
+        let files = parts_of(&answer, "FILE");
+        let attached = format!("/{}", path.trim_start_matches('/'));
+        assert!(files.iter().any(|file| file["path"] == attached.as_str()), "{path} in {answer}");
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 /// Each with what it shows.
 pub(crate) const CASES: &[(&str, fn())] = &[
     ("no machine", an_account_without_a_machine),
+    ("a machine that questions do not start", a_machine_that_questions_do_not_start),
     ("no credits", an_account_without_credits),
     ("keys that may do little", keys_that_may_do_little),
     ("a key that may spend little", a_key_that_may_spend_little),
@@ -23,6 +24,15 @@ fn an_account_without_a_machine() {
     api.start_vm().expect_code(409, "NO_MACHINE");
     api.stop_vm().expect_code(409, "NO_MACHINE");
     api.send(&json!({ "input": "Hello?" })).expect_code(409, "NO_MACHINE");
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was held for it");
+}
+
+fn a_machine_that_questions_do_not_start() {
+    let environment = vec![("CAUSERIE_MACHINE_ON_QUESTION".to_owned(), "refuse".to_owned())];
+    let service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    api.send(&json!({ "input": "Hello?" })).expect_code(409, "MACHINE_NOT_RUNNING");
     assert_eq!(service.credits(&account), (10_000, 0), "nothing was held for it");
 }
 

@@ -72,14 +72,17 @@ fn links_that_lead_out_of_the_workspace_are_not_followed() {
     let pipe = api.download("/pipe");
     assert!((400..500).contains(&pipe.status), "a pipe is not waited for: {}", pipe.text());
     let listing = api.list_home().json();
-    let kind = |name: &str| {
+    let of = |name: &str, field: &str| {
         let entries = listing["entries"].as_array().expect("entries");
-        entries.iter().find(|entry| entry["name"] == name).expect(name)["type"].clone()
+        entries.iter().find(|entry| entry["name"] == name).expect(name)[field].clone()
     };
+    let kind = |name: &str| of(name, "type");
     assert_eq!(
         (kind("absolute"), kind("pipe"), kind("deep")),
         (json!("SYMLINK"), json!("OTHER"), json!("DIRECTORY"))
     );
+    assert_eq!(of("absolute", "mimeType"), "inode/symlink");
+    assert_eq!(of("pipe", "mimeType"), "application/octet-stream");
     // Deleting a link deletes the link.
     for path in ["/absolute", "/root?recursive=true", "/deep?recursive=true", "/self", "/pipe"] {
         api.delete_file(path).expect_status(204);

@@ -189,6 +189,44 @@ fn line_separators_in_an_answer_do_not_break_its_frames() {
 }
 
 #[test]
+fn separators_that_some_readers_take_for_line_ends_are_escaped_wherever_they_stand() {
+    const SEPARATORS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+    let Stage { vendor, api, service: _service, .. } = stage();
+    let odd = |word: &str| SEPARATORS.map(|separator| format!("{word}{separator}")).concat();
+    let path = format!("/notes/{}.txt", odd("file"));
+    let write = json!({ "path": path, "content": odd("content") });
+    let call = Say::Call { tool: "write".to_owned(), arguments: write };
+    vendor.will([Say::Reasoning(odd("thought")), Say::text(&odd("said")), call]);
+    vendor.will([Say::Hold, Say::text(&odd("done"))]);
+    let question = format!("{}?", odd("asked"));
+    let answer = api.ask(&question);
+    let (chat, message) = (id(&answer, "chatId"), id(&answer, "id"));
+    vendor.wait_held(1);
+    let streams = [api.answer_events(&chat, &message, None), api.chat_events(&chat, None)];
+    vendor.release();
+    let whole = api.completed(&answer);
+    let renamed = format!("Title {} end", odd("x").replace('\u{85}', ""));
+    let target = format!("/api/v1/chats/{chat}");
+    let patched =
+        api.request("PATCH", &target).body(json!({ "title": renamed }).to_string()).send(&api.address);
+    assert_eq!(patched.expect_status(200).json()["title"], renamed.as_str());
+    let detail = api.chat(&chat).expect_status(200).json();
+    assert_eq!(detail["messages"][0]["text"], question.as_str(), "the question is what was asked");
+    assert_eq!((&detail["messages"][1]["text"], &detail["chat"]["title"]), (&whole["text"], &json!(renamed)));
+    assert!(
+        SEPARATORS.iter().all(|separator| whole["text"].as_str().is_some_and(|t| t.contains(*separator)))
+    );
+    api.delete_chat(&chat).expect_status(204);
+    for stream in streams {
+        let mut raw = String::new();
+        stream.into_body().read_to_string(&mut raw).expect("text to the stream's end");
+        assert!(!raw.contains(SEPARATORS), "{raw}");
+        let data = raw.lines().rev().find_map(|line| line.strip_prefix("data: ")).expect("data");
+        assert_eq!(serde_json::from_str::<Value>(data).expect("JSON on one line"), whole);
+    }
+}
+
+#[test]
 fn compressed_streams_are_flushed() {
     let Stage { vendor, api, service: _service, .. } = stage();
     for coding in ["zstd", "br", "gzip"] {

@@ -1,11 +1,10 @@
 //! The end of an answer that could not be worked on, however often it was taken up: what the store has of it is
 //! damaged, or working on it fails each time. Its user is told so, and gets back what was held.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
-use domain::id::{MessageId, PostingId};
-use store::turns::{self, Claimed, TurnError, TurnRecord};
+use domain::id::PostingId;
+use store::conversations::{self, ConversationError, StoredAnswer};
+use store::turns::{self, Claimed, TurnError};
 
 use super::Shared;
 
@@ -15,15 +14,18 @@ const MESSAGE: &str = "The answer was ended: the service could not go on with it
 pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, "an answer is given up");
-    let record = match shared.store.read(move |tx| turns::load(tx, id)).await {
-        Ok(None) => return true,
-        Ok(Some(record)) => Some(record),
-        Err(error) => {
+    let (account, conversation) = (claimed.account, claimed.conversation);
+    let found = match shared.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await
+    {
+        Err(ConversationError::NotFound) => return true,
+        Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
+        Ok(stored) => Some(stored.answer),
+        Err(ConversationError::Store(error)) => {
             tracing::error!(answer = %id, %error, "what was done of the answer is lost");
             None
         }
     };
-    let mut answer = as_far_as_known(id, record);
+    let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));
     answer.stamp = Stamp { epoch: fence.epoch, revision: 0 };
     let error = AnswerError { code: ErrorCode::Internal, message: MESSAGE.to_owned() };
     answer.fold(Stamp { revision: 1, ..answer.stamp }, Change::Ended(Ending::Failed(error)));
@@ -47,13 +49,4 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
             false
         }
     }
-}
-
-/// The answer that its log tells; when it can't be told, nothing of it.
-fn as_far_as_known(id: MessageId, record: Option<TurnRecord>) -> Answer {
-    let told = record.and_then(|record| {
-        // Whatever made each attempt panic may do so here.
-        catch_unwind(AssertUnwindSafe(|| Answer::rebuild(id, &record.attachments, &record.log, None))).ok()
-    });
-    told.unwrap_or_else(|| Answer::new(id, &[]))
 }

@@ -19,6 +19,9 @@ pub(super) const LINES_WAITING_MAX: usize = 256;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_DOUBLINGS_MAX: u32 = 7;
 
+/// What an answer says whose machine was given up.
+const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
+
 /// What a link tells its turn.
 pub(super) enum LinkEvent {
     /// It stands: lines may be sent.
@@ -29,7 +32,8 @@ pub(super) enum LinkEvent {
     Violation,
     /// It is gone.
     Down,
-    /// There will be none: the machine's start was given up, or the account has none.
+    /// There will be none: the machine's start was given up, or the account has none. The reason is shown in the
+    /// answer.
     Hopeless(String),
     /// There will be none until the machine is started: its owner has stopped it.
     MachineStopped,
@@ -58,7 +62,9 @@ async fn carry(machines: Machines, account: AccountId, turn: &Listener) {
     let link = match machines.when_running(account).await {
         Ok(link) => link,
         Err(MachineError::GivenUp(reason)) => {
-            turn.tell(LinkEvent::Hopeless(reason)).await;
+            // What the driver said may name what is inside; each failed start was logged with it.
+            tracing::warn!(%account, reason, "answers are ended for want of their machine");
+            turn.tell(LinkEvent::Hopeless(NOT_STARTED.to_owned())).await;
             return;
         }
         Err(MachineError::NoMachine) => {

@@ -46,7 +46,7 @@ const REST: Duration = Duration::from_secs(1);
 const REST_DOUBLINGS_MAX: u32 = 5;
 /// How often an answer is taken up without anything of it being committed before it is given up: with the rests
 /// between them, that takes some four minutes.
-pub const ATTEMPTS_MAX: u32 = 12;
+const ATTEMPTS_MAX: u32 = 12;
 /// Answers that one look claims.
 const CLAIMS_PER_LOOK: u32 = 256;
 

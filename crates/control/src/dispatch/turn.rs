@@ -16,6 +16,7 @@ use futures_util::{FutureExt, StreamExt};
 use machine::TurnGuard;
 use models::{Model, StepStream};
 use protocol::turn::host_line;
+use store::StoreError;
 use store::skills;
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
 use tokio::sync::{mpsc, watch};
@@ -108,6 +109,11 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
     let record = match shared.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return Ended::Over,
+        // What can't be read now can't be read later either.
+        Err(error @ StoreError::Damaged { .. }) => {
+            tracing::error!(%answer, %error, "an answer is damaged");
+            return if hopeless::end(shared, claimed).await { Ended::Over } else { Ended::GiveBack };
+        }
         Err(error) => {
             tracing::error!(%answer, %error, "an answer could not be loaded");
             return Ended::GiveBack;

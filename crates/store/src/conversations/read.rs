@@ -8,7 +8,7 @@ use super::{ConversationError, Summary, summary};
 use crate::error::StoreError;
 use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
-use crate::turns::log_of;
+use crate::turns::log_before_damage;
 
 /// How many exchanges are read at once: a long conversation is never held whole.
 pub const EXCHANGES_PAGE_MAX: u32 = 50;
@@ -46,7 +46,7 @@ pub struct Question {
     pub attachments: Vec<String>,
 }
 
-/// An answer as it is stored: whole when completed, and as far as its log tells while in progress.
+/// An answer as it is stored: whole when completed, and as far as its log can be read while in progress.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredAnswer {
     /// The message.
@@ -178,7 +178,7 @@ impl Stored {
         match self {
             Self::Whole(answered) => Ok(*answered),
             Self::InProgress { mut answered, attachments } => {
-                let log: Vec<LogEntry> = log_of(tx, answered.id)?;
+                let log: Vec<LogEntry> = log_before_damage(tx, answered.id)?;
                 let stamp = answered.answer.stamp;
                 answered.answer = Answer::rebuild(answered.id, &attachments, &log, None);
                 answered.answer.stamp = stamp;

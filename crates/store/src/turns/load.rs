@@ -85,12 +85,23 @@ pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
 }
 
 /// The log of one answer.
-pub(crate) fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
+fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     tx.all(
         "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 ORDER BY entry",
         params![answer],
         |row| read_entry(row, answer),
     )
+}
+
+/// The entries of the answer's log up to the first that can't be read, for those who read the answer: whoever works
+/// on it needs all of them.
+pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
+    let entries = tx.all(
+        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 ORDER BY entry",
+        params![answer],
+        |row| Ok(read_entry(row, answer).ok()),
+    )?;
+    Ok(entries.into_iter().map_while(|entry| entry).collect())
 }
 
 fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {

@@ -113,7 +113,8 @@ fn every_code_of_a_failed_answer_is_told() {
         Some(ErrorCode::SpendingLimit) => Some(ErrorCode::MachineFailed),
         Some(ErrorCode::MachineFailed) => Some(ErrorCode::TooManySteps),
         Some(ErrorCode::TooManySteps) => Some(ErrorCode::OutputExhausted),
-        Some(ErrorCode::OutputExhausted) => Some(ErrorCode::Internal),
+        Some(ErrorCode::OutputExhausted) => Some(ErrorCode::ModelRefused),
+        Some(ErrorCode::ModelRefused) => Some(ErrorCode::Internal),
         Some(ErrorCode::Internal) => None,
     };
     let mut code = None;

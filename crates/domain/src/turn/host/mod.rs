@@ -406,7 +406,12 @@ impl Turn {
                 "The answer was ended: the model used up all that it may put out before it said anything.";
             return self.fail(ErrorCode::OutputExhausted, message);
         }
-        if draft.is_empty() && stop != StopReason::Refused {
+        if draft.is_empty() && stop == StopReason::Refused {
+            // Nor would it say another time what it does not want to say.
+            self.phase = Phase::Saying { attempt, keep, held, draft };
+            return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
+        }
+        if draft.is_empty() {
             let error =
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
             self.phase = Phase::Saying { attempt, keep, held, draft };

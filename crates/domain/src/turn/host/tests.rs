@@ -103,6 +103,37 @@ fn what_runs_for_a_deleted_answer_is_stopped_at_once() {
 }
 
 #[test]
+fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
+    let refused = |before: &[StepEvent]| {
+        let mut turn = turn();
+        turn.begin();
+        turn.on(Event::Linked(InstanceId::from_random(1)));
+        turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+        turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+        let said = |event| Event::Said { number: 0, attempt: 0, event };
+        for event in before {
+            turn.on(said(event.clone()));
+        }
+        turn.on(said(StepEvent::Finished { stop: StopReason::Refused, usage: None }))
+    };
+    for silent in
+        [vec![], vec![StepEvent::Reasoning("May I?".to_owned())], vec![StepEvent::Text(" \n".to_owned())]]
+    {
+        let effects = refused(&silent);
+        let completion = effects.iter().find_map(|effect| match effect {
+            Effect::Complete(completion) => Some(completion),
+            _ => None,
+        });
+        let completion = completion.expect("it ends instead of being tried again");
+        let Ending::Failed(error) = &completion.ending else { unreachable!("{:?}", completion.ending) };
+        assert_eq!((error.code, completion.cost), (ErrorCode::ModelRefused, Credits(0)));
+        assert_eq!(completion.answer.text().trim(), error.message);
+    }
+    let effects = refused(&[StepEvent::Text("I'd rather not.".to_owned())]);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CommitStep { .. })), "its own words stand");
+}
+
+#[test]
 fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     let mut turn = turn();
     turn.begin();
