@@ -20,6 +20,7 @@ mod obey;
 mod play;
 mod request;
 pub mod script;
+mod site;
 mod web;
 
 use std::collections::HashMap;
@@ -93,6 +94,11 @@ impl Handle {
         self.web.asked()
     }
 
+    /// Waits until what was asked of these satisfies `wanted`. Cancel safe.
+    pub async fn until_web(&self, wanted: impl Fn(&[Asked]) -> bool) {
+        self.web.until(wanted).await;
+    }
+
     /// What was asked so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Seen> {
@@ -135,7 +141,8 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         .route("/standin/reset", post(reset))
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
         .with_state(vendor)
-        .merge(web::routes(web.clone()));
+        .merge(web::routes(web.clone()))
+        .merge(site::routes(web.clone()));
     let listener = listener.tap_io(|stream| {
         // A token must leave at once; a socket that refuses the option only makes it later.
         let _later = stream.set_nodelay(true);

@@ -1,4 +1,5 @@
-//! Search engines for tests, each to the letter of its format, on the same port as the vendor:
+//! Search engines for tests, each to the letter of its format, on the same port as the vendor; a site of a few pages
+//! is at `/site` (see [`site`](crate::site)).
 //!
 //! - `/searxng/search`, `/brave/res/v1/web/search`, `/tavily/search`: the base addresses are `/searxng`, `/brave`
 //!   and `/tavily`. Two pages of this server's own and one elsewhere are found for any query, in one order.
@@ -15,6 +16,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures_util::stream;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// The most requests that are remembered.
 const ASKED_MAX: usize = 10_000;
@@ -24,7 +26,7 @@ const PIECE: &[u8] = &[b' '; 16 * 1024];
 /// What was asked of one of the servers here.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// `searxng`, `brave`, `tavily`.
+    /// `searxng`, `brave`, `tavily`, `site`.
     pub server: &'static str,
     /// The parameters, or the body, as JSON.
     pub parameters: Value,
@@ -44,6 +46,7 @@ impl Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Web {
     asked: Mutex<Vec<Asked>>,
+    grew: Notify,
 }
 
 impl Web {
@@ -51,13 +54,27 @@ impl Web {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, server: &'static str, parameters: Value, headers: &HeaderMap) {
+    pub(crate) async fn until(&self, wanted: impl Fn(&[Asked]) -> bool) {
+        loop {
+            let grew = self.grew.notified();
+            tokio::pin!(grew);
+            grew.as_mut().enable();
+            if wanted(&self.asked()) {
+                return;
+            }
+            grew.await;
+        }
+    }
+
+    pub(crate) fn note(&self, server: &'static str, parameters: Value, headers: &HeaderMap) {
         let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.len() < ASKED_MAX {
             asked.push(Asked { server, parameters, headers });
         }
+        drop(asked);
+        self.grew.notify_waiters();
     }
 }
 

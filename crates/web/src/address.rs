@@ -24,7 +24,6 @@ impl WebUrl {
     }
 
     /// The address that a page at this one means by `reference`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the fetcher that uses it follows"))]
     pub(crate) fn join(&self, reference: &str) -> Option<Self> {
         let reference = reference.trim();
         if reference.len() > URL_MAX_BYTES || reference.chars().any(crate::text::is_hidden) {
@@ -60,7 +59,6 @@ impl WebUrl {
         self.0.host_str().unwrap_or("")
     }
 
-    #[expect(dead_code, reason = "the fetcher that uses it follows")]
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }

@@ -6,10 +6,11 @@
 //!
 //! The way of a question that may search the web:
 //!
-//! 1. `Search::search` gives [`Found`] pages; each one's `url` goes into the conversation's [`Allowed`] set, as do
+//! 1. [`Search::search`] gives [`Found`] pages; each one's `url` goes into the conversation's [`Allowed`] set, as do
 //!    the user's own words ([`Allowed::add_words`]).
-//! 2. `Fetcher::fetch` takes an address, looks it up in that set, and gives the page as passages, or a document's
-//!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set.
+//! 2. [`Fetcher::fetch`] takes an address, looks it up in that set, and gives the page as passages, or a document's
+//!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set
+//!    ([`Fetched::add_to`]).
 //!
 //! Everything here is cheap to clone, connects when it is first used, and leaves nothing running. Whoever drops a
 //! future of it has ended its request.
@@ -17,8 +18,8 @@
 mod address;
 mod allowed;
 mod connections;
-#[cfg_attr(not(test), expect(dead_code, reason = "the fetcher that uses them follows"))]
 mod fetch;
+mod html;
 mod rest;
 mod search;
 mod secret;
@@ -27,7 +28,11 @@ mod text;
 pub use address::{URL_MAX_BYTES, WebUrl};
 pub use allowed::{ALLOWED_MAX, Allowed};
 pub use connections::USER_AGENT;
-pub use fetch::{FetchConfig, NotAHost, PRIVATE_HOSTS_MAX, PrivateHost};
+pub use fetch::{
+    BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, LINK_TEXT_MAX_BYTES,
+    LINKS_MAX, Link, NotAHost, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page, PrivateHost,
+    REDIRECTS_MAX,
+};
 pub use search::{
     Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
     Search, SearchConfig, SearchError, TITLE_MAX_BYTES,
@@ -58,6 +63,9 @@ pub enum ConfigError {
         /// Whose.
         what: String,
     },
+    /// No connections over TLS can be made here.
+    #[error("no connections over TLS can be made here")]
+    Tls,
     /// What is to be used alone is not configured.
     #[error("{what} is chosen and not configured")]
     NotConfigured {

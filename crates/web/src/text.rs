@@ -1,27 +1,21 @@
 //! Texts of others, made plain: no markup, no control characters, no letters that nobody sees, bounded.
 
-use std::cell::RefCell;
-
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::states::{Rawtext, ScriptData};
-use html5ever::tokenizer::{
-    BufferQueue, CharacterTokens, StartTag, TagToken, Token, TokenSink, TokenSinkResult, Tokenizer,
-};
+use crate::html::{Token, Tokens};
 
 /// A fragment of HTML as one line of text: tags go, entities become their letters.
 pub(crate) fn plain(fragment: &str) -> String {
     if !fragment.contains(['<', '&']) {
         return line(fragment);
     }
-    let input = BufferQueue::default();
-    input.push_back(StrTendril::from_slice(fragment));
-    let tokenizer = Tokenizer::new(Letters::default(), Default::default());
-    // The tokenizer stops at each `</script>` to let a browser run it.
-    while !input.is_empty() {
-        let _ = tokenizer.feed(&input);
+    let mut text = String::with_capacity(fragment.len());
+    for token in Tokens::new(fragment) {
+        match token {
+            Token::Text(letters) => text.push_str(&letters),
+            Token::Start(tag) if matches!(tag.name.as_str(), "br" | "p" | "div" | "li") => text.push(' '),
+            Token::Start(_) | Token::End(_) => {}
+        }
     }
-    tokenizer.end();
-    line(&tokenizer.sink.text.into_inner())
+    line(&text)
 }
 
 /// One line: each run of white space is a blank, and what is never seen goes.
@@ -46,45 +40,13 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(u32::from(letter),
-            0xAD | 0x180E | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB
-            | 0xE0000..=0xE0FFF)
+            0xAD | 0x180E | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFE00..=0xFE0F | 0xFEFF
+            | 0xFFF9..=0xFFFB | 0xE0000..=0xE0FFF)
 }
 
 /// The beginning of a text, at most so many bytes, whole characters.
 pub(crate) fn cut(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
-}
-
-#[derive(Default)]
-struct Letters {
-    text: RefCell<String>,
-    skipping: RefCell<bool>,
-}
-
-impl TokenSink for Letters {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        match token {
-            CharacterTokens(letters) if !*self.skipping.borrow() => {
-                self.text.borrow_mut().push_str(&letters);
-            }
-            TagToken(tag) => {
-                let starts = tag.kind == StartTag;
-                let raw = matches!(&*tag.name, "script" | "style");
-                *self.skipping.borrow_mut() = raw && starts;
-                if matches!(&*tag.name, "br" | "p" | "div" | "li") {
-                    self.text.borrow_mut().push(' ');
-                }
-                if raw && starts {
-                    let state = if &*tag.name == "script" { ScriptData } else { Rawtext };
-                    return TokenSinkResult::RawData(state);
-                }
-            }
-            _ => {}
-        }
-        TokenSinkResult::Continue
-    }
 }
 
 #[cfg(test)]

@@ -304,11 +304,16 @@ fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
         if all.iter().any(|one| one.url == url) {
             continue;
         }
-        let title = text::plain(&page.title);
+        // Markup takes room of its own, within reason.
+        let title = text::plain(text::cut(&page.title, 8 * TITLE_MAX_BYTES));
         let title = if title.is_empty() { url.as_str().to_owned() } else { title };
         all.push(Found {
             title: text::cut(&title, TITLE_MAX_BYTES).to_owned(),
-            snippet: text::cut(&text::plain(&page.snippet), SNIPPET_MAX_BYTES).to_owned(),
+            snippet: text::cut(
+                &text::plain(text::cut(&page.snippet, 8 * SNIPPET_MAX_BYTES)),
+                SNIPPET_MAX_BYTES,
+            )
+            .to_owned(),
             url,
         });
     }

@@ -1,0 +1,246 @@
+//! Which addresses of the network pages may come from, and the look-up that gives no others.
+//!
+//! A host's name is looked up by the connection itself, through [`Resolver`]; the address that was checked is the one
+//! that is connected to. So a name cannot mean one address when it is checked and another when it is used.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use super::hosts::{PrivateHost, is_named, may_ask};
+use crate::WebUrl;
+
+/// How many addresses of a name are tried.
+const ADDRESSES_MAX: usize = 8;
+/// Endings of names that mean something in a private network alone.
+const PRIVATE_ENDINGS: [&str; 7] =
+    [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".onion"];
+
+/// The host may not be fetched from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Guarded;
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the host is not public")
+    }
+}
+
+impl std::error::Error for Guarded {}
+
+/// Whether this address may be asked, as far as that can be told before its host is looked up.
+pub(super) fn check(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> {
+    let host = url.host();
+    let port = url.url().port_or_known_default().ok_or(Guarded)?;
+    if !may_ask(hosts, host, port) {
+        return Err(Guarded);
+    }
+    if is_named(hosts, host) {
+        return Ok(());
+    }
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let public = match bare.parse::<IpAddr>() {
+        Ok(address) => is_public(address),
+        Err(_) => host.contains('.') && !PRIVATE_ENDINGS.iter().any(|ending| host.ends_with(ending)),
+    };
+    if public { Ok(()) } else { Err(Guarded) }
+}
+
+/// Whether an address is one of the public network: neither this host's nor a private network's, nor one of many, nor
+/// for examples, nor one that stands for another.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let private = match address.octets() {
+        // This network, this host, private ones.
+        [0 | 10 | 127, ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..] => true,
+        // Shared by a carrier's customers.
+        [100, 64..=127, ..] => true,
+        // For protocols, examples, relays, measurements.
+        [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
+            true
+        }
+        // For many at once, and what nobody has.
+        [224..=255, ..] => true,
+        _ => false,
+    };
+    !private
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        // For protocols (Teredo among them, which stands for IPv4 addresses), examples, and 6to4, which does so too.
+        [0x2001, 0..=0x01FF, ..] | [0x2001, 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0..=0x0FFF, ..] => false,
+        // All that is public is in here; outside are this host, mapped and translated IPv4 addresses, private networks,
+        // links and multicast.
+        [0x2000..=0x3FFF, ..] => true,
+        _ => false,
+    }
+}
+
+/// What looks a name up.
+pub(super) type LookUp =
+    Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
+
+/// The system's look-up.
+pub(super) fn system() -> LookUp {
+    Arc::new(|name| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    })
+}
+
+/// Looks names up for connections, and gives public addresses alone.
+pub(super) struct Resolver {
+    pub(super) hosts: Arc<[PrivateHost]>,
+    pub(super) look_up: LookUp,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let name = name.as_str().to_owned();
+        let named = is_named(&self.hosts, &name);
+        let found = (self.look_up)(name);
+        Box::pin(async move {
+            let mut addresses = found.await?;
+            addresses.retain(|address| named || is_public(*address));
+            addresses.truncate(ADDRESSES_MAX);
+            if addresses.is_empty() {
+                return Err(Guarded.into());
+            }
+            // The connection puts the port in.
+            let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for private in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.1",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.7",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:8.8.8.8",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "100::1",
+            "2001::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:db8::1",
+            "2002:7f00:1::1",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(private.parse().expect("an address")), "{private}");
+        }
+        for public in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.1",
+            "100.63.255.255",
+            "100.128.0.1",
+            "126.1.1.1",
+            "128.0.0.1",
+            "169.253.0.1",
+            "172.15.0.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "192.167.0.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2001:4860:4860::8888",
+            "2606:4700::1111",
+            "2a00::1",
+            "2003::1",
+        ] {
+            assert!(is_public(public.parse().expect("an address")), "{public}");
+        }
+    }
+
+    #[test]
+    fn private_hosts_are_told_by_their_spelling() {
+        let hosts: Vec<PrivateHost> = vec!["wiki.internal:8080".parse().expect("a host")];
+        let of = |url: &str| check(&WebUrl::parse(url).expect("an address"), &hosts);
+        for url in [
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
+            "http://printer/",
+            "http://printer.local/",
+            "http://metadata.google.internal/",
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://[::1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[64:ff9b::a00:1]/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://example.org:22/",
+            "http://example.org:8080/",
+            "https://wiki.internal/",
+            "http://a.wiki.internal:8080/",
+        ] {
+            assert_eq!(of(url), Err(Guarded), "{url}");
+        }
+        for url in [
+            "http://example.org/",
+            "https://example.org/",
+            "http://example.org:443/",
+            "http://1.1.1.1/",
+            "http://[2606:4700::1111]/",
+            "http://wiki.internal:8080/",
+        ] {
+            assert_eq!(of(url), Ok(()), "{url}");
+        }
+    }
+}

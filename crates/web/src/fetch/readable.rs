@@ -1,0 +1,522 @@
+//! What a reader of a page reads: its title, its text in blocks, where it leads.
+//!
+//! A page says which part of it is the matter (`main`, `article`) and which is around it (`nav`, `aside`, `footer` and
+//! the like); where it does not, blocks that are mostly links, and what names itself a menu or a banner, are taken for
+//! what is around it. What is left out by mistake is lost, what is left in costs little; so in doubt it stays.
+
+use std::collections::HashSet;
+
+use super::Link;
+use crate::html::{Tag, Token, Tokens};
+use crate::{WebUrl, text};
+
+/// The most links that a page gives.
+pub const LINKS_MAX: usize = 100;
+/// The longest text of a link, in bytes.
+pub const LINK_TEXT_MAX_BYTES: usize = 200;
+/// How deep elements are told apart; those further in are taken for their surroundings.
+const DEPTH_MAX: usize = 128;
+/// The most text that is kept of a page, in bytes.
+const TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The most links that are noted before those are chosen that are given.
+const LINKS_NOTED_MAX: usize = 5000;
+/// So many letters in what a page names its matter are enough to believe it.
+const MATTER_MIN_CHARS: usize = 200;
+/// And at least one in so many of the letters of the whole page.
+const MATTER_MIN_SHARE: usize = 5;
+/// A block of links that is longer than this may be text all the same.
+const MENU_MAX_CHARS: usize = 300;
+/// Words of classes and ids that name what is around the matter.
+const AROUND: &[&str] = &[
+    "ad",
+    "ads",
+    "advert",
+    "banner",
+    "breadcrumb",
+    "breadcrumbs",
+    "cookie",
+    "cookies",
+    "consent",
+    "footer",
+    "menu",
+    "modal",
+    "nav",
+    "navbar",
+    "navigation",
+    "newsletter",
+    "pagination",
+    "popup",
+    "promo",
+    "related",
+    "share",
+    "sharing",
+    "sidebar",
+    "skip",
+    "social",
+    "subscribe",
+    "toolbar",
+];
+
+/// A piece of a page's text: a paragraph, a heading, an item of a list, a row of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The text; headings and items begin with their mark.
+    pub(super) text: String,
+    /// Whether it is a heading.
+    pub(super) is_heading: bool,
+}
+
+/// A page as it was read.
+#[derive(Debug, Default)]
+pub(super) struct Readable {
+    pub(super) title: String,
+    pub(super) blocks: Vec<Block>,
+    base: Option<String>,
+    links: Vec<(String, String)>,
+}
+
+impl Readable {
+    /// Where the page leads, each place once.
+    pub(super) fn links(&self, page: &WebUrl) -> Vec<Link> {
+        let base = self.base.as_ref().and_then(|base| page.join(base));
+        let base = base.as_ref().unwrap_or(page);
+        let mut seen = HashSet::from([page.clone()]);
+        let links = self.links.iter().filter_map(|(target, text)| {
+            let url = base.join(target)?;
+            seen.insert(url.clone()).then(|| Link { url, text: text.clone() })
+        });
+        links.take(LINKS_MAX).collect()
+    }
+}
+
+/// A text that is no HTML: its paragraphs.
+pub(super) fn plain(text: &str) -> Readable {
+    let lines = text.lines().map(|line| clean_line(line, true)).filter(|line| !line.trim().is_empty());
+    let blocks = lines.map(|text| Block { text, is_heading: false }).collect();
+    Readable { blocks, ..Readable::default() }
+}
+
+/// Reads a page.
+pub(super) fn read(page: &str) -> Readable {
+    let mut reader = Reader::default();
+    for token in Tokens::new(page) {
+        if reader.kept >= TEXT_MAX_BYTES {
+            break;
+        }
+        match token {
+            Token::Text(text) => reader.text(&text),
+            Token::Start(tag) => reader.start(&tag),
+            Token::End(name) => reader.end(&name),
+        }
+    }
+    reader.end_link();
+    reader.end_block();
+    reader.finish()
+}
+
+/// Where a piece of a page stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Zone {
+    /// Nobody sees it.
+    Hidden,
+    /// Around the matter, by its element.
+    Around,
+    /// Around the matter, by its name.
+    Named,
+    /// Anywhere.
+    Page,
+    /// In what the page says is its matter.
+    Matter,
+}
+
+struct Element {
+    name: String,
+    zone: Zone,
+}
+
+struct Noted {
+    block: Block,
+    zone: Zone,
+    chars: usize,
+    link_chars: usize,
+}
+
+#[derive(Default)]
+struct Reader {
+    stack: Vec<Element>,
+    /// Elements that are further in than is told apart.
+    deeper: usize,
+    blocks: Vec<Noted>,
+    kept: usize,
+    line: String,
+    link_chars: usize,
+    mark: String,
+    in_heading: bool,
+    in_row: bool,
+    preformatted: bool,
+    link: Option<(String, String)>,
+    links: Vec<(String, String, Zone)>,
+    title: String,
+    named_title: String,
+    base: Option<String>,
+}
+
+impl Reader {
+    fn zone(&self) -> Zone {
+        self.stack.last().map_or(Zone::Page, |element| element.zone)
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.zone() == Zone::Hidden {
+            return;
+        }
+        if self.preformatted {
+            self.line.push_str(text);
+        } else {
+            // Line breaks and tabs of the source are blanks.
+            self.line.extend(text.chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter }));
+        }
+        if let Some((_, said)) = &mut self.link {
+            self.link_chars += text.chars().filter(|letter| !letter.is_whitespace()).count();
+            if said.len() < LINK_TEXT_MAX_BYTES {
+                said.push_str(text::cut(text, LINK_TEXT_MAX_BYTES));
+            }
+        }
+    }
+
+    fn start(&mut self, tag: &Tag<'_>) {
+        let name = tag.name.as_str();
+        match name {
+            "title" if self.title.is_empty() && !self.stack.iter().any(|element| element.name == "svg") => {
+                self.title = text::line(&tag.text().unwrap_or_default());
+            }
+            "meta" if tag.attribute("property").as_deref() == Some("og:title") => {
+                self.named_title = text::line(&tag.attribute("content").unwrap_or_default());
+            }
+            "base" if self.base.is_none() => self.base = tag.attribute("href").map(|base| base.into_owned()),
+            "a" => self.start_link(tag),
+            "br" if !self.in_row => self.line.push('\n'),
+            "br" | "wbr" => self.line.push(' '),
+            "img" => {
+                // What an image says stands for it.
+                let said = tag.attribute("alt").unwrap_or_default();
+                self.text(text::cut(&said, LINK_TEXT_MAX_BYTES));
+            }
+            _ => {}
+        }
+        self.close_implied(name);
+        self.begin_block(name);
+        self.push(tag);
+    }
+
+    /// What begins a block of its own ends the one before.
+    fn begin_block(&mut self, name: &str) {
+        match name {
+            "td" | "th" if self.in_row && !self.line.trim().is_empty() => self.line.push_str(" | "),
+            "tr" => {
+                self.end_block();
+                self.in_row = true;
+            }
+            "table" => {
+                self.end_block();
+                self.in_row = false;
+            }
+            "li" if !self.in_row => {
+                self.end_block();
+                self.mark = "- ".to_owned();
+            }
+            "pre" => {
+                self.end_block();
+                self.preformatted = true;
+            }
+            _ if heading(name).is_some() && !self.in_row => {
+                self.end_block();
+                self.mark = format!("{} ", "#".repeat(heading(name).unwrap_or(1)));
+                self.in_heading = true;
+            }
+            _ if is_block(name) => self.break_block(),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        if name == "a" {
+            self.end_link();
+        }
+        match name {
+            "tr" | "table" => {
+                self.end_block();
+                self.in_row = false;
+            }
+            "pre" => {
+                self.end_block();
+                self.preformatted = false;
+            }
+            _ if heading(name).is_some() && !self.in_row => self.end_block(),
+            _ if is_block(name) => self.break_block(),
+            _ => {}
+        }
+        if self.deeper > 0 {
+            self.deeper -= 1;
+        } else if let Some(at) = self.stack.iter().rposition(|element| element.name == name) {
+            self.stack.truncate(at);
+        }
+    }
+
+    /// Elements that end where the next of their kind begins.
+    fn close_implied(&mut self, name: &str) {
+        let last = self.stack.last().map_or("", |element| element.name.as_str());
+        let same = matches!(name, "li" | "td" | "th" | "tr" | "dt" | "dd" | "option" | "p") && last == name;
+        if same || (last == "p" && is_block(name)) {
+            self.stack.pop();
+        }
+    }
+
+    fn push(&mut self, tag: &Tag<'_>) {
+        let name = tag.name.as_str();
+        let outer = self.zone();
+        let zone = zone(tag, outer);
+        // Of the small ones only those count that are hidden, and, to see where these end, those in them.
+        let counts = is_block(name) || zone != outer || outer == Zone::Hidden;
+        if !counts || is_void(name) || tag.text().is_some() {
+            return;
+        }
+        if self.stack.len() == DEPTH_MAX {
+            self.deeper += 1;
+        } else {
+            self.end_for(zone, outer);
+            self.stack.push(Element { name: tag.name.clone(), zone });
+        }
+    }
+
+    /// Text of one zone and text of another make no block together.
+    fn end_for(&mut self, zone: Zone, outer: Zone) {
+        if zone != outer && zone != Zone::Hidden && !self.in_row {
+            let (mark, in_heading) = (std::mem::take(&mut self.mark), self.in_heading);
+            self.end_block();
+            (self.mark, self.in_heading) = (mark, in_heading);
+        }
+    }
+
+    fn start_link(&mut self, tag: &Tag<'_>) {
+        self.end_link();
+        let target = tag.attribute("href").filter(|target| !target.is_empty() && !target.starts_with('#'));
+        self.link = target.map(|target| (target.into_owned(), String::new()));
+    }
+
+    fn end_link(&mut self) {
+        let Some((target, said)) = self.link.take() else { return };
+        if self.links.len() < LINKS_NOTED_MAX && self.zone() != Zone::Hidden {
+            let said = text::line(&said);
+            let said = text::cut(&said, LINK_TEXT_MAX_BYTES).to_owned();
+            self.links.push((target, said, self.zone()));
+        }
+    }
+
+    /// A block ends, unless it is within a row of a table or a heading.
+    fn break_block(&mut self) {
+        if self.in_row || self.in_heading {
+            self.line.push(' ');
+        } else if !self.line.trim().is_empty() {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let lines = line.split('\n').map(|line| clean_line(line, self.preformatted));
+        let text = lines.filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join("\n");
+        let (link_chars, is_heading) = (self.link_chars, self.in_heading);
+        self.link_chars = 0;
+        self.in_heading = false;
+        let mark = std::mem::take(&mut self.mark);
+        if text.is_empty() {
+            return;
+        }
+        let chars = text.chars().filter(|letter| !letter.is_whitespace()).count();
+        let text = format!("{mark}{text}");
+        self.kept += text.len();
+        self.blocks.push(Noted { block: Block { text, is_heading }, zone: self.zone(), chars, link_chars });
+    }
+
+    /// Chooses what is given.
+    fn finish(self) -> Readable {
+        let chars = |least: Zone| -> usize {
+            self.blocks
+                .iter()
+                .filter(|noted| noted.zone >= least)
+                .map(|noted| noted.chars - noted.link_chars.min(noted.chars))
+                .sum()
+        };
+        let matter = chars(Zone::Matter);
+        let least = if matter >= MATTER_MIN_CHARS && matter * MATTER_MIN_SHARE >= chars(Zone::Page) {
+            Zone::Matter
+        } else {
+            Zone::Page
+        };
+        let wanted = |noted: &Noted| noted.zone >= least && (least == Zone::Matter || !noted.is_menu());
+        let mut blocks: Vec<Block> =
+            self.blocks.iter().filter(|noted| wanted(noted)).map(|noted| noted.block.clone()).collect();
+        if blocks.iter().all(|block| block.is_heading) {
+            // A page of links alone is what it is.
+            blocks = self.blocks.into_iter().map(|noted| noted.block).collect();
+        }
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            self.links.into_iter().partition(|(.., zone)| *zone >= least);
+        let links = inside.into_iter().chain(outside).map(|(target, said, _)| (target, said)).collect();
+        let title = if self.title.is_empty() { self.named_title } else { self.title };
+        Readable { title, blocks, base: self.base, links }
+    }
+}
+
+impl Noted {
+    /// Mostly links, and short.
+    fn is_menu(&self) -> bool {
+        !self.block.is_heading && self.link_chars * 2 > self.chars && self.chars < MENU_MAX_CHARS
+    }
+}
+
+/// The zone of an element within another's.
+fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
+    let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
+    let hidden = outer == Zone::Hidden
+        || tag.attribute("hidden").is_some()
+        || attribute("aria-hidden").eq_ignore_ascii_case("true")
+        || matches!(
+            tag.name.as_str(),
+            "template" | "svg" | "select" | "button" | "noscript" | "dialog" | "object" | "canvas"
+        )
+        || tag.attribute("style").is_some_and(|style| hides(&style));
+    if hidden {
+        return Zone::Hidden;
+    }
+    let role = attribute("role");
+    let around = match tag.name.as_str() {
+        "nav" | "aside" | "menu" => true,
+        // Of an article they are its own.
+        "header" | "footer" => outer != Zone::Matter,
+        _ => matches!(
+            &*role,
+            "navigation" | "banner" | "contentinfo" | "complementary" | "search" | "menu" | "menubar"
+        ),
+    };
+    if around || outer == Zone::Around {
+        return Zone::Around;
+    }
+    if matches!(tag.name.as_str(), "main" | "article") || role == "main" {
+        return Zone::Matter;
+    }
+    if outer == Zone::Named || (is_block(&tag.name) && !is_whole(&tag.name) && is_named_around(tag)) {
+        return Zone::Named;
+    }
+    outer
+}
+
+/// Whether a style shows nothing of its element.
+fn hides(style: &str) -> bool {
+    let style = style.to_ascii_lowercase();
+    style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
+        let value = value.split('!').next().unwrap_or("").trim();
+        match name.trim() {
+            "display" => value == "none",
+            "visibility" => value == "hidden" || value == "collapse",
+            "opacity" | "font-size" => value.trim_start_matches(['0', '.']).trim_end_matches("px").is_empty(),
+            _ => false,
+        }
+    })
+}
+
+fn is_named_around(tag: &Tag<'_>) -> bool {
+    ["class", "id"].iter().filter_map(|name| tag.attribute(name)).any(|names| {
+        let words = names.split(|letter: char| !letter.is_ascii_alphanumeric());
+        words.into_iter().any(|word| AROUND.contains(&word.to_ascii_lowercase().as_str()))
+    })
+}
+
+/// Elements that hold everything, whatever they are called.
+fn is_whole(name: &str) -> bool {
+    matches!(name, "html" | "body" | "main" | "article")
+}
+
+fn heading(name: &str) -> Option<usize> {
+    let level = name.strip_prefix('h').filter(|level| level.len() == 1)?.parse().ok()?;
+    (1..=6).contains(&level).then_some(level)
+}
+
+fn is_block(name: &str) -> bool {
+    heading(name).is_some()
+        || matches!(
+            name,
+            "html"
+                | "body"
+                | "p"
+                | "div"
+                | "section"
+                | "article"
+                | "header"
+                | "footer"
+                | "main"
+                | "aside"
+                | "nav"
+                | "menu"
+                | "ul"
+                | "ol"
+                | "li"
+                | "dl"
+                | "dt"
+                | "dd"
+                | "blockquote"
+                | "figure"
+                | "figcaption"
+                | "address"
+                | "form"
+                | "fieldset"
+                | "head"
+                | "caption"
+                | "table"
+                | "thead"
+                | "tbody"
+                | "tfoot"
+                | "tr"
+                | "td"
+                | "th"
+                | "pre"
+                | "hr"
+                | "details"
+                | "summary"
+                | "center"
+        )
+}
+
+fn is_void(name: &str) -> bool {
+    matches!(
+        name,
+        "area"
+            | "base"
+            | "br"
+            | "col"
+            | "embed"
+            | "hr"
+            | "img"
+            | "input"
+            | "link"
+            | "meta"
+            | "param"
+            | "source"
+            | "track"
+            | "wbr"
+    )
+}
+
+/// A line without what nobody sees; one that is preformatted keeps its blanks.
+fn clean_line(line: &str, keeps_blanks: bool) -> String {
+    if !keeps_blanks {
+        return text::line(line);
+    }
+    let letters = line.chars().map(|letter| if letter == '\t' { ' ' } else { letter });
+    letters.filter(|letter| !text::is_hidden(*letter)).collect::<String>().trim_end().to_owned()
+}
+
+#[cfg(test)]
+#[path = "readable_tests.rs"]
+mod tests;
