@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use agent::tools::{Limits, run};
-use domain::step::Call;
+use domain::step::{Call, Purpose};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -113,7 +113,12 @@ async fn time(limits: &Limits, tool: &str, label: &str, arguments: &Value) -> Re
 }
 
 async fn once(limits: &Limits, tool: &str, arguments: &Value) -> Result<Duration, String> {
-    let call = Call { id: "call".into(), tool: tool.into(), arguments: arguments.to_string(), skill: None };
+    let call = Call {
+        id: "call".into(),
+        tool: tool.into(),
+        arguments: arguments.to_string(),
+        purpose: Purpose::Tool,
+    };
     let (_keep, killed) = watch::channel(false);
     let began = Instant::now();
     let output = run(&call, limits, killed).await;

@@ -366,8 +366,12 @@ impl Writer {
         const PART_BYTES: usize = 192;
         let text = |rope: &Rope| rope.len() + rope.len() / 16;
         let part = |part: &ShotPart| match &part.shape {
-            Shape::Text { html, .. } | Shape::Reasoning { html } => PART_BYTES + text(html),
-            Shape::Tool { .. } | Shape::Skill { .. } | Shape::File { .. } => PART_BYTES,
+            Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => {
+                PART_BYTES + text(html)
+            }
+            Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => {
+                PART_BYTES
+            }
         };
         let room = HEAD_BYTES + text(&snapshot.text) + snapshot.parts.iter().map(part).sum::<usize>();
         Self { done: Vec::new(), open: Vec::with_capacity(room.min(ROOM_MAX_BYTES)) }
@@ -441,6 +445,19 @@ impl Writer {
                 self.raw("TOOL\",\"toolName\":").text(tool).raw(",\"toolCallId\":").text(call);
                 self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"sources\":");
                 self.list(sources, Self::source);
+            }
+            Shape::WebSearch { query, call, state, sources } => {
+                self.raw("WEB_SEARCH\",\"toolName\":\"web_search\",\"toolCallId\":").text(call);
+                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"query\":").text(query);
+                self.raw(",\"sources\":");
+                self.list(sources, Self::source);
+            }
+            Shape::Agent { agent, state, html, citations } => {
+                self.raw("AGENT\",\"agentId\":\"").display(agent.id).raw("\",\"name\":").text(&agent.name);
+                self.raw(",\"fullName\":").text(&agent.full_name);
+                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"content\":").rope(html);
+                self.raw(",\"citations\":");
+                self.list(citations, Self::citation);
             }
             Shape::Skill { skill, state } => {
                 self.raw("SKILL\",\"skillId\":\"").display(skill.id).raw("\",\"name\":").text(&skill.name);

@@ -11,8 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::citation::{self, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
-use crate::skill::SkillName;
-use crate::step::{Block, Call, CallResult, Outcome, Step};
+use crate::step::{Block, Call, CallResult, Outcome, Purpose, Step};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -136,31 +135,30 @@ pub enum Body {
     Text(String),
     /// Reasoning: Markdown.
     Reasoning(String),
-    /// A tool that the agent ran.
-    Tool {
-        /// The tool's name.
-        tool: String,
-        /// The call's identifier.
-        call: String,
-        /// Where it stands.
-        state: RunState,
-        /// The places of the passages that it found, each once.
-        sources: Vec<Place>,
-    },
-    /// A skill that the agent opened.
-    Skill {
-        /// Which.
-        skill: SkillName,
-        /// The call's identifier.
-        call: String,
-        /// Where it stands.
-        state: RunState,
-    },
+    /// Something that the agent ran.
+    Run(Run),
     /// A workspace file that entered the answer: attached by the user or written by the agent.
     File {
         /// The workspace path.
         path: String,
     },
+}
+
+/// A call, as an answer shows it: a tool, a skill, another agent, a search of the web.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The call's identifier.
+    pub call: String,
+    /// The tool's name.
+    pub tool: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Where it stands.
+    pub state: RunState,
+    /// The places of the passages that it found, each once.
+    pub sources: Vec<Place>,
+    /// What another agent says: Markdown, of which marks count once it has settled. Empty for everything else.
+    pub report: String,
 }
 
 /// The state of a part that runs something (section 3.3): PENDING until it settles, once.
@@ -211,6 +209,15 @@ pub enum Change {
         block: u32,
         /// The call.
         call: Call,
+    },
+    /// Another agent, to which a call gave a task, said more.
+    Reported {
+        /// The call.
+        call: String,
+        /// How many bytes of what it said before stand.
+        keep: usize,
+        /// What was added.
+        text: String,
     },
     /// A call came back.
     Resulted {
@@ -310,6 +317,23 @@ impl Answer {
         true
     }
 
+    /// Whether the change takes back something that was written.
+    #[must_use]
+    pub fn is_cut_by(&self, change: &Change) -> bool {
+        match change {
+            Change::StepBegan { .. } => true,
+            Change::Reported { call, keep, .. } => self.parts.iter().any(|part| match &part.body {
+                Body::Run(run) => run.call == *call && run.report.len() > *keep,
+                Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => false,
+            }),
+            Change::TextGrew { .. }
+            | Change::ReasoningGrew { .. }
+            | Change::Called { .. }
+            | Change::Resulted { .. }
+            | Change::Ended(_) => false,
+        }
+    }
+
     /// The finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
     pub fn text(&self) -> String {
@@ -342,21 +366,26 @@ impl Answer {
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
                 Body::Text(markdown) => markdown.push_str(&text),
-                Body::Reasoning(_) | Body::Tool { .. } | Body::Skill { .. } | Body::File { .. } => {}
+                Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => {}
             },
             Change::ReasoningGrew { block, text } => {
                 match self.block(block, Body::Reasoning(String::new())) {
                     Body::Reasoning(markdown) => markdown.push_str(&text),
-                    Body::Text(_) | Body::Tool { .. } | Body::Skill { .. } | Body::File { .. } => {}
+                    Body::Text(_) | Body::Run(_) | Body::File { .. } => {}
                 }
             }
             Change::Called { block, call } => {
-                let state = RunState::Pending;
-                let body = match call.skill {
-                    Some(skill) => Body::Skill { skill, call: call.id, state },
-                    None => Body::Tool { tool: call.tool, call: call.id, state, sources: Vec::new() },
-                };
-                self.block(block, body);
+                let Call { id: call, tool, purpose, .. } = call;
+                let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
+                self.block(block, Body::Run(Run { call, tool, purpose, state, sources, report }));
+            }
+            Change::Reported { call, keep, text } => {
+                if let Some((.., run)) = self.pending(&call)
+                    && matches!(run.purpose, Purpose::Agent(_))
+                {
+                    run.report.truncate(run.report.floor_char_boundary(keep));
+                    run.report.push_str(&text);
+                }
             }
             Change::Resulted { result } => self.settle(&result),
             Change::Ended(ending) => self.end(ending),
@@ -390,29 +419,20 @@ impl Answer {
             Outcome::Done => RunState::Complete,
             Outcome::Failed | Outcome::Interrupted => RunState::Error,
         };
-        let mut owner = None;
-        for part in &mut self.parts {
-            if let Body::Skill { call, state, .. } = &mut part.body
-                && *call == result.call
-                && *state == RunState::Pending
-            {
-                *state = settled;
-            }
-            if let Body::Tool { call, state, sources, .. } = &mut part.body
-                && *call == result.call
-                && *state == RunState::Pending
-            {
-                *state = settled;
+        let Some((owner, step, run)) = self.pending(&result.call) else { return };
+        run.state = settled;
+        match &run.purpose {
+            Purpose::Tool | Purpose::WebSearch { .. } => {
                 for passage in &result.passages {
                     let place = whole_source(&passage.place);
-                    if !sources.contains(&place) {
-                        sources.push(place);
+                    if !run.sources.contains(&place) {
+                        run.sources.push(place);
                     }
                 }
-                owner = Some((part.id, part.step));
             }
+            Purpose::Agent(_) => run.report.clone_from(&result.text),
+            Purpose::Skill(_) => {}
         }
-        let Some((owner, step)) = owner else { return };
         let files =
             |parts: &[Part]| parts.iter().filter(|part| matches!(part.body, Body::File { .. })).count();
         let mut room = FILE_PARTS_MAX.saturating_sub(files(&self.parts));
@@ -427,12 +447,22 @@ impl Answer {
         }
     }
 
+    /// The part of a call that has not come back yet.
+    fn pending(&mut self, call: &str) -> Option<(PartId, Option<u32>, &mut Run)> {
+        self.parts.iter_mut().find_map(|part| match &mut part.body {
+            Body::Run(run) if run.call == call && run.state == RunState::Pending => {
+                Some((part.id, part.step, run))
+            }
+            Body::Run(_) | Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => None,
+        })
+    }
+
     fn end(&mut self, ending: Ending) {
         for part in &mut self.parts {
-            if let Body::Tool { state, .. } | Body::Skill { state, .. } = &mut part.body
-                && *state == RunState::Pending
+            if let Body::Run(run) = &mut part.body
+                && run.state == RunState::Pending
             {
-                *state = RunState::Error;
+                run.state = RunState::Error;
             }
         }
         if let Ending::Failed(error) = &ending {
@@ -459,6 +489,14 @@ fn whole_source(place: &Place) -> Place {
         Place::File { path, .. } => Place::File { path: path.clone(), page: None, lines: None },
         Place::Web { .. } => place.clone(),
     }
+}
+
+/// What another agent's work for an answer is known by: the same whenever it is made of the call that gave the task.
+#[must_use]
+pub fn delegate_id(answer: MessageId, call: &str) -> MessageId {
+    let mut owner = answer.bits().to_be_bytes().to_vec();
+    owner.extend_from_slice(call.as_bytes());
+    MessageId::from_random(derived(&owner, "delegate", 0, 0).bits())
 }
 
 fn part_id(answer: MessageId, kind: &str, step: u32, index: usize) -> PartId {
@@ -488,7 +526,7 @@ mod tests {
             id: format!("c{index}"),
             tool: "write".into(),
             arguments: "{}".into(),
-            skill: None,
+            purpose: Purpose::Tool,
         };
         let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
         let step = Step { blocks, stop: StopReason::Calls, usage: Usage::default() };
@@ -511,7 +549,7 @@ mod tests {
     fn files(answer: &Answer) -> Vec<&str> {
         let files = answer.parts.iter().filter_map(|part| match &part.body {
             Body::File { path } => Some(path.as_str()),
-            Body::Text(_) | Body::Reasoning(_) | Body::Tool { .. } | Body::Skill { .. } => None,
+            Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
         });
         files.collect()
     }

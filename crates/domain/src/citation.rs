@@ -4,7 +4,7 @@ use std::fmt;
 
 pub mod mark;
 
-pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, strip};
+pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip};
 
 /// Where a passage stands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -6,6 +6,7 @@
 //! from (state, event) to (state, effects), and is simulated in `tests/simulation`.
 
 pub mod account;
+pub mod agent;
 pub mod answer;
 pub mod catalog;
 pub mod citation;

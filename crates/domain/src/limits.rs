@@ -10,6 +10,8 @@ pub const PATH_MAX_BYTES: usize = 4096;
 pub const ATTACHMENTS_MAX: usize = 100;
 /// The most steps of one answer.
 pub const STEPS_MAX: u32 = 60;
+/// The most steps of another agent on a task that it was given.
+pub const DELEGATED_STEPS_MAX: u32 = 30;
 /// The most calls of one step.
 pub const CALLS_MAX: usize = 32;
 /// The most that one step may put out, in bytes of its text, reasoning and arguments together.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::AgentName;
 use crate::citation::NumberedPassage;
 use crate::skill::SkillName;
 
@@ -90,13 +91,35 @@ pub struct Call {
     pub tool: String,
     /// The arguments as the model wrote them: should be a JSON object, may be anything.
     pub arguments: String,
-    /// The skill that the call opens, when it is a call of [`USE_SKILL`] and there was such a skill when the model
-    /// called it.
-    pub skill: Option<SkillName>,
+    /// What it is for, as the host understood it when the model called.
+    pub purpose: Purpose,
+}
+
+/// What a call is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// To run a tool. Also a call of one of the tools below whose arguments name nothing that there is.
+    #[default]
+    Tool,
+    /// To open a skill, with the tool [`USE_SKILL`].
+    Skill(SkillName),
+    /// To give a task to another agent, with the tool [`USE_AGENT`].
+    Agent(AgentName),
+    /// To search the web, with the tool [`WEB_SEARCH`].
+    WebSearch {
+        /// What is searched for.
+        query: String,
+    },
 }
 
 /// The tool by which a model opens a skill.
 pub const USE_SKILL: &str = "skill";
+/// The tool by which a model gives a task to another agent.
+pub const USE_AGENT: &str = "agent";
+/// The tool by which a model searches the web.
+pub const WEB_SEARCH: &str = "web_search";
+/// The tool by which a model reads a page of the web.
+pub const WEB_FETCH: &str = "web_fetch";
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod publish;
 mod reader;
 mod tree;
 
+use domain::agent::AgentName;
 use domain::id::AgentId;
 use domain::skill::SkillName;
 
@@ -88,6 +89,14 @@ pub struct Agent {
     pub model: Option<String>,
     /// Its instructions, in Markdown.
     pub instructions: String,
+}
+
+impl Agent {
+    /// How it is called.
+    #[must_use]
+    pub fn called(&self) -> AgentName {
+        AgentName { id: self.id, name: self.name.clone(), full_name: self.full_name.clone() }
+    }
 }
 
 /// Something in a plugin that is not as it should be.

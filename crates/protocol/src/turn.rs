@@ -5,7 +5,7 @@
 
 use domain::citation::{Passage, Place};
 use domain::id::MessageId;
-use domain::step::{Call, Outcome};
+use domain::step::{Call, Outcome, Purpose};
 use domain::turn::{self, AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, LinkStamp, Open};
 use serde::{Deserialize, Serialize};
 
@@ -238,13 +238,13 @@ fn entry_in(entry: EntryWire) -> EntryNote {
 }
 
 fn call_out(note: &CallNote) -> CallWire {
-    let Call { id, tool, arguments, skill: _ } = note.call.clone();
+    let Call { id, tool, arguments, purpose: _ } = note.call.clone();
     CallWire { id, tool, arguments, repeatable: note.repeatable, hosted: note.hosted }
 }
 
 fn call_in(call: CallWire) -> CallNote {
     let CallWire { id, tool, arguments, repeatable, hosted } = call;
-    CallNote { call: Call { id, tool, arguments, skill: None }, repeatable, hosted }
+    CallNote { call: Call { id, tool, arguments, purpose: Purpose::Tool }, repeatable, hosted }
 }
 
 /// Cuts a stream of bytes into lines of bounded length.
@@ -304,7 +304,12 @@ mod tests {
     #[test]
     fn frames_survive_the_wire() {
         let call = CallNote {
-            call: Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into(), skill: None },
+            call: Call {
+                id: "c".into(),
+                tool: "shell".into(),
+                arguments: "{\n}".into(),
+                purpose: Purpose::Tool,
+            },
             repeatable: false,
             hosted: true,
         };

@@ -11,6 +11,7 @@
 //!      └───────────────────────┘     conversations::delete: from either to deleted
 //! ```
 
+pub mod delegations;
 mod end;
 mod lease;
 mod load;

@@ -96,5 +96,10 @@ impl Machine {
 }
 
 pub(crate) fn call(tool: &str, arguments: &str) -> Call {
-    Call { id: "call".into(), tool: tool.into(), arguments: arguments.into(), skill: None }
+    Call {
+        id: "call".into(),
+        tool: tool.into(),
+        arguments: arguments.into(),
+        purpose: domain::step::Purpose::Tool,
+    }
 }

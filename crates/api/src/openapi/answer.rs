@@ -141,7 +141,7 @@ pub(crate) struct ToolPart {
     sources: Vec<Source>,
 }
 
-/// A search of the web. This version writes none.
+/// A search of the web.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(crate) struct WebSearchPart {
@@ -188,7 +188,7 @@ pub(crate) struct SkillPart {
     state: String,
 }
 
-/// Another agent that worked on the answer. This version writes none; fields that say which will be added.
+/// Another agent that was given a part of the task.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(crate) struct AgentPart {
@@ -197,6 +197,23 @@ pub(crate) struct AgentPart {
     part_id: String,
     #[schema(inline, value_type = AgentType)]
     r#type: String,
+    /// The agent, as the catalog names it.
+    #[schema(format = "uuid", examples("9c3f1b7a-2d4e-5f60-8a1b-0c2d3e4f5a6b"))]
+    agent_id: String,
+    /// Its short name.
+    #[schema(examples("lawyer"))]
+    name: String,
+    /// Its full name, which no other agent has.
+    #[schema(examples("causerie:lawyer"))]
+    full_name: String,
+    /// How far it has come.
+    #[schema(value_type = RunProgress)]
+    state: String,
+    /// What it says: safe HTML. Its citations are links once it is done.
+    #[schema(examples("<p>The rent is due on the fifth of each month.</p>"))]
+    content: String,
+    /// What it cites, in order, each once; nothing before it is done.
+    citations: Vec<Citation>,
 }
 
 /// A workspace file that entered the answer.

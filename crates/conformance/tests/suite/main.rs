@@ -2,6 +2,7 @@
 
 mod accounts;
 mod additions;
+mod agents;
 mod authentication;
 mod backup;
 mod catalogs;

@@ -7,13 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::LogEntry;
-use domain::skill::SkillName;
-use domain::step::{Call, Outcome, ToolSpec, USE_SKILL};
+use domain::step::{Call, Outcome, Purpose, ToolSpec, USE_AGENT, USE_SKILL};
 use domain::turn::{Output, estimated_tokens};
-use plugins::{Library, Lookup, Skill};
+use plugins::{Agent, Library, Lookup, Skill};
 use protocol::tool::Tool;
 use serde::Deserialize;
 use store::turns::TurnRecord;
+
+use super::delegate;
 
 /// What every model is told.
 const INSTRUCTIONS: &str = include_str!("instructions.md");
@@ -30,9 +31,27 @@ const SKILL_TOOL: &str = "Open a skill: its instructions for one kind of task, a
     before you begin a task that its description fits.";
 const SKILL_SCHEMA: &str = r#"{"type":"object","properties":{"skill":{"type":"string","description":"The skill's full name, as it is listed."}},"required":["skill"],"additionalProperties":false}"#;
 
+const AGENT_TOOL: &str = "Give a task to another agent and get its report. It works on the same workspace and knows \
+    nothing of this conversation: say in the task all that it needs. Give away what is large and stands by itself, such \
+    as one of several documents each, in one step so that they work side by side; do small things yourself. Passages of \
+    its report have numbers of this answer: cite them like your own. The agents:\n";
+const AGENT_SCHEMA: &str = r#"{"type":"object","properties":{"agent":{"type":"string","description":"The agent's full name, as it is listed."},"task":{"type":"string","description":"What it is to do and to report."}},"required":["agent","task"],"additionalProperties":false}"#;
+/// The most agents that the tool describes.
+const AGENTS_TOLD_MAX: usize = 50;
+
+/// What an agent is told that works on another's task.
+const DELEGATED: &str = "\n## Your task\n\nAnother agent gave you a part of its work. Its user does not see you and \
+    can't answer you: ask nothing. Do the task as it is put, and end with a report that stands by itself.\n";
+
 /// What a turn begins with besides its exchange.
 pub(super) struct Briefing {
     library: Arc<Library>,
+    skills: Vec<String>,
+    jurisdictions: Vec<String>,
+    /// The model that the agent's author wishes.
+    model: Option<String>,
+    /// Whether tasks may be given to other agents.
+    delegates: bool,
     /// The full names of the skills that may be opened.
     offered: Vec<String>,
     tools: Vec<ToolSpec>,
@@ -58,6 +77,16 @@ struct Arguments {
 impl Briefing {
     /// The briefing for a question. What it chose and is gone by now is passed over.
     pub(super) fn new(library: Arc<Library>, chosen: Chosen<'_>) -> Self {
+        Self::of(library, chosen, true)
+    }
+
+    /// The briefing of another agent, which gets a task. It has none to give it to.
+    pub(super) fn for_other(&self, agent: &str) -> Self {
+        let chosen = Chosen { agent: Some(agent), skills: &self.skills, jurisdictions: &self.jurisdictions };
+        Self::of(self.library.clone(), chosen, false)
+    }
+
+    fn of(library: Arc<Library>, chosen: Chosen<'_>, delegates: bool) -> Self {
         let wanted =
             |skill: &&Skill| chosen.skills.is_empty() || chosen.skills.contains(&skill.name.full_name);
         let skills: Vec<&Skill> = library.skills.iter().filter(wanted).collect();
@@ -68,13 +97,25 @@ impl Briefing {
             instructions.push_str(&agent.instructions);
             instructions.push('\n');
         }
+        if !delegates {
+            instructions.push_str(DELEGATED);
+        }
         if !chosen.jurisdictions.is_empty() {
             instructions.push_str("\nThe question is about the law of: ");
             instructions.push_str(&chosen.jurisdictions.join(", "));
             instructions.push_str(".\n");
         }
         tell_skills(&mut instructions, &skills, !chosen.skills.is_empty());
-        let mut tools = tools_of(agent.and_then(|agent| agent.tools.as_deref()));
+        let named = agent.and_then(|agent| agent.tools.as_deref());
+        let mut tools = tools_of(named);
+        let delegates = delegates && may_delegate(named) && !library.agents.is_empty();
+        if delegates {
+            tools.push(ToolSpec {
+                name: USE_AGENT.to_owned(),
+                description: agent_tool(&library.agents),
+                schema: AGENT_SCHEMA.to_owned(),
+            });
+        }
         if !skills.is_empty() {
             tools.push(ToolSpec {
                 name: USE_SKILL.to_owned(),
@@ -83,7 +124,16 @@ impl Briefing {
             });
         }
         let offered = skills.iter().map(|skill| skill.name.full_name.clone()).collect();
-        Self { offered, tools, instructions, library }
+        Self {
+            offered,
+            tools,
+            instructions,
+            skills: chosen.skills.to_vec(),
+            jurisdictions: chosen.jurisdictions.to_vec(),
+            model: agent.and_then(|agent| agent.model.clone()),
+            delegates,
+            library,
+        }
     }
 
     /// The system's instructions.
@@ -102,21 +152,51 @@ impl Briefing {
         estimated_tokens(self.instructions.len()) + estimated_tokens(tools)
     }
 
-    /// The skill that a call opens, if it is such a call and there is such a skill.
-    pub(super) fn skill_of(&self, call: &Call) -> Option<SkillName> {
-        if call.tool != USE_SKILL {
-            return None;
+    /// The model that the agent's author wishes, as written.
+    pub(super) fn model_wished(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// What a call is for.
+    pub(super) fn purpose_of(&self, call: &Call) -> Purpose {
+        match call.tool.as_str() {
+            USE_SKILL => {
+                let asked = serde_json::from_str(&call.arguments).ok();
+                let skill = asked.and_then(|Arguments { skill }| self.find(&skill));
+                skill.map_or(Purpose::Tool, |skill| Purpose::Skill(skill.name.clone()))
+            }
+            USE_AGENT if self.delegates => {
+                let asked = serde_json::from_str::<delegate::Arguments>(&call.arguments).ok();
+                let agent = asked.and_then(|asked| match self.library.agent(&asked.agent) {
+                    Lookup::Found(agent) => Some(agent.called()),
+                    Lookup::Unknown | Lookup::Ambiguous(_) => None,
+                });
+                agent.map_or(Purpose::Tool, Purpose::Agent)
+            }
+            _ => Purpose::Tool,
         }
-        let arguments: Arguments = serde_json::from_str(&call.arguments).ok()?;
-        self.find(&arguments.skill).map(|skill| skill.name.clone())
+    }
+
+    /// What is said of a task for an agent that there is not.
+    pub(super) fn no_such_agent(&self) -> String {
+        if !self.delegates {
+            return "Tasks can't be given to other agents here.".to_owned();
+        }
+        let names: Vec<&str> = self.library.agents.iter().map(|agent| agent.full_name.as_str()).collect();
+        format!(
+            "The arguments are to be {{\"agent\": \"<full name>\", \"task\": \"…\"}}. There are: {}.",
+            names.join(", ")
+        )
     }
 
     /// Runs a call of the tool `skill`.
     pub(super) fn open(&self, call: &Call) -> Output {
-        let named = call.skill.as_ref().map(|skill| skill.full_name.clone());
-        let asked = named.or_else(|| {
-            serde_json::from_str::<Arguments>(&call.arguments).ok().map(|arguments| arguments.skill)
-        });
+        let asked = match &call.purpose {
+            Purpose::Skill(skill) => Some(skill.full_name.clone()),
+            Purpose::Tool | Purpose::Agent(_) | Purpose::WebSearch { .. } => {
+                serde_json::from_str::<Arguments>(&call.arguments).ok().map(|arguments| arguments.skill)
+            }
+        };
         let (outcome, text) = match asked.as_deref().map(|asked| self.find(asked)) {
             Some(Some(skill)) => (Outcome::Done, opened(skill)),
             Some(None) => {
@@ -147,8 +227,32 @@ pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
         LogEntry::Result { .. } => Vec::new(),
     });
     let opened = opened.filter(|call| results.contains(call.id.as_str()));
-    let opened = opened.filter_map(|call| Some(call.skill.as_ref()?.full_name.clone()));
+    let opened = opened.filter_map(|call| match &call.purpose {
+        Purpose::Skill(skill) => Some(skill.full_name.clone()),
+        Purpose::Tool | Purpose::Agent(_) | Purpose::WebSearch { .. } => None,
+    });
     record.skills.iter().cloned().chain(opened).collect()
+}
+
+/// What a model is told of the other agents.
+fn agent_tool(agents: &[Agent]) -> String {
+    let mut text = AGENT_TOOL.to_owned();
+    let room = (DESCRIPTIONS_MAX_CHARS / agents.len().clamp(1, AGENTS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
+    for agent in agents.iter().take(AGENTS_TOLD_MAX) {
+        let description: String = agent.description.chars().take(room).collect();
+        text.push_str(&format!("- {}: {description}\n", agent.full_name));
+    }
+    text
+}
+
+/// Whether an agent that names its tools names the one that gives tasks away, as any agent program calls it.
+fn may_delegate(named: Option<&[String]>) -> bool {
+    named.is_none_or(|names| {
+        names.iter().any(|name| {
+            let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
+            bare == USE_AGENT || bare == "task"
+        })
+    })
 }
 
 /// Adds what the model is told of the skills.
@@ -242,7 +346,7 @@ mod tests {
     }
 
     fn call(arguments: &str) -> Call {
-        Call { id: "c".into(), tool: USE_SKILL.into(), arguments: arguments.into(), skill: None }
+        Call { id: "c".into(), tool: USE_SKILL.into(), arguments: arguments.into(), purpose: Purpose::Tool }
     }
 
     #[test]
@@ -264,14 +368,15 @@ mod tests {
     fn an_opened_skill_gives_its_instructions_and_its_files() {
         let briefing = briefing(None, &[]);
         let arguments = r#"{"skill": "contract-review"}"#;
-        assert_eq!(briefing.skill_of(&call(arguments)).unwrap().full_name, "causerie:contract-review");
+        let Purpose::Skill(skill) = briefing.purpose_of(&call(arguments)) else { unreachable!("a skill") };
+        assert_eq!(skill.full_name, "causerie:contract-review");
         let opened = briefing.open(&call(arguments));
         assert_eq!(opened.outcome, Outcome::Done);
         assert!(opened.text.contains("# Reviewing a contract"));
         assert!(opened.text.contains("/plugins/causerie/skills/contract-review/references/checklist.md"));
         for wrong in ["", "{}", "[]", r#"{"skill": 1}"#, r#"{"skill": "x"}"#] {
             assert_eq!(briefing.open(&call(wrong)).outcome, Outcome::Failed, "{wrong}");
-            assert_eq!(briefing.skill_of(&call(wrong)), None, "{wrong}");
+            assert_eq!(briefing.purpose_of(&call(wrong)), Purpose::Tool, "{wrong}");
         }
     }
 

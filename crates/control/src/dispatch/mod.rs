@@ -5,9 +5,13 @@
 //! deletions. Whatever it misses, the next look at the store shows.
 
 mod briefing;
+mod delegate;
+mod desk;
 mod hopeless;
+mod hosted;
 mod link;
 mod orders;
+mod report;
 mod setup;
 mod turn;
 

@@ -5,16 +5,21 @@ use std::sync::Arc;
 use domain::catalog::Measures;
 use domain::credits::Credits;
 use domain::id::MessageId;
-use domain::step::USE_SKILL;
-use domain::turn::host::{self, Exchange, Setup};
+use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
+use domain::step::{USE_AGENT, USE_SKILL};
+use domain::turn::host::{self, Exchange, Hosted, Setup};
 use plugins::Library;
 use protocol::tool::{Effect, Tool};
+use store::turns::delegations::Delegation;
 use store::turns::{Claimed, TurnRecord};
 
 use super::briefing::{Briefing, Chosen};
 
 /// The least that is left for the transcript of a model with a small window.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
+
+/// The tools that the service runs itself. Calls of them may run again: another agent goes on where it was cut.
+const HOSTED: [&str; 2] = [USE_SKILL, USE_AGENT];
 
 /// The turn of a claimed answer.
 pub(super) fn setup(
@@ -39,6 +44,20 @@ pub(super) fn setup(
             briefing,
         )
     }
+}
+
+/// The turn of another agent with a task.
+pub(super) fn delegated(
+    id: MessageId,
+    epoch: u64,
+    task: String,
+    delegation: Delegation,
+    measures: Measures,
+    briefing: &Briefing,
+) -> Setup {
+    let Delegation { log, bill } = delegation;
+    let present = Exchange { question: task, attachments: Vec::new(), log };
+    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, briefing) }
 }
 
 /// What is held before a question to this model is accepted.
@@ -71,7 +90,8 @@ fn measured(answer: MessageId, present: Exchange, measures: Measures, briefing: 
         context_tokens: room.max(TRANSCRIPT_TOKENS_MIN),
         output_max_tokens,
         repeatable,
-        hosted: |tool| tool == USE_SKILL,
+        steps_max: STEPS_MAX,
+        hosted: Hosted { own: &HOSTED, ..Hosted::default() },
         stop: false,
     }
 }

@@ -5,11 +5,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::LogEntry;
-use domain::credits::Shortage;
-
-use domain::id::{AccountId, PostingId};
-use domain::step::{Call, Item, Outcome, StepError, StepEvent, StepRequest};
+use domain::answer::{Change, Stamp};
+use domain::catalog::Measures;
+use domain::step::{Call, Item, Outcome, Purpose, StepError, StepEvent, StepRequest, USE_AGENT, USE_SKILL};
+use domain::time::Timestamp;
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
 use futures_util::{FutureExt, StreamExt};
@@ -17,27 +16,22 @@ use machine::TurnGuard;
 use models::{Model, StepStream};
 use protocol::turn::host_line;
 use store::StoreError;
-use store::skills;
-use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord};
-use tokio::sync::{mpsc, watch};
+use store::turns::{self, Claimed, TurnRecord};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::briefing::{Briefing, Chosen, counted};
+use super::desk::Desk;
+use super::hosted::{self, Running};
 use super::link::{self, LinkEvent};
-use super::orders::{self, Orders};
-use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, hopeless, setup};
+use super::orders::{self, Order, Orders};
+use super::report::Report;
+use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, delegate, hopeless, setup};
 use crate::live::{LiveAnswer, Meta};
 
-/// How long a database that can't be reached is waited for with what is to be written, and between two tries.
-const OUTAGE_MAX: Duration = Duration::from_secs(300);
-const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-/// How often a failing store is tried again before the answer is given back.
-const STORE_ATTEMPTS_MAX: u32 = 5;
-/// The pause before the first of these; doubles.
-const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
-const INBOX_MAX: usize = 16;
+pub(super) const INBOX_MAX: usize = 16;
 /// Links in a row that came to nothing before the machine counts as failed.
 const FRUITLESS_LINKS_MAX: u32 = 12;
 
@@ -57,6 +51,8 @@ pub(super) enum Inbox {
         /// What.
         event: LinkEvent,
     },
+    /// Another agent's work ended in a way that ends this turn's here as well.
+    Lost(Ended),
 }
 
 /// Sees a claimed answer to its end, or until another takes it over or the service ends.
@@ -95,7 +91,8 @@ async fn attempt(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Rece
 }
 
 /// How the work on a claimed answer ended here.
-enum Ended {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
     /// Completed, taken over or deleted: nothing is left to do here.
     Over,
     /// Another attempt may do better: the lease goes back.
@@ -121,6 +118,15 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
     };
     let (events, mut inbox) = mpsc::channel(INBOX_MAX);
     let Some(mut shell) = Shell::new(shared, claimed, record, events).await else { return Ended::GiveBack };
+    see_through(&mut shell, &mut inbox, given).await
+}
+
+/// Carries out what the turn wants until it is over or nothing more can be done here.
+pub(super) async fn see_through(
+    shell: &mut Shell,
+    inbox: &mut mpsc::Receiver<Inbox>,
+    given: &mut watch::Receiver<Orders>,
+) -> Ended {
     let mut effects: VecDeque<Effect> = shell.turn.begin().into();
     loop {
         while let Some(effect) = effects.pop_front() {
@@ -134,14 +140,15 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
             return Ended::MachineStopped;
         }
         shell.link_if_wanted();
-        let awaited = shell.link.lines.is_some() && shell.voice.is_none();
+        let awaited = shell.link.lines.is_some() && shell.voice.is_none() && !shell.running.is_any();
         let event = tokio::select! {
             biased; // no agent keeps a stop waiting
             order = orders::next(given) => Some(order),
             () = tokio::time::sleep_until(shell.link.heard + SILENCE_MAX), if awaited => {
                 Some(Event::MachineFailed("the agent has been silent for too long".to_owned()))
             }
-            came = next(&mut inbox, &mut shell.voice) => match came {
+            came = next(inbox, &mut shell.voice) => match came {
+                Came::ByInbox(Inbox::Lost(ended)) => return ended,
                 Came::ByInbox(came) => shell.receive(came),
                 Came::Said(event) => Some(shell.named(event)),
             },
@@ -199,28 +206,65 @@ async fn said(voice: &mut Option<Voice>) -> Event {
     }
 }
 
-struct Shell {
-    shared: Arc<Shared>,
-    fence: Fence,
-    account: AccountId,
+/// What a turn is worked on with.
+pub(super) struct Shell {
+    pub(super) desk: Desk,
     model: Option<Model>,
-    output_max_tokens: u32,
-    record: TurnRecord,
+    settings: Vec<(String, String)>,
+    measures: Measures,
+    /// When the answer began.
+    created_at: Timestamp,
     briefing: Briefing,
     /// Calls that open a skill which the account's use of it is to be counted by.
     opening: HashMap<String, String>,
     /// Skills whose use was counted with the question or an earlier call.
     counted: HashSet<String>,
-    live: Arc<LiveAnswer>,
-    turn: Turn,
+    pub(super) audience: Audience,
+    pub(super) turn: Turn,
     voice: Option<Voice>,
+    /// The calls that run here.
+    running: Running,
+    /// How many other agents may work at once.
+    others: Arc<Semaphore>,
     /// Whether nothing of the answer was ever said.
     silent: bool,
     events: mpsc::Sender<Inbox>,
     link: Link,
     pause: Option<AbortOnDropHandle<()>>,
     completed: bool,
-    _guard: TurnGuard,
+    _guard: Option<TurnGuard>,
+}
+
+/// Who is told what the turn makes of its answer.
+pub(super) enum Audience {
+    /// Those who read the answer.
+    Readers(Arc<LiveAnswer>),
+    /// The turn that gave the task.
+    Caller(Report),
+}
+
+impl Audience {
+    fn tell(&mut self, stamp: Stamp, change: Change) {
+        match self {
+            Self::Readers(live) => live.fold(stamp, change),
+            Self::Caller(report) => report.take(&change),
+        }
+    }
+}
+
+/// What a turn begins with besides its link.
+pub(super) struct Beginning {
+    pub(super) desk: Desk,
+    pub(super) model: Option<Model>,
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) measures: Measures,
+    pub(super) created_at: Timestamp,
+    pub(super) briefing: Briefing,
+    pub(super) counted: HashSet<String>,
+    pub(super) audience: Audience,
+    pub(super) turn: Turn,
+    pub(super) silent: bool,
+    pub(super) guard: Option<TurnGuard>,
 }
 
 struct Link {
@@ -233,6 +277,19 @@ struct Link {
     lines: Option<mpsc::Sender<bytes::Bytes>>,
     /// There will be none until somebody starts the machine.
     machine_stopped: bool,
+}
+
+impl Link {
+    fn new() -> Self {
+        Self {
+            number: 0,
+            fruitless: 0,
+            heard: Instant::now(),
+            task: None,
+            lines: None,
+            machine_stopped: false,
+        }
+    }
 }
 
 impl Shell {
@@ -270,33 +327,55 @@ impl Shell {
                 return None;
             }
         };
-        Some(Self {
+        let counted = counted(&record);
+        let desk = Desk {
             shared: shared.clone(),
             fence: claimed.fence,
             account: claimed.account,
+            model: record.model,
+            delegation: None,
+        };
+        let beginning = Beginning {
+            desk,
             model,
-            output_max_tokens: measures.output_max_tokens,
+            settings: record.settings,
+            measures,
+            created_at: record.created_at,
+            briefing,
+            counted,
+            audience: Audience::Readers(live),
+            turn,
+            silent: claimed.fence.epoch == 1,
+            guard: Some(guard),
+        };
+        Some(Self::begin(beginning, events))
+    }
+
+    /// Begins the work.
+    pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<Inbox>) -> Self {
+        let Beginning { desk, model, settings, measures, created_at, .. } = beginning;
+        let Beginning { briefing, counted, audience, turn, silent, guard, .. } = beginning;
+        Self {
+            desk,
+            model,
+            settings,
+            measures,
+            created_at,
             briefing,
             opening: HashMap::new(),
-            counted: counted(&record),
-            record,
-            live,
+            counted,
+            audience,
             turn,
             voice: None,
-            silent: claimed.fence.epoch == 1,
+            running: Running::default(),
+            others: Arc::new(Semaphore::new(delegate::AT_ONCE)),
+            silent,
             events,
-            link: Link {
-                number: 0,
-                fruitless: 0,
-                heard: Instant::now(),
-                task: None,
-                lines: None,
-                machine_stopped: false,
-            },
+            link: Link::new(),
             pause: None,
             completed: false,
             _guard: guard,
-        })
+        }
     }
 
     /// Does what the turn wants and tells what came of it at once, if something did.
@@ -304,49 +383,30 @@ impl Shell {
         match effect {
             Effect::Send(frame) => return Ok(self.send(&frame)),
             Effect::Relink => self.drop_link(),
-            Effect::Reserve { number, greatest } => return self.reserve(number, greatest).await.map(Some),
+            Effect::Reserve { number, greatest } => {
+                return self.desk.reserve(number, greatest).await.map(Some);
+            }
             Effect::Say { number, attempt, transcript, tools } => {
                 self.say(number, attempt, transcript, tools)
             }
             Effect::Hush => self.voice = None,
             Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
             Effect::CommitStep { entry, cost, .. } => {
-                let done = self.step_done(entry, cost);
-                let (number, usage) = (done.number, done.step.usage);
-                let committed = Event::StepCommitted { number };
-                let op = move |tx: &mut dyn store::Sql, fence| turns::commit_step(tx, fence, &done);
-                let event = self.write(committed.clone(), op).await?;
-                if event == committed {
-                    self.shared.figures.settled(&self.record.model, usage, cost);
-                }
-                return Ok(Some(event));
+                return self.desk.commit_step(entry, cost).await.map(Some);
             }
-            Effect::Run(call) => return Ok(Some(self.run(call))),
+            Effect::Run(call) => return Ok(self.run(call)),
             Effect::CommitResult { number, result } => {
-                let (call, now) = (result.call.clone(), self.shared.environment.now());
-                let account = self.account;
                 let opened: Vec<String> = self.opening.remove(&result.call).into_iter().collect();
-                return self
-                    .write(Event::ResultCommitted { call }, move |tx, fence| {
-                        if turns::commit_result(tx, fence, number, &result, now)? {
-                            skills::count(tx, account, &opened)?;
-                        }
-                        Ok(())
-                    })
-                    .await
-                    .map(Some);
+                return self.desk.commit_result(number, result, opened).await.map(Some);
             }
-            Effect::Publish(stamp, change) => self.live.fold(stamp, change),
-            Effect::Complete(completion) => {
-                let event = self.complete(*completion).await?;
-                self.completed = event == Event::Completed;
-                return Ok(Some(event));
-            }
+            Effect::Publish(stamp, change) => self.audience.tell(stamp, change),
+            Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
             Effect::Leave => {
+                self.running.end(Order::Abandon).await;
                 self.part();
                 // Taken over, it is still being written: readers wait for whoever has it now.
-                if self.completed || self.is_gone().await {
-                    self.shared.live.finish(self.fence.answer);
+                if self.desk.delegation.is_none() && (self.completed || self.is_gone().await) {
+                    self.desk.shared.live.finish(self.desk.fence.answer);
                 }
                 return Err(Ended::Over);
             }
@@ -354,38 +414,73 @@ impl Shell {
         Ok(None)
     }
 
-    /// What the model said, with the skill's name in a call that opens one.
+    /// What the model said, with what a call is for.
     fn named(&self, said: Event) -> Event {
         match said {
             Event::Said { number, attempt, event: StepEvent::Call(call) } => {
-                let skill = self.briefing.skill_of(&call);
-                Event::Said { number, attempt, event: StepEvent::Call(Call { skill, ..call }) }
+                let purpose = self.briefing.purpose_of(&call);
+                Event::Said { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
             }
             other => other,
         }
     }
 
-    /// Runs a call that is the service's own.
-    fn run(&mut self, call: Call) -> Event {
-        let output = self.briefing.open(&call);
-        if let Some(skill) = call.skill.filter(|_| output.outcome == Outcome::Done)
+    /// Runs a call that is the service's own, and tells what came of it if that is known at once.
+    fn run(&mut self, call: Call) -> Option<Event> {
+        let output = match (call.tool.as_str(), &call.purpose) {
+            (USE_SKILL, _) => self.briefing.open(&call),
+            (USE_AGENT, Purpose::Agent(agent)) => {
+                let task = delegate::Task {
+                    desk: Desk { delegation: Some(call.id.as_str().into()), ..self.desk.clone() },
+                    agent: agent.clone(),
+                    arguments: call.arguments.clone(),
+                    model: self.model.clone(),
+                    settings: self.settings.clone(),
+                    created_at: self.created_at,
+                    briefing: self.briefing.for_other(&agent.full_name),
+                    caller: self.events.clone(),
+                    places: self.others.clone(),
+                };
+                let (orders, given) = watch::channel(Orders::default());
+                self.running.delegate(call.id.clone(), delegate::run(task, given), orders);
+                return None;
+            }
+            (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
+            _ => hosted::failed("There is no such tool."),
+        };
+        if let Purpose::Skill(skill) = &call.purpose
+            && output.outcome == Outcome::Done
             && self.counted.insert(skill.full_name.clone())
         {
-            self.opening.insert(call.id.clone(), skill.full_name);
+            self.opening.insert(call.id.clone(), skill.full_name.clone());
         }
-        Event::Hosted { call: call.id, output }
+        Some(Event::Hosted { call: call.id, output })
+    }
+
+    async fn complete(&mut self, completion: Completion) -> Result<Event, Ended> {
+        self.running.end(Order::Stop).await;
+        let event = self.desk.complete(completion, self.age()).await?;
+        self.completed = event == Event::Completed;
+        Ok(event)
     }
 
     /// Whether the answer is in progress nowhere. Its readers may have been told so before this turn made it
     /// known as live.
     async fn is_gone(&mut self) -> bool {
-        let answer = self.fence.answer;
-        matches!(self.shared.store.read(move |tx| turns::load(tx, answer)).await, Ok(None))
+        let answer = self.desk.fence.answer;
+        matches!(self.desk.shared.store.read(move |tx| turns::load(tx, answer)).await, Ok(None))
     }
 
     fn receive(&mut self, came: Inbox) -> Option<Event> {
         match came {
-            Inbox::Event(event) => Some(event),
+            Inbox::Event(event) => {
+                if let Event::Hosted { call, .. } = &event {
+                    self.running.over(call);
+                    self.link.heard = Instant::now();
+                }
+                Some(event)
+            }
+            Inbox::Lost(_) => None,
             Inbox::Link { number, .. } if number != self.link.number => None,
             Inbox::Link { event, .. } => match event {
                 LinkEvent::Up { link, lines } => {
@@ -416,7 +511,7 @@ impl Shell {
     fn part(&mut self) {
         self.link.lines = None;
         if let Some(task) = self.link.task.take() {
-            self.shared.tasks.spawn(async move {
+            self.desk.shared.tasks.spawn(async move {
                 // Aborted when it takes longer.
                 let _ = timeout(CLOSE_TIMEOUT, task).await;
             });
@@ -429,8 +524,13 @@ impl Shell {
         }
         self.link.number += 1;
         let (number, fruitless) = (self.link.number, self.link.fruitless);
-        let run =
-            link::run(self.shared.machines.clone(), self.account, number, fruitless, self.events.clone());
+        let run = link::run(
+            self.desk.shared.machines.clone(),
+            self.desk.account,
+            number,
+            fruitless,
+            self.events.clone(),
+        );
         self.link.task = Some(AbortOnDropHandle::new(tokio::spawn(run)));
     }
 
@@ -451,19 +551,19 @@ impl Shell {
     }
 
     fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, tools: bool) {
-        let jitter = u64::from_be_bytes(self.shared.environment.bytes());
+        let jitter = u64::from_be_bytes(self.desk.shared.environment.bytes());
         let stream: StepStream = match &self.model {
             Some(model) => model.step(StepRequest {
                 model: model.entry.vendor_name.clone(),
                 instructions: self.briefing.instructions().to_owned(),
                 transcript,
                 tools: if tools { self.briefing.tools().to_vec() } else { Vec::new() },
-                settings: self.record.settings.clone(),
-                output_max_tokens: self.output_max_tokens,
+                settings: self.settings.clone(),
+                output_max_tokens: self.measures.output_max_tokens,
             }),
             None => {
-                self.model = self.shared.catalog.resolve(Some(&self.record.model));
-                let reason = format!("the catalog has no model {}", self.record.model);
+                self.model = self.desk.shared.catalog.resolve(Some(&self.desk.model));
+                let reason = format!("the catalog has no model {}", self.desk.model);
                 let gone = StepError::Unavailable { reason, retry_after: None };
                 Box::pin(futures_util::stream::iter([Err(gone)]))
             }
@@ -475,13 +575,13 @@ impl Shell {
     fn hear(&mut self, event: &Event) {
         let word = matches!(event, Event::Said { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
         if word && std::mem::take(&mut self.silent) {
-            self.shared.figures.first_word.took(self.age());
+            self.desk.shared.figures.first_word.took(self.age());
         }
     }
 
     /// How long ago the answer began.
     fn age(&self) -> Duration {
-        self.shared.environment.now().since(self.record.created_at)
+        self.desk.shared.environment.now().since(self.created_at)
     }
 
     fn pause(&mut self, number: u32, attempt: u32, wait: Duration) {
@@ -491,108 +591,5 @@ impl Shell {
             // The turn that is told nothing has ended.
             let _ = events.send(Inbox::Event(Event::PauseOver { number, attempt })).await;
         })));
-    }
-
-    async fn reserve(&mut self, number: u32, greatest: domain::credits::Credits) -> Result<Event, Ended> {
-        let new = Reserve {
-            step: number,
-            greatest,
-            model: self.record.model.clone(),
-            release: self.posting(),
-            reserve: self.posting(),
-            now: self.shared.environment.now(),
-        };
-        let granted = Event::Reserved { number, outcome: Ok(()) };
-        self.write(granted, move |tx, fence| turns::reserve(tx, fence, &new)).await
-    }
-
-    fn step_done(&self, entry: LogEntry, cost: domain::credits::Credits) -> StepDone {
-        let (number, step, instance) = match entry {
-            LogEntry::Step { number, step, instance } => (number, step, instance),
-            LogEntry::Result { .. } => unreachable!("only steps are committed as steps"),
-        };
-        StepDone {
-            number,
-            step,
-            instance,
-            cost,
-            model: self.record.model.clone(),
-            settle: self.posting(),
-            release: self.posting(),
-            now: self.shared.environment.now(),
-        }
-    }
-
-    async fn complete(&mut self, completion: Completion) -> Result<Event, Ended> {
-        let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
-        let last = turns::Completion {
-            text: completion.answer.text(),
-            answer: completion.answer,
-            release: self.posting(),
-            now: self.shared.environment.now(),
-        };
-        let ending = last.answer.ending.clone();
-        let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
-        let completed = self.write(Event::Completed, move |tx, fence| {
-            if let Some(partial) = &partial {
-                turns::commit_step(tx, fence, partial)?;
-            }
-            turns::complete(tx, fence, &last)
-        });
-        let event = completed.await?;
-        if event == Event::Completed {
-            self.shared.figures.ended(ending.as_ref(), self.age());
-            if let Some((usage, cost)) = settled {
-                self.shared.figures.settled(&self.record.model, usage, cost);
-            }
-        }
-        Ok(event)
-    }
-
-    /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.
-    async fn write(
-        &mut self,
-        done: Event,
-        op: impl Fn(&mut dyn store::Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
-    ) -> Result<Event, Ended> {
-        let (fence, begun) = (self.fence, Instant::now());
-        let (mut attempt, mut failures) = (0, 0);
-        while failures < STORE_ATTEMPTS_MAX {
-            let op = op.clone();
-            match self.shared.store.write(move |tx| op(tx, fence)).await {
-                Ok(()) => return Ok(done),
-                Err(TurnError::Fenced) => return Ok(Event::Fenced),
-                // The first try was durable and its answer lost.
-                Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
-                Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
-                // What was said is paid for, and nobody else can take the answer up meanwhile.
-                Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
-                    tracing::debug!(answer = %fence.answer, %error, "an answer waits for the database");
-                    let ending = self.shared.shutdown.cancelled();
-                    if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
-                        return Err(Ended::GiveBack);
-                    }
-                }
-                Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
-                    tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
-                    tokio::time::sleep(STORE_PAUSE * 2_u32.pow(failures)).await;
-                    failures += 1;
-                }
-            }
-            attempt += 1;
-        }
-        Err(Ended::GiveBack)
-    }
-
-    fn posting(&self) -> PostingId {
-        PostingId::from_random(self.shared.environment.bits())
-    }
-}
-
-/// What a reservation that can't be paid for comes to.
-fn refused(done: Event, shortage: Shortage) -> Event {
-    match done {
-        Event::Reserved { number, .. } => Event::Reserved { number, outcome: Err(shortage) },
-        other => other,
     }
 }

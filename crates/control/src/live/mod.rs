@@ -124,8 +124,8 @@ impl LiveAnswer {
             .iter()
             .map(|part| match &part.body {
                 Body::Text(text) | Body::Reasoning(text) => text.len(),
-                Body::Tool { sources, .. } => sources.len() * EACH_BYTES,
-                Body::Skill { .. } | Body::File { .. } => 0,
+                Body::Run(run) => run.report.len() + run.sources.len() * EACH_BYTES,
+                Body::File { .. } => 0,
             })
             .sum();
         text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
@@ -134,7 +134,7 @@ impl LiveAnswer {
     /// Folds a change in. A change that is not newer changes nothing.
     pub fn fold(&self, stamp: Stamp, change: Change) {
         let mut state = self.lock();
-        let anew = matches!(change, Change::StepBegan { .. });
+        let anew = state.answer.is_cut_by(&change);
         if !state.answer.fold(stamp, change) {
             return;
         }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use domain::answer::{Answer, Body, Ending, Part, RunState, Stamp};
+use domain::agent::AgentName;
+use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Stamp};
 use domain::citation::{Place, Stripper, strip};
 use domain::id::PartId;
 use domain::skill::SkillName;
+use domain::step::Purpose;
 use render::Renderer;
 
 use super::Meta;
@@ -90,6 +92,28 @@ pub enum Shape {
         /// Where it stands.
         state: RunState,
     },
+    /// A search of the web.
+    WebSearch {
+        /// What was searched for.
+        query: String,
+        /// The call's identifier.
+        call: String,
+        /// Where it stands.
+        state: RunState,
+        /// What was found.
+        sources: Vec<Place>,
+    },
+    /// Another agent that was given a task.
+    Agent {
+        /// Which.
+        agent: AgentName,
+        /// Where it stands.
+        state: RunState,
+        /// What it says: safe HTML, citations as links once it has settled.
+        html: Rope,
+        /// What it cites, in order, each once.
+        citations: Vec<Citation>,
+    },
     /// A workspace file that entered the answer.
     File {
         /// The workspace path.
@@ -130,9 +154,13 @@ impl Pieces {
         Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts)
     }
 
-    /// Forgets what was written by an attempt that was cut: its parts are gone, and come again otherwise.
+    /// Forgets what was written by an attempt that was cut: it is gone, and comes again otherwise.
     pub(super) fn forget_cut(&mut self, answer: &Answer) {
-        self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id));
+        let stands = |part: &Part| match &part.body {
+            Body::Run(run) => run.state != RunState::Pending,
+            Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => true,
+        };
+        self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id && stands(part)));
     }
 
     fn part(&mut self, part: &Part, last: Option<PartId>, answer: &Answer, text: &mut Rope) -> ShotPart {
@@ -154,16 +182,42 @@ impl Pieces {
                 Shape::Text { html, citations }
             }
             Body::Reasoning(markdown) => Shape::Reasoning { html: shown(markdown).html },
-            Body::Tool { tool, call, state, sources } => Shape::Tool {
+            Body::Run(run) => self.run(part.id, run, answer),
+            Body::File { path } => Shape::File { path: path.clone() },
+        };
+        ShotPart { id: part.id, shape }
+    }
+}
+
+impl Pieces {
+    fn run(&mut self, id: PartId, run: &Run, answer: &Answer) -> Shape {
+        let Run { call, tool, purpose, state, sources, report } = run;
+        match purpose {
+            Purpose::Tool => Shape::Tool {
                 tool: tool.clone(),
                 call: call.clone(),
                 state: *state,
                 sources: sources.clone(),
             },
-            Body::Skill { skill, state, .. } => Shape::Skill { skill: skill.clone(), state: *state },
-            Body::File { path } => Shape::File { path: path.clone() },
-        };
-        ShotPart { id: part.id, shape }
+            Purpose::WebSearch { query } => Shape::WebSearch {
+                query: query.clone(),
+                call: call.clone(),
+                state: *state,
+                sources: sources.clone(),
+            },
+            Purpose::Skill(skill) => Shape::Skill { skill: skill.clone(), state: *state },
+            Purpose::Agent(agent) => {
+                let piece = self.texts.entry(id).or_default();
+                // Its own numbers are not this answer's until it has settled.
+                let unnumbered = Answer::new(answer.id, &[]);
+                let Shown { html, citations, .. } = match state {
+                    RunState::Pending => piece.growing(report, &unnumbered),
+                    RunState::Complete => piece.settled(report, answer),
+                    RunState::Error => piece.settled(report, &unnumbered),
+                };
+                Shape::Agent { agent: agent.clone(), state: *state, html, citations }
+            }
+        }
     }
 }
 

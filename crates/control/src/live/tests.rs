@@ -42,7 +42,8 @@ fn fold(live: &LiveAnswer, (stamp, change): (Stamp, Change)) {
 fn html(snapshot: &Snapshot) -> String {
     let texts = snapshot.parts.iter().filter_map(|part| match &part.shape {
         Shape::Text { html, .. } => Some(html.to_string()),
-        Shape::Reasoning { .. } | Shape::Tool { .. } | Shape::Skill { .. } | Shape::File { .. } => None,
+        Shape::Reasoning { .. } | Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Agent { .. } => None,
+        Shape::Skill { .. } | Shape::File { .. } => None,
     });
     texts.collect()
 }

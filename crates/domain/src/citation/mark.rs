@@ -77,6 +77,25 @@ pub fn strip(markdown: &str) -> String {
     out
 }
 
+/// Finished Markdown with other numbers in its marks; a mark that gets none goes.
+#[must_use]
+pub fn renumber(markdown: &str, number: impl Fn(u32) -> Option<u32>) -> String {
+    let mut out = String::with_capacity(markdown.len());
+    for piece in pieces(markdown) {
+        match piece {
+            Piece::Text(range) | Piece::Code(range) => out.push_str(&markdown[range]),
+            Piece::Mark(mark) => {
+                if let Some(number) = number(mark.number) {
+                    out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
+                    out.push_str(&format!("[{number}]"));
+                    out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
+                }
+            }
+        }
+    }
+    out
+}
+
 /// Takes the marks out of Markdown that is still being written. What [`Stripper::text`] shows is always a
 /// prefix of what it shows later and of what [`strip`] makes of the whole. Each byte is looked at a bounded
 /// number of times.

@@ -231,14 +231,19 @@ pub fn chosen(entries: &[EntryNote], context_tokens: u64) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::id::MessageId;
-    use crate::step::{Call, Outcome};
+    use crate::step::{Call, Outcome, Purpose};
 
     fn note(id: u32, kind: EntryKind, tokens: u64, present: bool) -> EntryNote {
         EntryNote { id, kind, tokens, present }
     }
 
     fn call(id: &str, repeatable: bool) -> CallNote {
-        let call = Call { id: id.to_owned(), tool: "t".to_owned(), arguments: "{}".to_owned(), skill: None };
+        let call = Call {
+            id: id.to_owned(),
+            tool: "t".to_owned(),
+            arguments: "{}".to_owned(),
+            purpose: Purpose::Tool,
+        };
         CallNote { call, repeatable, hosted: false }
     }
 

@@ -1,15 +1,26 @@
 //! The store as the turn sees it: transactions that either happen or are refused, and that survive everything.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use domain::answer::{Answer, Ending, LogEntry};
 use domain::credits::{Bill, Credits, PostingKind, Price, Purse, Shortage};
 use domain::id::MessageId;
+use domain::limits::STEPS_MAX;
 use domain::step::Usage;
-use domain::turn::host::{Completion, Exchange, Setup};
+use domain::turn::host::{Completion, Exchange, Hosted, Setup};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
 const OUTPUT_MAX_TOKENS: u32 = 1000;
+
+/// What the host runs: tools of its own, and those of a server, of which one may run again.
+fn hosted() -> Hosted {
+    Hosted {
+        own: &["skill", "agent"],
+        servers: Arc::new(["registry".to_owned()].into()),
+        repeatable: Arc::new(["registry__look_up".to_owned()].into()),
+    }
+}
 
 pub(crate) struct Row {
     pub(crate) conversation: usize,
@@ -123,8 +134,9 @@ impl Store {
             overhead_tokens: 500,
             context_tokens: 4000,
             output_max_tokens: OUTPUT_MAX_TOKENS,
+            steps_max: STEPS_MAX,
             repeatable: |tool| tool != "write",
-            hosted: |tool| tool == "skill",
+            hosted: hosted(),
             stop: row.stop,
         }
     }

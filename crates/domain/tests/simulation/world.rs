@@ -2,14 +2,14 @@
 //! on one queue of events in simulated time. Everything that can be late, twice, cut or killed is.
 
 mod faults;
+mod model;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
-use domain::id::{InstanceId, MessageId, SkillId};
-use domain::skill::SkillName;
-use domain::step::{Call, Outcome, StepError, StepEvent, StopReason, Usage};
+use domain::id::{InstanceId, MessageId};
+use domain::step::Call;
 use domain::turn::agent::{self, Loop};
 use domain::turn::host::{Effect, Event, Turn};
 use domain::turn::{AgentFrame, HostFrame, LinkStamp, Output};
@@ -392,10 +392,7 @@ impl World {
                     self.say(at, number, attempt, tools);
                 }
                 Effect::Hush => {}
-                Effect::Run(call) => {
-                    let event = Event::Hosted { call: call.id, output: self.output() };
-                    self.after(1, 3000, What::ToTurn { at, connection: None, event });
-                }
+                Effect::Run(call) => self.run_here(at, &call),
                 Effect::Pause { number, attempt, wait } => {
                     let when = self.now + wait.as_millis() as u64;
                     let event = Event::PauseOver { number, attempt };
@@ -507,11 +504,10 @@ impl World {
                 agent::Effect::Send(frame) => self.send_to_host(answer, frame),
                 agent::Effect::Run(note) => {
                     assert!(!self.machine.let_go.contains(&answer), "a tool runs for an answer that is over");
-                    assert_ne!(note.call.tool, "skill", "the agent runs nothing of the host's");
+                    let of_machine = note.call.tool == "read" || note.call.tool == "write";
+                    assert!(of_machine, "the agent runs nothing of the host's");
                     if !note.repeatable {
-                        let runs = self.effects.entry((answer, note.call.id.clone())).or_default();
-                        *runs += 1;
-                        assert_eq!(*runs, 1, "an effectful call ran twice");
+                        self.count_effect(answer, &note.call.id);
                     }
                     let output = self.output();
                     let (machine_life, call) = (self.machine.life, note.call.id);
@@ -522,6 +518,31 @@ impl World {
                 }
             }
         }
+    }
+
+    /// The host runs a call; another agent speaks before it comes back.
+    fn run_here(&mut self, at: Seat, call: &Call) {
+        assert!(call.tool != "read" && call.tool != "write", "the host runs nothing of the agent's");
+        if call.tool == "registry__file" {
+            self.count_effect(at.answer, &call.id);
+        }
+        if call.tool == "agent" {
+            let mut when = self.now;
+            for keep in 0..self.rng.below(4) {
+                when += self.rng.below(1000);
+                let event =
+                    Event::Reported { call: call.id.clone(), keep: keep as usize, text: "wé".to_owned() };
+                self.at(when, What::ToTurn { at, connection: None, event });
+            }
+        }
+        let event = Event::Hosted { call: call.id.clone(), output: self.output() };
+        self.after(1, 3000, What::ToTurn { at, connection: None, event });
+    }
+
+    fn count_effect(&mut self, answer: MessageId, call: &str) {
+        let runs = self.effects.entry((answer, call.to_owned())).or_default();
+        *runs += 1;
+        assert_eq!(*runs, 1, "an effectful call ran twice");
     }
 
     fn send_to_host(&mut self, answer: MessageId, frame: AgentFrame) {
@@ -535,58 +556,5 @@ impl World {
             self.after(1, 5000, what.clone());
         }
         self.at(when, what);
-    }
-
-    /// What comes of a call.
-    fn output(&mut self) -> Output {
-        Output {
-            outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
-            text: "r".repeat(self.rng.below(2000) as usize),
-            passages: Vec::new(),
-            written: Vec::new(),
-        }
-    }
-
-    /// The model says something, or fails in one of its ways.
-    fn say(&mut self, at: Seat, number: u32, attempt: u32, tools: bool) {
-        let mut when = self.now + 5;
-        let said = |event| Event::Said { number, attempt, event };
-        let mut events = Vec::new();
-        for _ in 0..1 + self.rng.below(6) {
-            let piece = format!("w{} ", self.rng.below(100));
-            let reasons = self.rng.chance(20);
-            events.push(said(if reasons { StepEvent::Reasoning(piece) } else { StepEvent::Text(piece) }));
-        }
-        let calls = if tools && number < 6 && self.rng.chance(60) { 1 + self.rng.below(3) } else { 0 };
-        for index in 0..calls {
-            let tool = ["read", "write", "write", "skill"][self.rng.below(4) as usize];
-            // One that is called without there being such a skill is a tool that fails.
-            let skill = (tool == "skill" && self.rng.chance(80)).then(|| SkillName {
-                id: SkillId::of("a:b"),
-                name: "b".to_owned(),
-                full_name: "a:b".to_owned(),
-            });
-            // Vendors repeat identifiers between steps.
-            let call =
-                Call { id: format!("c{index}"), tool: tool.to_owned(), arguments: "{}".to_owned(), skill };
-            events.push(said(StepEvent::Call(call)));
-        }
-        let stop = if calls > 0 { StopReason::Calls } else { StopReason::Done };
-        let usage = Usage { input_tokens: 100, output_tokens: 1 + self.rng.below(900), ..Usage::default() };
-        let usage = self.rng.chance(90).then_some(usage);
-        events.push(said(StepEvent::Finished { stop, usage }));
-        if self.rng.chance(15) {
-            events.truncate(self.rng.below(events.len() as u64) as usize);
-            let error = match self.rng.below(20) {
-                0 => StepError::TooLong,
-                1 => StepError::Rejected { reason: "key".to_owned() },
-                _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
-            };
-            events.push(Event::SayFailed { number, attempt, error, jitter: self.rng.next() });
-        }
-        for event in events {
-            when += self.rng.below(200);
-            self.at(when, What::ToTurn { at, connection: None, event });
-        }
     }
 }

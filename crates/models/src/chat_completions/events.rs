@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
-use domain::step::{Call, StepError, StepEvent, StopReason, Usage};
+use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -208,7 +208,7 @@ impl Fold {
         for call in calls {
             let id = self.own_id(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
-            ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, skill: None }));
+            ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, purpose: Purpose::Tool }));
         }
         ready.push_back(StepEvent::Finished { stop, usage: self.usage });
         Ok(Next::End)

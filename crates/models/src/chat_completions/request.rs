@@ -224,7 +224,7 @@ fn push_step<'a>(
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Call, Outcome, ToolSpec};
+    use domain::step::{Call, Outcome, Purpose, ToolSpec};
     use serde_json::{Value, json};
 
     use super::*;
@@ -261,7 +261,7 @@ mod tests {
                 id: (*id).into(),
                 tool: "read".into(),
                 arguments: (*arguments).into(),
-                skill: None,
+                purpose: Purpose::Tool,
             })
         };
         Item::Step(Arc::new(Step { blocks: calls.iter().map(call).collect(), ..Step::default() }))

@@ -12,7 +12,7 @@ mod question;
 mod reading;
 
 use domain::citation::NumberedPassage;
-use domain::step::{Call, CallResult, Item, Outcome, StepEvent, StepRequest, StopReason, Usage};
+use domain::step::{Call, CallResult, Item, Outcome, Purpose, StepEvent, StepRequest, StopReason, Usage};
 use language::Language;
 
 use compose::{Quote, Unread};
@@ -85,7 +85,12 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         question.results.iter().filter(|result| result.tool == "search").map(AsRef::as_ref).collect();
     let call = |tool: &str, arguments: serde_json::Value| {
         let id = format!("reader-{}", calls_before(request) + 1);
-        StepEvent::Call(Call { id, tool: tool.to_owned(), arguments: arguments.to_string(), skill: None })
+        StepEvent::Call(Call {
+            id,
+            tool: tool.to_owned(),
+            arguments: arguments.to_string(),
+            purpose: Purpose::Tool,
+        })
     };
     if question.words.is_empty() {
         // Nothing to search for: the beginning of what was attached is the best there is.

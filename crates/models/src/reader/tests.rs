@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use domain::citation::Place;
 use domain::citation::mark::marks;
-use domain::step::{Block, Step, ToolSpec};
+use domain::step::{Block, Purpose, Step, ToolSpec};
 
 use super::*;
 
@@ -38,7 +38,12 @@ fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
 
 /// The items of a search that was run: the step that called it, and its result.
 fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
-    let call = Call { id: id.to_owned(), tool: "search".to_owned(), arguments: "{}".to_owned(), skill: None };
+    let call = Call {
+        id: id.to_owned(),
+        tool: "search".to_owned(),
+        arguments: "{}".to_owned(),
+        purpose: Purpose::Tool,
+    };
     let step = Step { blocks: vec![Block::Call(call)], stop: StopReason::Calls, usage: Usage::default() };
     let result = CallResult {
         call: id.to_owned(),

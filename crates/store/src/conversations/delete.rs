@@ -98,6 +98,9 @@ pub fn sweep_deleted(tx: &mut dyn Sql, limit: u32) -> Result<u64> {
 fn sweep_one(tx: &mut dyn Sql, conversation: ConversationId, limit: u64) -> Result<u64> {
     let mut removed = 0;
     for sql in [
+        "DELETE FROM delegations WHERE (answer_id, call_id) IN
+            (SELECT d.answer_id, d.call_id FROM delegations d JOIN answers a ON a.id = d.answer_id
+             WHERE a.conversation_id = $1 LIMIT $2)",
         "DELETE FROM log WHERE (answer_id, entry) IN
             (SELECT l.answer_id, l.entry FROM log l JOIN answers a ON a.id = l.answer_id
              WHERE a.conversation_id = $1 LIMIT $2)",

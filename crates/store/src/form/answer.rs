@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use domain::answer::{Answer, Body, Ending, Part, RunState, Source, Stamp};
+use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Source, Stamp};
 use domain::id::MessageId;
+use domain::step::{Purpose, USE_SKILL};
 use serde::{Deserialize, Serialize};
 
-use super::log::{PlaceForm, SkillForm};
+use super::log::{NameForm, PlaceForm, PurposeForm};
 use super::{VERSION, known, write};
 use crate::error::StoreError;
 use crate::sql::Result;
@@ -33,9 +34,26 @@ struct PartForm<'a> {
 enum BodyForm<'a> {
     Text(Cow<'a, str>),
     Reasoning(Cow<'a, str>),
-    Tool { tool: Cow<'a, str>, call: Cow<'a, str>, state: StateForm, sources: Vec<PlaceForm<'a>> },
-    Skill { skill: SkillForm<'a>, call: Cow<'a, str>, state: StateForm },
+    Tool(RunForm<'a>),
+    /// As skills were written before other things than tools were run.
+    Skill {
+        skill: NameForm<'a>,
+        call: Cow<'a, str>,
+        state: StateForm,
+    },
     File(Cow<'a, str>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct RunForm<'a> {
+    tool: Cow<'a, str>,
+    call: Cow<'a, str>,
+    state: StateForm,
+    sources: Vec<PlaceForm<'a>>,
+    #[serde(flatten)]
+    purpose: PurposeForm<'a>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    report: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -116,15 +134,14 @@ fn part_form(part: &Part) -> PartForm<'_> {
     let body = match &part.body {
         Body::Text(markdown) => BodyForm::Text(markdown.into()),
         Body::Reasoning(markdown) => BodyForm::Reasoning(markdown.into()),
-        Body::Tool { tool, call, state, sources } => BodyForm::Tool {
+        Body::Run(Run { call, tool, purpose, state, sources, report }) => BodyForm::Tool(RunForm {
             tool: tool.into(),
             call: call.into(),
             state: (*state).into(),
             sources: sources.iter().map(Into::into).collect(),
-        },
-        Body::Skill { skill, call, state } => {
-            BodyForm::Skill { skill: skill.into(), call: call.into(), state: (*state).into() }
-        }
+            purpose: purpose.into(),
+            report: report.into(),
+        }),
         Body::File { path } => BodyForm::File(path.into()),
     };
     PartForm { id: part.id.to_string().into(), step: part.step, body }
@@ -135,15 +152,22 @@ fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<Part> {
     let body = match form.body {
         BodyForm::Text(markdown) => Body::Text(markdown.into_owned()),
         BodyForm::Reasoning(markdown) => Body::Reasoning(markdown.into_owned()),
-        BodyForm::Tool { tool, call, state, sources } => Body::Tool {
-            tool: tool.into_owned(),
+        BodyForm::Tool(RunForm { tool, call, state, sources, purpose, report }) => Body::Run(Run {
             call: call.into_owned(),
+            tool: tool.into_owned(),
+            purpose: purpose.into(),
             state: state.into(),
             sources: sources.into_iter().map(Into::into).collect(),
-        },
-        BodyForm::Skill { skill, call, state } => {
-            Body::Skill { skill: skill.into(), call: call.into_owned(), state: state.into() }
-        }
+            report: report.into_owned(),
+        }),
+        BodyForm::Skill { skill, call, state } => Body::Run(Run {
+            call: call.into_owned(),
+            tool: USE_SKILL.to_owned(),
+            purpose: Purpose::Skill(skill.into()),
+            state: state.into(),
+            sources: Vec::new(),
+            report: String::new(),
+        }),
         BodyForm::File(path) => Body::File { path: path.into_owned() },
     };
     Ok(Part { id, step: form.step, body })

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use domain::agent::AgentName;
 use domain::citation::{NumberedPassage, Place};
-use domain::id::{InstanceId, SkillId};
+use domain::id::{AgentId, InstanceId, SkillId};
 use domain::skill::SkillName;
-use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
+use domain::step::{Block, Call, CallResult, Outcome, Purpose, Step, StopReason, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, known, write};
@@ -31,8 +32,8 @@ enum BlockForm<'a> {
         id: Cow<'a, str>,
         tool: Cow<'a, str>,
         arguments: Cow<'a, str>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        skill: Option<SkillForm<'a>>,
+        #[serde(flatten)]
+        purpose: PurposeForm<'a>,
     },
     Opaque {
         format: Cow<'a, str>,
@@ -40,22 +41,60 @@ enum BlockForm<'a> {
     },
 }
 
-/// A skill's names; its identifier is made from them.
+/// What a call is for: one of these, or none of a tool.
+#[derive(Serialize, Deserialize, Default)]
+pub(super) struct PurposeForm<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    skill: Option<NameForm<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<NameForm<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query: Option<Cow<'a, str>>,
+}
+
+/// The names of a skill or an agent; its identifier is made from them.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SkillForm<'a> {
+pub(super) struct NameForm<'a> {
     name: Cow<'a, str>,
     full: Cow<'a, str>,
 }
 
-impl<'a> From<&'a SkillName> for SkillForm<'a> {
-    fn from(skill: &'a SkillName) -> Self {
-        Self { name: (&skill.name).into(), full: (&skill.full_name).into() }
+impl<'a> From<&'a Purpose> for PurposeForm<'a> {
+    fn from(purpose: &'a Purpose) -> Self {
+        let form = Self::default();
+        match purpose {
+            Purpose::Tool => form,
+            Purpose::Skill(SkillName { name, full_name, .. }) => {
+                Self { skill: Some(NameForm { name: name.into(), full: full_name.into() }), ..form }
+            }
+            Purpose::Agent(AgentName { name, full_name, .. }) => {
+                Self { agent: Some(NameForm { name: name.into(), full: full_name.into() }), ..form }
+            }
+            Purpose::WebSearch { query } => Self { query: Some(query.into()), ..form },
+        }
     }
 }
 
-impl From<SkillForm<'_>> for SkillName {
-    fn from(form: SkillForm<'_>) -> Self {
+impl From<PurposeForm<'_>> for Purpose {
+    fn from(form: PurposeForm<'_>) -> Self {
+        match form {
+            PurposeForm { skill: Some(skill), .. } => Self::Skill(skill.into()),
+            PurposeForm { agent: Some(agent), .. } => Self::Agent(agent.into()),
+            PurposeForm { query: Some(query), .. } => Self::WebSearch { query: query.into_owned() },
+            PurposeForm { skill: None, agent: None, query: None } => Self::Tool,
+        }
+    }
+}
+
+impl From<NameForm<'_>> for SkillName {
+    fn from(form: NameForm<'_>) -> Self {
         Self { id: SkillId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+    }
+}
+
+impl From<NameForm<'_>> for AgentName {
+    fn from(form: NameForm<'_>) -> Self {
+        Self { id: AgentId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
     }
 }
 
@@ -237,7 +276,7 @@ fn block_form(block: &Block) -> BlockForm<'_> {
             id: (&call.id).into(),
             tool: (&call.tool).into(),
             arguments: (&call.arguments).into(),
-            skill: call.skill.as_ref().map(Into::into),
+            purpose: (&call.purpose).into(),
         },
         Block::Opaque { format, json } => BlockForm::Opaque { format: format.into(), json: json.into() },
     }
@@ -247,11 +286,11 @@ fn block_of(form: BlockForm<'_>) -> Block {
     match form {
         BlockForm::Text(text) => Block::Text(text.into_owned()),
         BlockForm::Reasoning(text) => Block::Reasoning(text.into_owned()),
-        BlockForm::Call { id, tool, arguments, skill } => Block::Call(Call {
+        BlockForm::Call { id, tool, arguments, purpose } => Block::Call(Call {
             id: id.into_owned(),
             tool: tool.into_owned(),
             arguments: arguments.into_owned(),
-            skill: skill.map(Into::into),
+            purpose: purpose.into(),
         }),
         BlockForm::Opaque { format, json } => {
             Block::Opaque { format: format.into_owned(), json: json.into_owned() }
@@ -305,13 +344,19 @@ mod tests {
         }
     }
 
-    fn call(skill: Option<&str>) -> Call {
-        let skill = skill.map(|full_name| SkillName {
-            id: SkillId::of(full_name),
-            name: "b".to_owned(),
-            full_name: full_name.to_owned(),
-        });
-        Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned(), skill }
+    fn call(purpose: Purpose) -> Block {
+        Block::Call(Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned(), purpose })
+    }
+
+    #[test]
+    fn what_was_written_before_there_were_agents_is_read() {
+        let old = r#"{"v":1,"instance":"00000000-0000-4000-8000-000000000009","blocks":[
+            {"call":{"id":"c","tool":"skill","arguments":"{}","skill":{"name":"b","full":"a:b"}}},
+            {"call":{"id":"d","tool":"read","arguments":"{}"}}],
+            "stop":"calls","usage":{"input":1,"cached":0,"output":1,"reasoning":0,"estimated":false}}"#;
+        let (step, _) = read_step(old, "row").expect("it is known");
+        let purposes: Vec<_> = step.calls().map(|call| &call.purpose).collect();
+        assert!(matches!(purposes[..], [Purpose::Skill(_), Purpose::Tool]), "{purposes:?}");
     }
 
     #[test]
@@ -320,8 +365,18 @@ mod tests {
             blocks: vec![
                 Block::Reasoning("hm \0".to_owned()),
                 Block::Text("text".to_owned()),
-                Block::Call(call(None)),
-                Block::Call(call(Some("a:b"))),
+                call(Purpose::Tool),
+                call(Purpose::Skill(SkillName {
+                    id: SkillId::of("a:b"),
+                    name: "b".to_owned(),
+                    full_name: "a:b".to_owned(),
+                })),
+                call(Purpose::Agent(AgentName {
+                    id: AgentId::of("a:b"),
+                    name: "b".to_owned(),
+                    full_name: "a:b".to_owned(),
+                })),
+                call(Purpose::WebSearch { query: "q \0".to_owned() }),
                 Block::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
             ],
             stop: StopReason::OutputFull,

@@ -71,6 +71,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     if ended == 0 {
         return Err(TurnError::Fenced);
     }
+    tx.send("DELETE FROM delegations WHERE answer_id = $1", params![fence.answer])?;
     tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![fence.answer])?;
     Ok(())
 }

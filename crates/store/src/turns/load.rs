@@ -87,7 +87,7 @@ pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
 /// The log of one answer.
 fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     tx.all(
-        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 ORDER BY entry",
+        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
         |row| read_entry(row, answer),
     )
@@ -249,7 +249,8 @@ fn logs_of(
         if from < end {
             tx.each(
                 "SELECT l.step, l.call_id, l.body, l.answer_id FROM log l JOIN answers a ON a.id = l.answer_id
-                 WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal, l.entry",
+                 WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 AND l.delegation IS NULL
+                 ORDER BY a.ordinal, l.entry",
                 params![conversation, from, end],
                 &mut |row| {
                     let answer = row.id(3)?;
@@ -282,7 +283,7 @@ fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
 }
 
 /// Reads step, call, body of an entry.
-fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
+pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
     let number = row.small(0)?;
     let call = row.opt_text(1)?;
     let place = || format!("of answer {answer}, step {number}, call {}", call.unwrap_or("none"));

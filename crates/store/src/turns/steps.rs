@@ -130,7 +130,7 @@ pub fn commit_result(
         return Err(StoreError::Rule("a result belongs to a committed step").into());
     }
     let known = tx.one(
-        "SELECT entry FROM log WHERE answer_id = $1 AND call_id = $2",
+        "SELECT entry FROM log WHERE answer_id = $1 AND call_id = $2 AND delegation IS NULL",
         params![fence.answer, &result.call],
         |_| Ok(()),
     )?;
@@ -149,14 +149,15 @@ pub fn commit_result(
     let written = tx.one(
         "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
-         ON CONFLICT (answer_id, call_id) WHERE call_id IS NOT NULL DO NOTHING RETURNING entry",
+         ON CONFLICT (answer_id, call_id) WHERE call_id IS NOT NULL AND delegation IS NULL DO NOTHING
+         RETURNING entry",
         params![fence.answer, entry, number, &result.call, int(fence.epoch)?, now, &body],
         |_| Ok(()),
     )?;
     Ok(written.is_some())
 }
 
-const UNCOVERED: StoreError = StoreError::Rule("the purse covers what is held");
+pub(super) const UNCOVERED: StoreError = StoreError::Rule("the purse covers what is held");
 
 impl Open {
     /// A posting for this answer.
@@ -214,6 +215,6 @@ fn count_step(
 }
 
 /// Counts of tokens come from vendors; their sum over an answer's steps must have room.
-fn tokens(count: u64) -> i64 {
+pub(super) fn tokens(count: u64) -> i64 {
     saturating(count).min(i64::MAX / 1024)
 }

@@ -19,8 +19,11 @@ fn every_public_operation_is_called() {
             .to_owned();
         for operation in operations_of(&text) {
             operations += 1;
-            let call = format!("{module}::{operation}(tx");
-            assert!(suite.contains(&call), "the suite does not call {module}::{operation}");
+            // By the file's own name where that is a module that others see.
+            let own = path.file_stem().and_then(|stem| stem.to_str()).expect("a file has a name");
+            let called = |module: &str| suite.contains(&format!("{module}::{operation}(tx"));
+            let is_called = if own == "delegations" { called(own) } else { called(&module) };
+            assert!(is_called, "the suite does not call {module}::{operation} of {own}.rs");
         }
     }
     assert!(operations > 30, "operations are found by how they are written: {operations}");

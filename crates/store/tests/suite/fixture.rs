@@ -274,7 +274,7 @@ pub(crate) fn step(number: u32) -> Step {
         id: format!("call-{number}"),
         tool: "search".to_owned(),
         arguments: "{\"q\":\"rent\"}".to_owned(),
-        skill: None,
+        purpose: domain::step::Purpose::Tool,
     };
     Step {
         blocks: vec![Block::Text(format!("Step {number} \u{2028}\0 [1].")), Block::Call(call)],

@@ -31,6 +31,7 @@ mod accounts;
 mod broken;
 mod conversations;
 mod coverage;
+mod delegations;
 mod fixture;
 mod full;
 mod kill;

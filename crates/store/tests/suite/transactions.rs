@@ -195,8 +195,10 @@ async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_a_full_disk_is_told_truthfully() {
-    let fixture =
-        Fixture::with(Engine::Sqlite, Options { size_max_bytes: Some(1024 * 1024), ..Options::default() });
+    let fixture = Fixture::with(
+        Engine::Sqlite,
+        Options { size_max_bytes: Some((1024 + 64) * 1024), ..Options::default() },
+    );
     let account = fixture.account(100_000).await;
     let (go, held) = hold_writer(&fixture).await;
     let mut tasks = Vec::new();

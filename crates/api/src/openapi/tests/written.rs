@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use control::live::{Citation, Meta, Rope, Shape, ShotPart, Snapshot};
+use domain::agent::AgentName;
 use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
 use domain::catalog::{Language, Localized, ModelEntry, ModelStatus, ProviderName, Setting};
 use domain::citation::Place;
 use domain::credits::Price;
-use domain::id::{AccountId, ConversationId, MessageId, PartId, SkillId};
+use domain::id::{AccountId, AgentId, ConversationId, MessageId, PartId, SkillId};
 use domain::skill::SkillName;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
@@ -62,7 +63,19 @@ fn every_shape() -> Vec<Shape> {
             },
             state: RunState::Complete,
         }),
-        Some(Shape::Skill { .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
+        Some(Shape::Skill { .. }) => Some(Shape::WebSearch {
+            query: "rent \"due\"".to_owned(),
+            call: "call_2".to_owned(),
+            state: RunState::Complete,
+            sources: places(),
+        }),
+        Some(Shape::WebSearch { .. }) => Some(Shape::Agent {
+            agent: AgentName { id: AgentId::of("a:b"), name: "b".to_owned(), full_name: "a:b".to_owned() },
+            state: RunState::Complete,
+            html: Rope::of("<p>x</p>"),
+            citations: vec![Citation { number: 1, place: places().remove(0) }],
+        }),
+        Some(Shape::Agent { .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
         Some(Shape::File { .. }) => None,
     };
     let mut shapes = Vec::new();

@@ -12,6 +12,7 @@
 //! The link to the agent comes and goes beside these phases: a step is said to its end without one. Each new
 //! link begins with `Open`, once nothing is being committed, so that it tells the truth.
 
+mod calls;
 mod draft;
 mod reservation;
 #[cfg(test)]
@@ -23,18 +24,16 @@ use std::sync::Arc;
 
 pub use reservation::first_reservation;
 pub use transcript::Exchange;
-pub use words::{Completion, Effect, Event, Setup};
+pub use words::{Completion, Effect, Event, Hosted, Setup};
 
 use self::draft::{Draft, Grown};
 use self::transcript::Transcript;
 use super::backoff::pause_after;
-use super::{AgentFrame, CallNote, HostFrame, LinkStamp, Open, Output};
+use super::{AgentFrame, HostFrame, LinkStamp, Open};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
-use crate::citation::NumberedPassage;
 use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
-use crate::limits::{SOURCES_MAX, STEPS_MAX};
-use crate::step::{Call, CallResult, Outcome, Step, StepError, StepEvent, StopReason, Usage};
+use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
 
 /// How often an agent may break the protocol before its machine counts as failed.
 const VIOLATIONS_MAX: u32 = 3;
@@ -65,6 +64,8 @@ pub struct Turn {
     opened: bool,
     links: u32,
     violations: u32,
+    /// Calls that the host was told to run in this lease.
+    running: Vec<String>,
     /// Results that are being committed.
     committing: Vec<Arc<CallResult>>,
     next_source: u32,
@@ -95,6 +96,7 @@ impl Turn {
             opened: false,
             links: 0,
             violations: 0,
+            running: Vec::new(),
             committing: Vec::new(),
             next_source,
             last_words: Vec::new(),
@@ -106,6 +108,12 @@ impl Turn {
     #[must_use]
     pub fn answer(&self) -> &Answer {
         &self.answer
+    }
+
+    /// What is committed of it.
+    #[must_use]
+    pub fn log(&self) -> &[LogEntry] {
+        &self.log
     }
 
     /// Whether nothing is left to do.
@@ -129,6 +137,7 @@ impl Turn {
     /// What the turn wants before anything has happened: an answer that was stopped already ends.
     pub fn begin(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.report_cut(&mut effects);
         self.run_hosted(&mut effects);
         self.settle(&mut effects);
         effects
@@ -152,6 +161,11 @@ impl Turn {
                 self.say_failed(number, attempt, error, jitter, &mut effects);
             }
             Event::PauseOver { number, attempt } => self.pause_over(number, attempt, &mut effects),
+            Event::Reported { call, keep, text } => {
+                if self.ending.is_none() && self.running.contains(&call) {
+                    self.publish(Change::Reported { call, keep, text }, &mut effects);
+                }
+            }
             Event::Hosted { call, output } => self.returned(&call, output, true, &mut effects),
             Event::StepCommitted { number } => self.step_committed(number, &mut effects),
             Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
@@ -189,28 +203,6 @@ impl Turn {
         u32::try_from(steps).unwrap_or(u32::MAX)
     }
 
-    /// The calls of the last step that have no result in the log, with the life that they were given to.
-    fn pending(&self) -> Vec<(InstanceId, Call)> {
-        let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
-        let Some((LogEntry::Step { step, instance, .. }, after)) =
-            last.and_then(|at| self.log[at..].split_first())
-        else {
-            return Vec::new();
-        };
-        let returned = |call: &Call| {
-            after.iter().any(|entry| match entry {
-                LogEntry::Result { result, .. } => result.call == call.id,
-                LogEntry::Step { .. } => false,
-            })
-        };
-        step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
-    }
-
-    fn note(&self, call: Call) -> CallNote {
-        let Setup { repeatable, hosted, .. } = self.setup;
-        CallNote { repeatable: repeatable(&call.tool), hosted: hosted(&call.tool), call }
-    }
-
     fn publish(&mut self, change: Change, effects: &mut Vec<Effect>) {
         self.revision += 1;
         let stamp = Stamp { epoch: self.setup.epoch, revision: self.revision };
@@ -228,26 +220,6 @@ impl Turn {
             return; // the calls of that step are looked at when it is in the log
         }
         self.report_interrupted(instance, effects);
-    }
-
-    /// Effectful calls that were given to another life of the agent and have no result are not run again.
-    fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        for (given_to, call) in self.pending() {
-            let under_way = self.committing.iter().any(|result| result.call == call.id);
-            if given_to == instance || under_way || (self.setup.repeatable)(&call.tool) {
-                continue;
-            }
-            let text = "Interrupted by a restart: this call may or may not have run, and was not run again.";
-            let result = CallResult {
-                call: call.id,
-                tool: call.tool,
-                outcome: Outcome::Interrupted,
-                text: text.to_owned(),
-                passages: Vec::new(),
-                written: Vec::new(),
-            };
-            self.commit_result(result, effects);
-        }
     }
 
     fn unlinked(&mut self) {
@@ -280,7 +252,7 @@ impl Turn {
                 if !goes_on || !self.pending().is_empty() || !self.transcript.may_show(&keep) {
                     return self.violated(effects);
                 }
-                if number >= STEPS_MAX {
+                if number >= self.setup.steps_max {
                     let message = "The answer was ended: it took more steps than allowed.";
                     return self.fail(ErrorCode::TooManySteps, message);
                 }
@@ -299,44 +271,6 @@ impl Turn {
                 }
             }
         }
-    }
-
-    /// Lets the host run those pending calls that are its own.
-    fn run_hosted(&self, effects: &mut Vec<Effect>) {
-        if self.ending.is_none() {
-            let pending = self.pending().into_iter().map(|(_, call)| call);
-            effects.extend(pending.filter(|call| (self.setup.hosted)(&call.tool)).map(Effect::Run));
-        }
-    }
-
-    /// Takes what came of a call from whoever was to run it: an agent has no say in a call of the host's.
-    fn returned(&mut self, call: &str, output: Output, by_host: bool, effects: &mut Vec<Effect>) {
-        let over = self.ending.is_some();
-        let under_way = over || self.committing.iter().any(|result| result.call == call);
-        let pending = self.pending().into_iter().find(|(_, pending)| pending.id == call);
-        let theirs = |call: &Call| (self.setup.hosted)(&call.tool) == by_host;
-        let Some((_, call)) = pending.filter(|(_, call)| !under_way && theirs(call)) else { return };
-        let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
-        let numbered = output.passages.into_iter().take(room).zip(self.next_source..);
-        let passages: Vec<_> = numbered
-            .map(|(passage, number)| NumberedPassage { number, place: passage.place, text: passage.text })
-            .collect();
-        self.next_source += u32::try_from(passages.len()).unwrap_or(0);
-        let result = CallResult {
-            call: call.id,
-            tool: call.tool,
-            outcome: output.outcome,
-            text: output.text,
-            passages,
-            written: output.written,
-        };
-        self.commit_result(result, effects);
-    }
-
-    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<Effect>) {
-        let result = Arc::new(result);
-        self.committing.push(result.clone());
-        effects.push(Effect::CommitResult { number: self.next().saturating_sub(1), result });
     }
 
     fn greatest(&self, keep: &[u32]) -> Credits {
@@ -375,7 +309,7 @@ impl Turn {
         let number = self.next();
         self.publish(Change::StepBegan { number }, effects);
         let transcript = self.transcript.items(&keep);
-        effects.push(Effect::Say { number, attempt, transcript, tools: number + 1 < STEPS_MAX });
+        effects.push(Effect::Say { number, attempt, transcript, tools: number + 1 < self.setup.steps_max });
         self.phase = Phase::Saying { attempt, keep, held, draft: Draft::default() };
     }
 
@@ -494,19 +428,6 @@ impl Turn {
             self.report_interrupted(instance, effects);
         }
         self.run_hosted(effects);
-    }
-
-    fn result_committed(&mut self, call: &str, effects: &mut Vec<Effect>) {
-        let Some(at) = self.committing.iter().position(|result| result.call == call) else { return };
-        let result = self.committing.remove(at);
-        let entry = LogEntry::Result { number: self.next().saturating_sub(1), result: result.clone() };
-        let note = self.transcript.add(&entry);
-        self.log.push(entry);
-        self.publish(Change::Resulted { result }, effects);
-        if self.opened {
-            let call = call.to_owned();
-            effects.push(Effect::Send(HostFrame::Acknowledged { call, entry: note }));
-        }
     }
 
     fn fail(&mut self, code: ErrorCode, message: &str) {

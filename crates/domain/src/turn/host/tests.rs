@@ -1,8 +1,12 @@
 //! What the end of a turn says to whom, and when.
 
 use super::*;
+use crate::agent::AgentName;
+use crate::citation;
 use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
+use crate::step::{Call, Outcome, Purpose};
+use crate::turn::Output;
 
 fn turn() -> Turn {
     let present = Exchange { question: "Go on".to_owned(), attachments: Vec::new(), log: Vec::new() };
@@ -16,8 +20,13 @@ fn turn() -> Turn {
         overhead_tokens: 0,
         context_tokens: 1000,
         output_max_tokens: 100,
+        steps_max: 60,
         repeatable: |_| true,
-        hosted: |tool| tool == "skill",
+        hosted: Hosted {
+            own: &["skill"],
+            servers: Arc::new(["registry".to_owned()].into()),
+            repeatable: Arc::new(["registry__look_up".to_owned()].into()),
+        },
         stop: false,
     })
 }
@@ -65,7 +74,12 @@ fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
 
 #[test]
 fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
-    let call = Call { id: "c".to_owned(), tool: "skill".to_owned(), arguments: "{}".to_owned(), skill: None };
+    let call = Call {
+        id: "c".to_owned(),
+        tool: "skill".to_owned(),
+        arguments: "{}".to_owned(),
+        purpose: Purpose::Tool,
+    };
     let mut turn = turn();
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
@@ -151,4 +165,107 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     let Ending::Failed(error) = &completion.ending else { unreachable!("{:?}", completion.ending) };
     assert_eq!((error.code, completion.cost), (ErrorCode::OutputExhausted, Credits(0)));
     assert_eq!(completion.answer.parts.len(), 2, "what it thought, and why it ended");
+}
+
+#[test]
+fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
+    let call = |id: &str, tool: &str| Call {
+        id: id.to_owned(),
+        tool: tool.to_owned(),
+        arguments: "{}".to_owned(),
+        purpose: Purpose::Tool,
+    };
+    let calls = [
+        call("a", "registry__file"),
+        call("b", "registry__file"),
+        call("c", "registry__look_up"),
+        call("d", "skill"),
+    ];
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    for call in &calls {
+        turn.on(said(StepEvent::Call(call.clone())));
+    }
+    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0 })), ["a", "c", "d"]);
+    turn.on(Event::Linked(InstanceId::from_random(2)));
+    let output =
+        Output { outcome: Outcome::Done, text: "x".into(), passages: Vec::new(), written: Vec::new() };
+    assert_eq!(
+        runs(&turn.on(Event::Hosted { call: "a".to_owned(), output })),
+        [""; 0],
+        "it is not durable yet"
+    );
+    assert_eq!(runs(&turn.on(Event::ResultCommitted { call: "a".to_owned() })), ["b"]);
+    let mut restarted = Turn::new(Setup {
+        present: Exchange { log: turn.log.clone(), ..turn.setup.present.clone() },
+        ..turn.setup.clone()
+    });
+    let begun = restarted.begin();
+    assert_eq!(runs(&begun), ["c", "d"], "those that may run again do");
+    let cut = begun.iter().find_map(|effect| match effect {
+        Effect::CommitResult { result, .. } => Some((result.call.as_str(), result.outcome)),
+        _ => None,
+    });
+    assert_eq!(cut, Some(("b", Outcome::Interrupted)));
+}
+
+fn runs(effects: &[Effect]) -> Vec<&str> {
+    let ids = effects.iter().filter_map(|effect| match effect {
+        Effect::Run(call) => Some(call.id.as_str()),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[test]
+fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
+    let name = |full: &str| AgentName {
+        id: crate::id::AgentId::of(full),
+        name: full.to_owned(),
+        full_name: full.to_owned(),
+    };
+    let mut turn = turn();
+    turn.setup.hosted.own = &["agent"];
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    for id in ["a", "b"] {
+        let purpose = Purpose::Agent(name("p:lawyer"));
+        let (tool, arguments) = ("agent".to_owned(), "{}".to_owned());
+        turn.on(said(StepEvent::Call(Call { id: id.to_owned(), tool, arguments, purpose })));
+    }
+    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    turn.on(Event::StepCommitted { number: 0 });
+    turn.on(Event::Reported { call: "b".to_owned(), keep: 0, text: "It see".to_owned() });
+    turn.on(Event::Reported { call: "b".to_owned(), keep: 3, text: "is".to_owned() });
+    let report = |turn: &Turn, at: usize| match &turn.answer().parts[at].body {
+        crate::answer::Body::Run(run) => run.report.clone(),
+        other => unreachable!("{other:?}"),
+    };
+    assert_eq!(report(&turn, 1), "It is");
+    let passage = |page| citation::Passage {
+        place: citation::Place::File { path: "/a".to_owned(), page: Some(page), lines: None },
+        text: "t".to_owned(),
+    };
+    for id in ["a", "b"] {
+        let output = Output {
+            outcome: Outcome::Done,
+            text: "Due [2], unless [1]; never [3].".into(),
+            passages: vec![passage(1), passage(2)],
+            written: Vec::new(),
+        };
+        turn.on(Event::Hosted { call: id.to_owned(), output });
+        turn.on(Event::ResultCommitted { call: id.to_owned() });
+    }
+    assert_eq!(report(&turn, 0), "Due [2], unless [1]; never.");
+    assert_eq!(report(&turn, 1), "Due [4], unless [3]; never.");
+    turn.on(Event::Reported { call: "b".to_owned(), keep: 0, text: "late".to_owned() });
+    assert_eq!(report(&turn, 1), "Due [4], unless [3]; never.", "it has settled");
 }

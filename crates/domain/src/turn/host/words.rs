@@ -1,5 +1,6 @@
 //! What a turn begins with, what happens to it, and what it wants done.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,12 +32,40 @@ pub struct Setup {
     pub context_tokens: u64,
     /// The most tokens that a step may put out.
     pub output_max_tokens: u32,
-    /// Whether a tool of this name may run again.
+    /// The most steps that it may take.
+    pub steps_max: u32,
+    /// Whether a tool of this name that runs in the machine may run again.
     pub repeatable: fn(&str) -> bool,
-    /// Whether the host runs a tool of this name. Such a tool is repeatable.
-    pub hosted: fn(&str) -> bool,
+    /// The tools that the host runs.
+    pub hosted: Hosted,
     /// Whether the user has asked for a stop already.
     pub stop: bool,
+}
+
+/// The tools that the host runs: its own, and those of the servers that it may call.
+#[derive(Debug, Clone, Default)]
+pub struct Hosted {
+    /// The names of its own. They may run again.
+    pub own: &'static [&'static str],
+    /// The servers; their tools are called `<server>__<tool>`.
+    pub servers: Arc<BTreeSet<String>>,
+    /// Those of the servers' tools, by that name, that may run again.
+    pub repeatable: Arc<BTreeSet<String>>,
+}
+
+impl Hosted {
+    /// Whether the host runs a tool of this name.
+    #[must_use]
+    pub fn runs(&self, tool: &str) -> bool {
+        self.own.contains(&tool)
+            || tool.split_once("__").is_some_and(|(server, _)| self.servers.contains(server))
+    }
+
+    /// Whether one of these may run again after a crash, and beside others.
+    #[must_use]
+    pub fn repeats(&self, tool: &str) -> bool {
+        self.own.contains(&tool) || self.repeatable.contains(tool)
+    }
 }
 
 /// What happens to a turn.
@@ -85,6 +114,15 @@ pub enum Event {
         number: u32,
         /// The attempt that may begin.
         attempt: u32,
+    },
+    /// Another agent, to which a call gave a task, said more.
+    Reported {
+        /// The call.
+        call: String,
+        /// How many bytes of what it said before stand.
+        keep: usize,
+        /// What was added.
+        text: String,
     },
     /// A call that the host ran came back.
     Hosted {

@@ -1,0 +1,174 @@
+//! Other agents at work for an answer: the parts AGENT (section 2.10).
+
+use conformance::api::id;
+use conformance::{Expect, Say, poll};
+use serde_json::{Value, json};
+
+use crate::streams::{Stage, stage};
+
+fn give(agent: &str, task: &str) -> Say {
+    Say::Call { tool: "agent".to_owned(), arguments: json!({ "agent": agent, "task": task }) }
+}
+
+fn call(tool: &str, arguments: Value) -> Say {
+    Say::Call { tool: tool.to_owned(), arguments }
+}
+
+fn parts(answer: &Value) -> &[Value] {
+    answer["parts"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn agents(answer: &Value) -> Vec<&Value> {
+    parts(answer).iter().filter(|part| part["type"] == "AGENT").collect()
+}
+
+fn tools(request: &Value) -> Vec<&str> {
+    let tools = request["tools"].as_array().map_or(&[][..], Vec::as_slice);
+    tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+fn nothing_reserved(Stage { service, account, .. }: &Stage) {
+    poll::until("nothing is reserved", || (service.credits(account).1 == 0).then_some(()));
+}
+
+#[test]
+fn a_task_goes_to_another_agent_whose_report_is_read_cited_and_paid_for() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    api.upload("lease.txt", b"The rent is due on the fifth of each month.\n").expect_status(201);
+    let before = stage.service.credits(&stage.account).0;
+    vendor.will([
+        Say::text("I ask a lawyer."),
+        give("lawyer", "When is the rent due? See /uploads/lease.txt."),
+    ]);
+    vendor.will([call("read", json!({ "path": "/uploads/lease.txt" }))]);
+    vendor.will([Say::text("On the fifth [1]"), Say::Hold, Say::text(", not later [9].")]);
+    vendor.will([Say::text("The rent is due on the fifth [1].")]);
+    let answer = api.ask("Ask somebody about the rent");
+    let mut events = api.events_of(&answer);
+    let shown = events.find("the report grows", |event| {
+        agents(&event.data)
+            .first()
+            .is_some_and(|part| part["content"].as_str().unwrap_or("").contains("fifth"))
+    });
+    let part = agents(&shown.data)[0].clone();
+    assert_eq!((&part["state"], &part["citations"]), (&json!("PENDING"), &json!([])), "{part}");
+    vendor.release();
+    let answer = api.completed(&answer);
+    let listed = api.catalog("agents", None).json();
+    let lawyer = listed.as_array().and_then(|all| all.iter().find(|agent| agent["name"] == "lawyer"));
+    let part = agents(&answer)[0];
+    assert_eq!(part["agentId"], lawyer.expect("it is listed")["id"], "{part}");
+    assert_eq!(
+        (&part["name"], &part["fullName"], &part["state"]),
+        (&json!("lawyer"), &json!("causerie:lawyer"), &json!("COMPLETE"))
+    );
+    let content = part["content"].as_str().expect("content");
+    assert!(
+        content.contains("On the fifth") && content.contains("<a ") && content.contains("not later"),
+        "{part}"
+    );
+    assert!(!content.contains("[9]"), "a number that names nothing goes: {part}");
+    assert_eq!(part["citations"][0]["source"]["path"], "/uploads/lease.txt", "{part}");
+    let last = parts(&answer).last().expect("a part");
+    assert_eq!((&last["type"], &last["citations"]), (&json!("TEXT"), &part["citations"]), "{answer}");
+    assert_eq!(answer["text"], "I ask a lawyer.\n\nThe rent is due on the fifth.");
+    let requests = vendor.requests();
+    assert!(tools(&requests[0]).contains(&"agent"), "{:?}", tools(&requests[0]));
+    assert!(!tools(&requests[1]).contains(&"agent"), "a task is not handed on");
+    let told = requests[1].to_string();
+    assert!(told.contains("You write for a lawyer") && told.contains("When is the rent due?"), "{told}");
+    assert!(!told.contains("Ask somebody"), "its context is its own: {told}");
+    assert!(requests[3].to_string().contains("On the fifth [1], not later."), "{}", requests[3]);
+    nothing_reserved(&stage);
+    let paid = before - stage.service.credits(&stage.account).0;
+    vendor.will([Say::text("Plain.")]);
+    let before = stage.service.credits(&stage.account).0;
+    stage.api.completed(&stage.api.ask("Plain"));
+    nothing_reserved(&stage);
+    let plain = before - stage.service.credits(&stage.account).0;
+    assert!(paid > plain, "its steps are paid: {paid} against {plain}");
+}
+
+#[test]
+fn several_agents_work_side_by_side() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    vendor.will([give("lawyer", "One"), give("causerie:assistant", "Two")]);
+    vendor.will([Say::Hold, Say::text("First.")]);
+    vendor.will([Say::Hold, Say::text("Second.")]);
+    let answer = api.ask("Both");
+    vendor.wait_held(2);
+    vendor.release();
+    vendor.release();
+    let answer = api.completed(&answer);
+    let reports: Vec<&Value> = agents(&answer).iter().map(|part| &part["state"]).collect();
+    assert_eq!(reports, [&json!("COMPLETE"), &json!("COMPLETE")], "{answer}");
+    nothing_reserved(&stage);
+}
+
+#[test]
+fn another_agent_goes_on_where_a_crash_cut_it() {
+    let mut stage = stage();
+    let vendor = stage.vendor.clone();
+    vendor.will([give("lawyer", "Look around")]);
+    vendor.will([Say::text("I look."), call("list", json!({}))]);
+    vendor.will([Say::text("It is em"), Say::Hold]);
+    let answer = stage.api.ask("Look");
+    vendor.wait_held(1);
+    stage.service.kill();
+    vendor.will([Say::text("It is empty.")]);
+    vendor.will([Say::text("Nothing there.")]);
+    stage.service.restart();
+    let api = stage.service.api(&stage.account);
+    let answer = api.completed(&answer);
+    assert_eq!(answer["text"], "Nothing there.");
+    let part = agents(&answer)[0];
+    let content = part["content"].as_str().expect("content");
+    assert!(content.contains("I look.") && content.contains("It is empty."), "{part}");
+    assert!(!content.contains("It is em<"), "what was cut is said anew: {part}");
+    assert_eq!(vendor.requests().len(), 5, "no step that was done is said again");
+    nothing_reserved(&stage);
+}
+
+#[test]
+fn a_stop_reaches_the_tools_of_another_agent() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    vendor.will([give("lawyer", "Wait")]);
+    let command = "echo $$ > /workspace/pid; sleep 600";
+    vendor.will([Say::text("I wait."), call("shell", json!({ "command": command }))]);
+    let answer = api.ask("Wait");
+    poll::until("the tool runs", || (api.download("/pid").status == 200).then_some(()));
+    api.stop(&id(&answer, "chatId")).expect_status(202);
+    let answer = api.completed(&answer);
+    let part = agents(&answer)[0];
+    assert_eq!((&part["state"], &answer["error"]), (&json!("ERROR"), &Value::Null), "{answer}");
+    assert!(part["content"].as_str().is_some_and(|content| content.contains("I wait.")), "{part}");
+    assert_eq!(vendor.requests().len(), 2, "nothing more is bought");
+    nothing_reserved(&stage);
+    vendor.will([call("shell", json!({ "command": "ps -e -o args || ls /proc" }))]);
+    vendor.will([Say::text("Seen.")]);
+    api.completed(&api.ask("What runs?"));
+    let seen = vendor.requests().last().expect("a request").to_string();
+    assert!(!seen.contains("sleep 600"), "{seen}");
+}
+
+#[test]
+fn an_agent_that_there_is_not_is_a_tool_that_fails() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    for (arguments, told) in [
+        (json!({ "agent": "nobody", "task": "x" }), "causerie:lawyer"),
+        (json!({ "agent": "lawyer" }), "task"),
+        (json!({ "agent": "lawyer", "task": " " }), "A task has"),
+    ] {
+        vendor.will([call("agent", arguments)]);
+        let answer = api.completed(&api.ask("Ask"));
+        assert_eq!(parts(&answer)[0]["state"], "ERROR", "{answer}");
+        let requests = vendor.requests();
+        let last = requests.last().map(|last| last["messages"].to_string()).unwrap_or_default();
+        assert!(last.contains(told), "{last}");
+    }
+    nothing_reserved(&stage);
+}

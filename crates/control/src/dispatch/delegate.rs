@@ -1,0 +1,210 @@
+//! Other agents: a model gives one a task by a call of the tool `agent`. The other has a turn of its own in the same
+//! machine, with its own context, instructions, tools and model, and no say in anything but what it reports. It can't
+//! hand its task on. Its steps are paid by the answer that it works for.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use domain::agent::AgentName;
+use domain::answer::{Answer, Ending, LogEntry, delegate_id};
+use domain::citation::{self, Passage};
+use domain::credits::Price;
+use domain::step::Outcome;
+use domain::time::Timestamp;
+use domain::turn::Output;
+use domain::turn::host::{Event, Turn};
+use futures_util::FutureExt;
+use models::Model;
+use protocol::tool::PASSAGES_MAX;
+use serde::Deserialize;
+use store::turns::delegations::{self, Delegation};
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::briefing::Briefing;
+use super::desk::Desk;
+use super::hosted;
+use super::orders::Orders;
+use super::report::Report;
+use super::setup;
+use super::turn::{Audience, Beginning, Ended, INBOX_MAX, Inbox, Shell, see_through};
+
+/// How many other agents work for one answer at once; the rest wait.
+pub(super) const AT_ONCE: usize = 4;
+/// How many tasks one answer may give away.
+pub(super) const DELEGATIONS_MAX: u32 = 16;
+/// The longest task, in bytes.
+pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
+
+/// A task for another agent.
+pub(super) struct Task {
+    /// Writes for it.
+    pub(super) desk: Desk,
+    /// Who is to do it.
+    pub(super) agent: AgentName,
+    /// The arguments of the call.
+    pub(super) arguments: String,
+    /// The model of whoever gave it, which does it unless the agent's author wishes another.
+    pub(super) model: Option<Model>,
+    /// Its settings.
+    pub(super) settings: Vec<(String, String)>,
+    /// When the answer began.
+    pub(super) created_at: Timestamp,
+    /// What the agent is told of itself.
+    pub(super) briefing: Briefing,
+    /// Whoever gave it.
+    pub(super) caller: mpsc::Sender<Inbox>,
+    /// How many may work at once.
+    pub(super) places: Arc<Semaphore>,
+}
+
+/// What the tool `agent` is called with.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Arguments {
+    /// Which agent.
+    pub(super) agent: String,
+    /// What it is to do.
+    pub(super) task: String,
+}
+
+/// Sees a task to its end and tells its caller what came of it.
+pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
+    let caller = task.caller.clone();
+    let call = task.desk.delegation.clone().unwrap_or_default();
+    let came = AssertUnwindSafe(work(task, given)).catch_unwind().await;
+    let came = came.unwrap_or_else(|_| {
+        tracing::error!(%call, "the work of another agent panicked");
+        Ok(hosted::failed("The other agent could not do it: the service failed."))
+    });
+    let event = match came {
+        Ok(output) => Inbox::Event(Event::Hosted { call: call.to_string(), output }),
+        Err(ended) => Inbox::Lost(ended),
+    };
+    // A caller that is gone needs to know nothing.
+    let _ = caller.send(event).await;
+}
+
+async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {
+    let Task { desk, agent, arguments, model, mut settings, created_at, briefing, caller, places } = task;
+    let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
+        return Ok(hosted::failed("The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}."));
+    };
+    if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
+        return Ok(hosted::failed(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
+    }
+    let _place = tokio::select! {
+        place = places.acquire_owned() => place.map_err(|_| Ended::GiveBack)?,
+        _ = given.changed() => return Ok(hosted::failed("It was stopped before it began.")),
+    };
+    let call = desk.delegation.clone().unwrap_or_default();
+    let Some(delegation) = begin(&desk, &call).await? else {
+        return Ok(hosted::failed(format!("This answer has given away {DELEGATIONS_MAX} tasks: no more.")));
+    };
+    let own = briefing.model_wished().and_then(|id| desk.shared.catalog.resolve(Some(id)));
+    if own.is_some() {
+        settings.clear(); // they are another model's
+    }
+    let Some(model) = own.or(model).or_else(|| desk.shared.catalog.resolve(None)) else {
+        return Ok(hosted::failed("There is no model that could do it."));
+    };
+    let mut measures = model.entry.measures();
+    // An answer's base is paid once.
+    measures.price = Price { base_millis: 0, ..measures.price };
+    let report = Report::new(call.to_string(), &delegation.log, caller);
+    let id = delegate_id(desk.fence.answer, &call);
+    let turn = Turn::new(setup::delegated(id, desk.fence.epoch, task, delegation, measures, &briefing));
+    let beginning = Beginning {
+        desk: Desk { model: model.entry.id.clone(), ..desk },
+        model: Some(model),
+        settings,
+        measures,
+        created_at,
+        briefing,
+        counted: HashSet::new(),
+        audience: Audience::Caller(report),
+        turn,
+        silent: false,
+        guard: None,
+    };
+    let (events, mut inbox) = mpsc::channel(INBOX_MAX);
+    let mut shell = Shell::begin(beginning, events);
+    if let Audience::Caller(report) = &mut shell.audience {
+        report.tell();
+    }
+    match see_through(&mut shell, &mut inbox, &mut given).await {
+        Ended::Over if shell.turn.answer().ending.is_some() => Ok(output(&agent, &shell)),
+        ended => Err(ended),
+    }
+}
+
+/// Begins the delegation in the store, or takes it up where it was cut.
+async fn begin(desk: &Desk, call: &Arc<str>) -> Result<Option<Delegation>, Ended> {
+    let (fence, call) = (desk.fence, call.clone());
+    let begun =
+        desk.shared.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
+    begun.map_err(|error| {
+        tracing::warn!(answer = %fence.answer, %error, "a task could not be given to another agent");
+        Ended::GiveBack
+    })
+}
+
+/// What the other agent reports: what it said, with the passages that it cites, numbered by their places here.
+fn output(agent: &AgentName, shell: &Shell) -> Output {
+    let Audience::Caller(report) = &shell.audience else { return hosted::failed("") };
+    let answer = shell.turn.answer();
+    let mut cited: Vec<u32> = Vec::new();
+    for mark in citation::marks(report.text()) {
+        if answer.source(mark.number).is_some() && !cited.contains(&mark.number) && cited.len() < PASSAGES_MAX
+        {
+            cited.push(mark.number);
+        }
+    }
+    let place = |number: u32| cited.iter().position(|known| *known == number).map(|at| at as u32 + 1);
+    let mut text = citation::renumber(report.text(), place);
+    let failure = match &answer.ending {
+        Some(Ending::Failed(error)) => Some(error.message.clone()),
+        Some(Ending::Stopped) | None => Some("It was stopped.".to_owned()),
+        Some(Ending::Done) => None,
+    };
+    if text.is_empty() && failure.is_none() {
+        text = format!("(the agent {} said nothing)", agent.full_name);
+    }
+    if let Some(failure) = &failure {
+        text = format!("{text}\n\n{failure}").trim_start().to_owned();
+    }
+    Output {
+        outcome: if failure.is_none() { Outcome::Done } else { Outcome::Failed },
+        text,
+        passages: cited.iter().filter_map(|number| passage(answer, shell.turn.log(), *number)).collect(),
+        written: written(shell.turn.log()),
+    }
+}
+
+fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
+    let place = answer.source(number)?.clone();
+    let text = log.iter().find_map(|entry| match entry {
+        LogEntry::Result { result, .. } => result
+            .passages
+            .iter()
+            .find(|passage| passage.number == number)
+            .map(|passage| passage.text.clone()),
+        LogEntry::Step { .. } => None,
+    });
+    Some(Passage { place, text: text.unwrap_or_default() })
+}
+
+/// The files that it wrote, each once.
+fn written(log: &[LogEntry]) -> Vec<String> {
+    let mut written: Vec<String> = Vec::new();
+    for entry in log {
+        if let LogEntry::Result { result, .. } = entry {
+            for path in &result.written {
+                if !written.contains(path) && written.len() < protocol::tool::WRITTEN_MAX {
+                    written.push(path.clone());
+                }
+            }
+        }
+    }
+    written
+}

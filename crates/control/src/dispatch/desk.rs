@@ -1,0 +1,205 @@
+//! What a turn writes under its answer's lease: for the answer itself, or for a task that its agent gave to another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::answer::LogEntry;
+use domain::credits::{Credits, Shortage};
+use domain::id::{AccountId, PostingId};
+use domain::step::CallResult;
+use domain::turn::host::{Completion, Event};
+use store::turns::{self, Fence, Reserve, StepDone, TurnError, delegations};
+use store::{Sql, skills};
+use tokio::time::{Instant, timeout};
+
+use super::Shared;
+use super::turn::Ended;
+
+/// How long a database that can't be reached is waited for with what is to be written, and between two tries.
+const OUTAGE_MAX: Duration = Duration::from_secs(300);
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
+/// How often a failing store is tried again before the answer is given back.
+const STORE_ATTEMPTS_MAX: u32 = 5;
+/// The pause before the first of these; doubles.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Writes for one turn.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) shared: Arc<Shared>,
+    pub(super) fence: Fence,
+    pub(super) account: AccountId,
+    /// The model that its steps are postings of.
+    pub(super) model: String,
+    /// The call that gave the task, when the turn is not the answer's own.
+    pub(super) delegation: Option<Arc<str>>,
+}
+
+impl Desk {
+    /// Holds the greatest cost of a step.
+    pub(super) async fn reserve(&self, number: u32, greatest: Credits) -> Result<Event, Ended> {
+        let new = Reserve {
+            step: number,
+            greatest,
+            model: self.model.clone(),
+            release: self.posting(),
+            reserve: self.posting(),
+            now: self.shared.environment.now(),
+        };
+        let of = self.delegation.clone();
+        let granted = Event::Reserved { number, outcome: Ok(()) };
+        self.write(granted, move |tx, fence| match &of {
+            None => turns::reserve(tx, fence, &new),
+            Some(call) => delegations::reserve(tx, fence, call, &new),
+        })
+        .await
+    }
+
+    /// Commits a step and settles its cost.
+    pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<Event, Ended> {
+        let done = self.step_done(entry, cost);
+        let (number, usage) = (done.number, done.step.usage);
+        let committed = Event::StepCommitted { number };
+        let of = self.delegation.clone();
+        let event =
+            self.write(committed.clone(), move |tx, fence| write_step(tx, fence, of.as_deref(), &done));
+        let event = event.await?;
+        if event == committed {
+            self.shared.figures.settled(&self.model, usage, cost);
+        }
+        Ok(event)
+    }
+
+    /// Commits what came of a call, and counts the skills that were opened with it.
+    pub(super) async fn commit_result(
+        &self,
+        number: u32,
+        result: Arc<CallResult>,
+        opened: Vec<String>,
+    ) -> Result<Event, Ended> {
+        let (call, now) = (result.call.clone(), self.shared.environment.now());
+        let (of, account) = (self.delegation.clone(), self.account);
+        self.write(Event::ResultCommitted { call }, move |tx, fence| {
+            let first = match &of {
+                None => turns::commit_result(tx, fence, number, &result, now)?,
+                Some(call) => delegations::commit_result(tx, fence, call, number, &result, now)?,
+            };
+            if first {
+                skills::count(tx, account, &opened)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Commits the end, with what stood of the last step. `age` is how old the answer is.
+    pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, Ended> {
+        let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
+        let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
+        let (release, now) = (self.posting(), self.shared.environment.now());
+        let ending = completion.answer.ending.clone();
+        let last = turns::Completion {
+            text: if self.delegation.is_some() { String::new() } else { completion.answer.text() },
+            answer: completion.answer,
+            release,
+            now,
+        };
+        let of = self.delegation.clone();
+        let event = self
+            .write(Event::Completed, move |tx, fence| {
+                if let Some(partial) = &partial {
+                    write_step(tx, fence, of.as_deref(), partial)?;
+                }
+                match &of {
+                    None => turns::complete(tx, fence, &last),
+                    Some(call) => delegations::end(tx, fence, call, release, now),
+                }
+            })
+            .await?;
+        if event == Event::Completed {
+            if self.delegation.is_none() {
+                self.shared.figures.ended(ending.as_ref(), age);
+            }
+            if let Some((usage, cost)) = settled {
+                self.shared.figures.settled(&self.model, usage, cost);
+            }
+        }
+        Ok(event)
+    }
+
+    fn step_done(&self, entry: LogEntry, cost: Credits) -> StepDone {
+        let (number, step, instance) = match entry {
+            LogEntry::Step { number, step, instance } => (number, step, instance),
+            LogEntry::Result { .. } => unreachable!("only steps are committed as steps"),
+        };
+        StepDone {
+            number,
+            step,
+            instance,
+            cost,
+            model: self.model.clone(),
+            settle: self.posting(),
+            release: self.posting(),
+            now: self.shared.environment.now(),
+        }
+    }
+
+    /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.
+    pub(super) async fn write(
+        &self,
+        done: Event,
+        op: impl Fn(&mut dyn Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
+    ) -> Result<Event, Ended> {
+        let (fence, begun) = (self.fence, Instant::now());
+        let (mut attempt, mut failures) = (0, 0);
+        while failures < STORE_ATTEMPTS_MAX {
+            let op = op.clone();
+            match self.shared.store.write(move |tx| op(tx, fence)).await {
+                Ok(()) => return Ok(done),
+                Err(TurnError::Fenced) => return Ok(Event::Fenced),
+                // The first try was durable and its answer lost.
+                Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
+                Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
+                // What was said is paid for, and nobody else can take the answer up meanwhile.
+                Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
+                    tracing::debug!(answer = %fence.answer, %error, "an answer waits for the database");
+                    let ending = self.shared.shutdown.cancelled();
+                    if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
+                        return Err(Ended::GiveBack);
+                    }
+                }
+                Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
+                    tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
+                    tokio::time::sleep(STORE_PAUSE * 2_u32.pow(failures)).await;
+                    failures += 1;
+                }
+            }
+            attempt += 1;
+        }
+        Err(Ended::GiveBack)
+    }
+
+    fn posting(&self) -> PostingId {
+        PostingId::from_random(self.shared.environment.bits())
+    }
+}
+
+fn write_step(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    delegation: Option<&str>,
+    done: &StepDone,
+) -> Result<(), TurnError> {
+    match delegation {
+        None => turns::commit_step(tx, fence, done),
+        Some(call) => delegations::commit_step(tx, fence, call, done),
+    }
+}
+
+/// What a reservation that can't be paid for comes to.
+fn refused(done: Event, shortage: Shortage) -> Event {
+    match done {
+        Event::Reserved { number, .. } => Event::Reserved { number, outcome: Err(shortage) },
+        other => other,
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls that the service runs itself, beside the turn that made them: each is a task that comes back with `Hosted`.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use domain::step::Outcome;
+use domain::turn::Output;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::orders::{self, Order, Orders};
+
+/// How long other agents may take to leave their work when the answer ends.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The calls of one turn that run here.
+#[derive(Default)]
+pub(super) struct Running(HashMap<String, Run>);
+
+struct Run {
+    task: AbortOnDropHandle<()>,
+    /// Where another agent is told to stop.
+    orders: Option<watch::Sender<Orders>>,
+}
+
+impl Running {
+    /// Whether something runs.
+    pub(super) fn is_any(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Runs another agent, which has to be told to stop: its tools run in the machine.
+    pub(super) fn delegate(
+        &mut self,
+        call: String,
+        work: impl Future<Output = ()> + Send + 'static,
+        orders: watch::Sender<Orders>,
+    ) {
+        let task = AbortOnDropHandle::new(tokio::spawn(work));
+        self.0.insert(call, Run { task, orders: Some(orders) });
+    }
+
+    /// The call came back.
+    pub(super) fn over(&mut self, call: &str) {
+        self.0.remove(call);
+    }
+
+    /// Ends all that runs; other agents once they have stopped their tools and paid for what they said.
+    pub(super) async fn end(&mut self, order: Order) {
+        let others: Vec<Run> =
+            self.0.drain().map(|(_, run)| run).filter(|run| run.orders.is_some()).collect();
+        for orders in others.iter().filter_map(|run| run.orders.as_ref()) {
+            orders::give(orders, order);
+        }
+        let over = async {
+            for run in others {
+                // One that panicked is over as well.
+                let _ = run.task.await;
+            }
+        };
+        if timeout(LEAVE_TIMEOUT, over).await.is_err() {
+            tracing::warn!("another agent did not stop in time");
+        }
+    }
+}
+
+/// What a call came to that could not be run.
+pub(super) fn failed(text: impl Into<String>) -> Output {
+    Output { outcome: Outcome::Failed, text: text.into(), passages: Vec::new(), written: Vec::new() }
+}

@@ -1,0 +1,146 @@
+//! The calls of the last step: who runs them, and what comes of them.
+
+use std::sync::Arc;
+
+use super::{Effect, Setup, Turn};
+use crate::answer::{Change, LogEntry};
+use crate::citation::{self, NumberedPassage};
+use crate::id::InstanceId;
+use crate::limits::SOURCES_MAX;
+use crate::step::{Call, CallResult, Outcome, Purpose};
+use crate::turn::{CallNote, HostFrame, Output};
+
+impl Turn {
+    /// The calls of the last step that have no result in the log, with the life that they were given to.
+    pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
+        let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
+        let Some((LogEntry::Step { step, instance, .. }, after)) =
+            last.and_then(|at| self.log[at..].split_first())
+        else {
+            return Vec::new();
+        };
+        let returned = |call: &Call| {
+            after.iter().any(|entry| match entry {
+                LogEntry::Result { result, .. } => result.call == call.id,
+                LogEntry::Step { .. } => false,
+            })
+        };
+        step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
+    }
+
+    pub(super) fn note(&self, call: Call) -> CallNote {
+        let hosted = self.setup.hosted.runs(&call.tool);
+        CallNote { repeatable: self.repeats(&call.tool), hosted, call }
+    }
+
+    fn repeats(&self, tool: &str) -> bool {
+        let Setup { repeatable, hosted, .. } = &self.setup;
+        if hosted.runs(tool) { hosted.repeats(tool) } else { repeatable(tool) }
+    }
+
+    /// Reports the calls that the host ran in an earlier lease and that are not run again: whatever ran them is gone.
+    pub(super) fn report_cut(&mut self, effects: &mut Vec<Effect>) {
+        for (_, call) in self.pending() {
+            if self.setup.hosted.runs(&call.tool) && !self.setup.hosted.repeats(&call.tool) {
+                self.commit_result(interrupted(call), effects);
+            }
+        }
+    }
+
+    /// Effectful calls that were given to another life of the agent and have no result are not run again.
+    pub(super) fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
+        for (given_to, call) in self.pending() {
+            let under_way = self.committing.iter().any(|result| result.call == call.id);
+            let elsewhere = self.setup.hosted.runs(&call.tool) || self.repeats(&call.tool);
+            if given_to != instance && !under_way && !elsewhere {
+                self.commit_result(interrupted(call), effects);
+            }
+        }
+    }
+
+    /// Lets the host run those pending calls that are its own: those that may run again side by side, the others
+    /// one after another, in the model's order.
+    pub(super) fn run_hosted(&mut self, effects: &mut Vec<Effect>) {
+        if self.ending.is_some() {
+            return;
+        }
+        let mut effectful_ahead = false;
+        for (_, call) in self.pending() {
+            if !self.setup.hosted.runs(&call.tool) {
+                continue;
+            }
+            let waits = effectful_ahead && !self.repeats(&call.tool);
+            effectful_ahead |= !self.repeats(&call.tool);
+            let committing = self.committing.iter().any(|result| result.call == call.id);
+            if !waits && !committing && !self.running.contains(&call.id) {
+                self.running.push(call.id.clone());
+                effects.push(Effect::Run(call));
+            }
+        }
+    }
+
+    /// Takes what came of a call from whoever was to run it: an agent has no say in a call of the host's.
+    pub(super) fn returned(&mut self, call: &str, output: Output, by_host: bool, effects: &mut Vec<Effect>) {
+        let over = self.ending.is_some();
+        let under_way = over || self.committing.iter().any(|result| result.call == call);
+        let pending = self.pending().into_iter().find(|(_, pending)| pending.id == call);
+        let theirs = |call: &Call| self.setup.hosted.runs(&call.tool) == by_host;
+        let Some((_, call)) = pending.filter(|(_, call)| !under_way && theirs(call)) else { return };
+        let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
+        let numbered = output.passages.into_iter().take(room).zip(self.next_source..);
+        let passages: Vec<_> = numbered
+            .map(|(passage, number)| NumberedPassage { number, place: passage.place, text: passage.text })
+            .collect();
+        let text = match call.purpose {
+            // It cites its passages by their places among them.
+            Purpose::Agent(_) => citation::renumber(&output.text, |place| {
+                Some(passages.get((place as usize).checked_sub(1)?)?.number)
+            }),
+            Purpose::Tool | Purpose::Skill(_) | Purpose::WebSearch { .. } => output.text,
+        };
+        self.next_source += u32::try_from(passages.len()).unwrap_or(0);
+        let result = CallResult {
+            call: call.id,
+            tool: call.tool,
+            outcome: output.outcome,
+            text,
+            passages,
+            written: output.written,
+        };
+        self.commit_result(result, effects);
+    }
+
+    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<Effect>) {
+        let result = Arc::new(result);
+        self.committing.push(result.clone());
+        effects.push(Effect::CommitResult { number: self.next().saturating_sub(1), result });
+    }
+
+    pub(super) fn result_committed(&mut self, call: &str, effects: &mut Vec<Effect>) {
+        let Some(at) = self.committing.iter().position(|result| result.call == call) else { return };
+        let result = self.committing.remove(at);
+        let entry = LogEntry::Result { number: self.next().saturating_sub(1), result: result.clone() };
+        let note = self.transcript.add(&entry);
+        self.log.push(entry);
+        self.publish(Change::Resulted { result }, effects);
+        if self.opened {
+            let call = call.to_owned();
+            effects.push(Effect::Send(HostFrame::Acknowledged { call, entry: note }));
+        }
+        self.running.retain(|running| running != call);
+        self.run_hosted(effects);
+    }
+}
+
+/// What a call comes to that may have run and is not run again.
+fn interrupted(call: Call) -> CallResult {
+    CallResult {
+        call: call.id,
+        tool: call.tool,
+        outcome: Outcome::Interrupted,
+        text: "Interrupted by a restart: this call may or may not have run, and was not run again."
+            .to_owned(),
+        passages: Vec::new(),
+        written: Vec::new(),
+    }
+}

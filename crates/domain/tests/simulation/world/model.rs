@@ -1,0 +1,73 @@
+//! The model, and what comes of calls.
+
+use domain::agent::AgentName;
+use domain::id::{AgentId, SkillId};
+use domain::skill::SkillName;
+use domain::step::{Call, Outcome, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::turn::Output;
+use domain::turn::host::Event;
+
+use super::{Seat, What, World};
+
+impl World {
+    /// Some call of a model, under an identifier that vendors repeat between steps.
+    pub(super) fn call(&mut self, index: u64) -> Call {
+        let tools = ["read", "write", "write", "skill", "agent", "registry__look_up", "registry__file"];
+        let tool = tools[self.rng.below(tools.len() as u64) as usize];
+        let (name, full_name) = ("b".to_owned(), "a:b".to_owned());
+        // One that is called without there being such a skill or agent is a tool that fails.
+        let purpose = match tool {
+            "skill" if self.rng.chance(80) => {
+                Purpose::Skill(SkillName { id: SkillId::of("a:b"), name, full_name })
+            }
+            "agent" if self.rng.chance(80) => {
+                Purpose::Agent(AgentName { id: AgentId::of("a:b"), name, full_name })
+            }
+            _ => Purpose::Tool,
+        };
+        Call { id: format!("c{index}"), tool: tool.to_owned(), arguments: "{}".to_owned(), purpose }
+    }
+
+    /// What comes of a call.
+    pub(super) fn output(&mut self) -> Output {
+        Output {
+            outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
+            text: "r".repeat(self.rng.below(2000) as usize),
+            passages: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// The model says something, or fails in one of its ways.
+    pub(super) fn say(&mut self, at: Seat, number: u32, attempt: u32, tools: bool) {
+        let mut when = self.now + 5;
+        let said = |event| Event::Said { number, attempt, event };
+        let mut events = Vec::new();
+        for _ in 0..1 + self.rng.below(6) {
+            let piece = format!("w{} ", self.rng.below(100));
+            let reasons = self.rng.chance(20);
+            events.push(said(if reasons { StepEvent::Reasoning(piece) } else { StepEvent::Text(piece) }));
+        }
+        let calls = if tools && number < 6 && self.rng.chance(60) { 1 + self.rng.below(3) } else { 0 };
+        for index in 0..calls {
+            events.push(said(StepEvent::Call(self.call(index))));
+        }
+        let stop = if calls > 0 { StopReason::Calls } else { StopReason::Done };
+        let usage = Usage { input_tokens: 100, output_tokens: 1 + self.rng.below(900), ..Usage::default() };
+        let usage = self.rng.chance(90).then_some(usage);
+        events.push(said(StepEvent::Finished { stop, usage }));
+        if self.rng.chance(15) {
+            events.truncate(self.rng.below(events.len() as u64) as usize);
+            let error = match self.rng.below(20) {
+                0 => StepError::TooLong,
+                1 => StepError::Rejected { reason: "key".to_owned() },
+                _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
+            };
+            events.push(Event::SayFailed { number, attempt, error, jitter: self.rng.next() });
+        }
+        for event in events {
+            when += self.rng.below(200);
+            self.at(when, What::ToTurn { at, connection: None, event });
+        }
+    }
+}

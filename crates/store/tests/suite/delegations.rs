@@ -1,0 +1,175 @@
+//! Tasks that an answer's agent gives to others: what is written, held and paid for them.
+
+use domain::answer::LogEntry;
+use domain::credits::{Credits, Purse, Shortage};
+use domain::id::{AccountId, PostingId};
+use domain::step::CallResult;
+use store::turns::delegations::{self, Delegation};
+use store::turns::{Fence, Terms, TurnError};
+use store::{conversations, turns};
+
+use crate::fixture::{Engine, Fixture, START, done, result, terms};
+
+on_every_engine!(
+    a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut,
+    what_is_held_for_delegations_is_part_of_what_the_answer_holds,
+    the_end_of_an_answer_gives_back_what_its_delegations_hold,
+    a_delegation_can_not_be_written_under_an_earlier_lease,
+    an_answer_has_only_so_many_delegations,
+    a_deleted_conversation_takes_its_delegations_along,
+);
+
+/// Writes for the delegations of one answer.
+struct Desk<'a> {
+    fixture: &'a Fixture,
+    account: AccountId,
+    fence: Fence,
+}
+
+impl Desk<'_> {
+    async fn begin(&self, call: &'static str) -> Result<Option<Delegation>, TurnError> {
+        let fence = self.fence;
+        self.fixture.store.write(move |tx| delegations::begin(tx, fence, call, 2)).await
+    }
+
+    async fn reserve(&self, call: &'static str, step: u32, greatest: u64) -> Result<(), TurnError> {
+        let (fence, new) = (self.fence, self.fixture.reservation(step, greatest));
+        self.fixture.store.write(move |tx| delegations::reserve(tx, fence, call, &new)).await
+    }
+
+    async fn commit(&self, call: &'static str, number: u32, cost: u64) -> Result<(), TurnError> {
+        let (fence, done) = (self.fence, self.fixture.step_done(number, cost));
+        self.fixture.store.write(move |tx| delegations::commit_step(tx, fence, call, &done)).await
+    }
+
+    async fn result(&self, call: &'static str, number: u32, came: CallResult) -> Result<bool, TurnError> {
+        let fence = self.fence;
+        let write =
+            move |tx: &mut dyn store::Sql| delegations::commit_result(tx, fence, call, number, &came, START);
+        self.fixture.store.write(write).await
+    }
+
+    async fn end(&self, call: &'static str) -> Result<(), TurnError> {
+        let (fence, release) = (self.fence, PostingId::from_random(self.fixture.bits()));
+        self.fixture.store.write(move |tx| delegations::end(tx, fence, call, release, START)).await
+    }
+
+    async fn purse(&self) -> (u64, u64) {
+        let Purse { balance, reserved } = self.fixture.purse(self.account).await;
+        (balance.0, reserved.0)
+    }
+}
+
+/// An answer of which the first step is committed, for 3 of its 100 credits.
+async fn begun(fixture: &Fixture) -> Desk<'_> {
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
+    Desk { fixture, account, fence }
+}
+
+async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    let fresh = desk.begin("a").await.expect("the lease holds").expect("there is room");
+    assert!(fresh.log.is_empty());
+    desk.reserve("a", 0, 20).await.expect("there are credits");
+    assert_eq!(desk.purse().await, (77, 20));
+    desk.commit("a", 0, 5).await.expect("the lease holds");
+    assert_eq!(desk.purse().await, (92, 0));
+    assert!(matches!(desk.commit("a", 0, 0).await, Err(TurnError::StepCommitted)));
+    assert!(desk.result("a", 0, result("c")).await.expect("the lease holds"));
+    assert!(!desk.result("a", 0, result("c")).await.expect("the lease holds"), "a call has one result");
+    assert!(desk.result("a", 1, result("d")).await.is_err(), "its step is not committed");
+    let cut = desk.begin("a").await.expect("the lease holds").expect("it was begun");
+    assert!(matches!(cut.log[..], [LogEntry::Step { number: 0, .. }, LogEntry::Result { number: 0, .. }]));
+    assert_eq!(cut.bill.settled, Credits(5));
+    assert!(cut.bill.used.input_tokens > 0, "{:?}", cut.bill);
+    // The answer's own log and bill know nothing of it, and its own calls have their own results.
+    let answer = desk.fence.answer;
+    let turn =
+        fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read").expect("it is open");
+    assert_eq!((turn.log.len(), turn.bill.settled), (1, Credits(3)));
+    let fence = desk.fence;
+    let own = fixture.store.write(move |tx| turns::commit_result(tx, fence, 0, &result("c"), START)).await;
+    assert!(own.expect("the lease holds"));
+    fixture.complete(fence, done(answer)).await.expect("the lease holds");
+    assert_eq!(desk.purse().await, (92, 0));
+}
+
+async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    for call in ["a", "b"] {
+        desk.begin(call).await.expect("the lease holds").expect("there is room");
+    }
+    desk.reserve("a", 0, 40).await.expect("there are credits");
+    desk.reserve("b", 0, 50).await.expect("there are credits");
+    assert_eq!(desk.purse().await, (7, 90));
+    let short = desk.reserve("b", 0, 58).await;
+    assert!(matches!(short, Err(TurnError::Short(Shortage::Balance))), "{short:?}");
+    assert_eq!(desk.purse().await, (7, 90), "what was held still is");
+    desk.reserve("b", 0, 10).await.expect("it is less");
+    assert_eq!(desk.purse().await, (47, 50));
+    desk.commit("a", 0, 40).await.expect("the lease holds");
+    assert_eq!(desk.purse().await, (47, 10));
+    desk.end("b").await.expect("the lease holds");
+    desk.end("b").await.expect("nothing is held any more");
+    assert_eq!(desk.purse().await, (57, 0));
+}
+
+async fn the_end_of_an_answer_gives_back_what_its_delegations_hold(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    desk.begin("a").await.expect("the lease holds").expect("there is room");
+    desk.reserve("a", 0, 40).await.expect("there are credits");
+    fixture.complete(desk.fence, done(desk.fence.answer)).await.expect("the lease holds");
+    assert_eq!(desk.purse().await, (97, 0));
+    assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
+    assert!(matches!(desk.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
+}
+
+async fn a_delegation_can_not_be_written_under_an_earlier_lease(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    desk.begin("a").await.expect("the lease holds").expect("there is room");
+    desk.reserve("a", 0, 40).await.expect("there are credits");
+    let late = Terms { now: terms().lease_until, ..terms() };
+    let claimed = fixture.store.write(move |tx| turns::claim(tx, &late)).await.expect("a claim");
+    assert_eq!(claimed[0].fence.answer, desk.fence.answer);
+    assert!(matches!(desk.begin("a").await, Err(TurnError::Fenced)));
+    assert!(matches!(desk.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(desk.commit("a", 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(desk.result("a", 0, result("c")).await, Err(TurnError::Fenced)));
+    assert!(matches!(desk.end("a").await, Err(TurnError::Fenced)));
+    let next = Desk { fence: claimed[0].fence, ..desk };
+    next.commit("a", 0, 4).await.expect("the lease holds");
+    assert_eq!(next.purse().await, (93, 0));
+}
+
+async fn an_answer_has_only_so_many_delegations(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    for call in ["a", "b"] {
+        desk.begin(call).await.expect("the lease holds").expect("there is room");
+    }
+    assert!(desk.begin("c").await.expect("the lease holds").is_none());
+    assert!(desk.begin("a").await.expect("the lease holds").is_some(), "that one was begun");
+}
+
+async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
+    let desk = Desk { fixture: &fixture, account, fence };
+    desk.begin("a").await.expect("the lease holds").expect("there is room");
+    desk.reserve("a", 0, 40).await.expect("there are credits");
+    let (conversation, release) = (accepted.conversation.id, PostingId::from_random(fixture.bits()));
+    let deleted =
+        fixture.store.write(move |tx| conversations::delete(tx, account, conversation, release, START)).await;
+    deleted.expect("it is there");
+    assert_eq!(desk.purse().await, (97, 0), "what was held is given back");
+    while fixture.store.write(|tx| conversations::sweep_deleted(tx, 2)).await.expect("a sweep") > 0 {}
+    assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
+}
