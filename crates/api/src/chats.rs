@@ -22,12 +22,12 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::Ending;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::{Named, Parameters, knows};
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
 use crate::openapi::{examples, refusals, successes};
 use crate::wire::{self, Change, Conversation, Page, Question};
+use crate::{Ending, Limits};
 
 /// Conversations of a page when the caller does not say, and at most.
 const LIMIT_DEFAULT: u32 = 50;
@@ -55,11 +55,12 @@ pub(crate) async fn ask(
     State(questions): State<Questions>,
     State(answers): State<Answers>,
     State(ending): State<Ending>,
+    State(limits): State<Limits>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
-    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout).await?;
     let question: Question = object(&raw)?;
     let asking = asking(question, idempotency(&headers, raw.get())?)?;
     let (live, replayed) = match questions.ask(&caller, asking).await? {
@@ -170,11 +171,12 @@ pub(crate) async fn delete(
 pub(crate) async fn patch(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
+    State(limits): State<Limits>,
     Named(chat): Named<String>,
     body: Body,
 ) -> Answered<Json<Conversation>> {
     let conversation = conversation_id(&chat)?;
-    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES).await?;
+    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout).await?;
     let change: Change = object(&raw)?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title

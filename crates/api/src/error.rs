@@ -76,6 +76,8 @@ pub enum Code {
     RateLimited,
     /// The target is longer than any path.
     TargetTooLong,
+    /// The request's line and headers are more than allowed.
+    HeadTooLarge,
     /// The body did not come in time.
     TooSlow,
     /// The service failed.
@@ -86,7 +88,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -116,6 +118,7 @@ impl Code {
         Self::RangeNotSatisfiable,
         Self::RateLimited,
         Self::TargetTooLong,
+        Self::HeadTooLarge,
         Self::TooSlow,
         Self::Internal,
         Self::Unavailable,
@@ -154,6 +157,7 @@ impl Code {
             Self::RangeNotSatisfiable => ("RANGE_NOT_SATISFIABLE", StatusCode::RANGE_NOT_SATISFIABLE),
             Self::RateLimited => ("RATE_LIMITED", StatusCode::TOO_MANY_REQUESTS),
             Self::TargetTooLong => ("TARGET_TOO_LONG", StatusCode::URI_TOO_LONG),
+            Self::HeadTooLarge => ("HEAD_TOO_LARGE", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE),
             Self::TooSlow => ("TOO_SLOW", StatusCode::REQUEST_TIMEOUT),
             Self::Internal => ("INTERNAL", StatusCode::INTERNAL_SERVER_ERROR),
             Self::Unavailable => ("UNAVAILABLE", StatusCode::SERVICE_UNAVAILABLE),

@@ -20,6 +20,7 @@ mod vm;
 pub mod wire;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
@@ -67,10 +68,12 @@ parts! {
 }
 
 /// Bounds that an operator sets.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The largest upload; `None` for none but the quota.
     pub upload_max_bytes: Option<u64>,
+    /// Within this a JSON body must have come in.
+    pub body_timeout: Duration,
 }
 
 /// Cancelled when the service stops: open streams then let their readers go.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::service::StartError;
 use control::{Admin, DatabaseUrl, Environment};
 use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
@@ -281,9 +280,8 @@ fn purse(purse: Purse) -> Value {
 
 /// Without a service: straight to the data folder, which this process holds.
 async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) -> Result<Value, Failure> {
-    let failed = |error: StartError| Failure::new("DATABASE_FAILED", error.to_string());
-    let store = control::service::open_store(data, database, Duration::ZERO).await.map_err(failed)?;
-    let workspaces = control::service::open_workspaces(data, Quota::default()).map_err(failed)?;
+    let store = control::service::open_store(data, database, Duration::ZERO).await?;
+    let workspaces = control::service::open_workspaces(data, Quota::default())?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let admin = admin.acting_as(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = answer(&admin, request).await;

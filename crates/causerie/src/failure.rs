@@ -2,6 +2,7 @@
 
 use control::admin::AdminError;
 use control::backup::BackupError;
+use control::service::StartError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
@@ -40,6 +41,16 @@ impl From<AdminError> for Failure {
             AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
             AdminError::Workspace(_) => "WORKSPACE_FAILED",
             AdminError::Password(_) => "PASSWORD_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let code = match &error {
+            StartError::Store(error) => store(error),
+            _ => "DATABASE_FAILED",
         };
         Self::new(code, error.to_string())
     }

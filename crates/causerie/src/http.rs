@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use api::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response};
+use axum::response::IntoResponse;
 use edge::Peer;
-use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT};
+use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -30,6 +32,9 @@ use crate::tls::Tls;
 const CONNECTION_BUFFER_BYTES: usize = 256 * 1024;
 /// Streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 1000;
+/// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
+/// beyond that the connection refuses it by itself, without one.
+const HEADERS_READ_TIMES: usize = 4;
 /// How long requests under way may take when the service ends, and how long a connection that is let go.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to wait when the kernel has no more descriptors.
@@ -46,6 +51,8 @@ pub(crate) struct Connections {
     pub(crate) header_bytes_max: usize,
     /// Within this the headers must have come in, and before them the handshake of TLS.
     pub(crate) header_timeout: Duration,
+    /// Within this a JSON body must have come in.
+    pub(crate) body_timeout: Duration,
     /// A connection on which nothing was asked for this long is let go.
     pub(crate) idle_timeout: Duration,
 }
@@ -57,6 +64,7 @@ impl Default for Connections {
             headers_max: 100,
             header_bytes_max: HEADERS_MAX_BYTES,
             header_timeout: HEADERS_TIMEOUT,
+            body_timeout: JSON_BODY_TIMEOUT,
             idle_timeout: Duration::from_secs(60),
         }
     }
@@ -141,7 +149,7 @@ fn builder(limits: &Connections) -> Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
-        .max_headers(limits.headers_max)
+        .max_headers(HEADERS_READ_TIMES * limits.headers_max)
         .max_buf_size(CONNECTION_BUFFER_BYTES.max(2 * limits.header_bytes_max))
         .half_close(true);
     builder
@@ -190,9 +198,9 @@ impl Shared {
         let activity = Arc::new(Activity::default());
         let service = {
             let (router, activity) = (self.router, activity.clone());
-            let header_bytes_max = self.limits.header_bytes_max;
+            let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
             hyper::service::service_fn(move |request| {
-                answer(router.clone(), request, peer, activity.clone(), header_bytes_max)
+                answer(router.clone(), request, peer, activity.clone(), bounds)
             })
         };
         let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
@@ -255,20 +263,29 @@ async fn answer(
     request: Request<Incoming>,
     peer: Peer,
     activity: Arc<Activity>,
-    header_bytes_max: usize,
+    bounds: (usize, usize),
 ) -> Result<Response<Answer>, Infallible> {
     let under_way = UnderWay::new(activity);
     let mut request = request.map(Body::new);
-    let response = if header_bytes(&request) > header_bytes_max {
-        // As for too many header lines, which the connection refuses by itself.
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        response
-    } else {
-        request.extensions_mut().insert(peer);
-        router.oneshot(request).await?
+    let response = match beyond(bounds, &request) {
+        Some(refused) => refused.into_response(),
+        None => {
+            request.extensions_mut().insert(peer);
+            router.oneshot(request).await?
+        }
     };
     Ok(response.map(|body| Answer { body, _under_way: under_way }))
+}
+
+/// How a head is refused that has more headers, or more bytes, than it may.
+fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> Option<ApiError> {
+    let refused = |what: String| {
+        ApiError::new(Code::HeadTooLarge, format!("the request's line and headers are more than {what}"))
+    };
+    if request.headers().len() > headers_max {
+        return Some(refused(format!("{headers_max} lines")));
+    }
+    (header_bytes(request) > bytes_max).then(|| refused(format!("{bytes_max} bytes")))
 }
 
 /// The request line and the headers as they were sent, but for what stands between them.

@@ -167,7 +167,10 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
-    let limits = api::Limits { upload_max_bytes: settings.upload_max_bytes };
+    let limits = api::Limits {
+        upload_max_bytes: settings.upload_max_bytes,
+        body_timeout: settings.connections.body_timeout,
+    };
     let guard = Arc::new(Guard::new(settings.rates));
     let requests = Arc::new(api::Figures::default());
     let sources = Sources { service: service.clone(), guard: guard.clone(), requests: requests.clone() };

@@ -67,7 +67,7 @@ impl Schema {
     pub fn undocumented(&self, met: &[Met]) -> Vec<String> {
         met.iter()
             // Too large a head is refused before it is looked at.
-            .filter(|met| met.status != 431 && (met.status != 414 || met.code.is_some()))
+            .filter(|met| !matches!(met.status, 414 | 431) || met.code.is_some())
             .filter_map(|met| {
                 let operation = self.operation(&met.method, &met.path)?;
                 let known = operation.answers.get(&met.status).is_some_and(|codes| match &met.code {

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
 use bytes::{Bytes, BytesMut};
@@ -12,7 +13,7 @@ use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::limits::{BODY_IDLE_TIMEOUT, JSON_BODY_TIMEOUT, REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
+use crate::limits::{BODY_IDLE_TIMEOUT, REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
 
 /// Why a JSON body was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +32,16 @@ pub enum BodyError {
     Broken(#[source] axum::Error),
 }
 
-/// Reads a body as JSON, whatever its headers say about it.
+/// Reads a body as JSON, whatever its headers say about it: of so many bytes at most, and within this time.
 ///
 /// # Errors
 /// [`BodyError`]. What is not read any more is left to the connection.
-pub async fn limited_json_body<T: DeserializeOwned>(body: Body, bytes_max: usize) -> Result<T, BodyError> {
-    let read = timeout(JSON_BODY_TIMEOUT, limited(body, bytes_max)).await;
+pub async fn limited_json_body<T: DeserializeOwned>(
+    body: Body,
+    bytes_max: usize,
+    within: Duration,
+) -> Result<T, BodyError> {
+    let read = timeout(within, limited(body, bytes_max)).await;
     let bytes = read.map_err(|_| BodyError::TooSlow)??;
     serde_json::from_slice(&bytes).map_err(BodyError::Malformed)
 }
@@ -154,6 +159,8 @@ mod tests {
     use super::*;
     use futures_util::stream;
 
+    const WITHIN: Duration = Duration::from_secs(30);
+
     fn chunked(chunks: &[&'static str]) -> Body {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect();
         Body::from_stream(stream::iter(chunks))
@@ -162,13 +169,13 @@ mod tests {
     #[tokio::test]
     async fn json_is_read_however_it_is_cut() {
         for body in [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Body::from(" [1,2,3]\n")] {
-            assert_eq!(limited_json_body::<Vec<u8>>(body, 9).await.unwrap(), [1, 2, 3]);
+            assert_eq!(limited_json_body::<Vec<u8>>(body, 9, WITHIN).await.unwrap(), [1, 2, 3]);
         }
     }
 
     #[tokio::test]
     async fn what_is_too_large_or_malformed_is_told_apart() {
-        let read = |body: Body| limited_json_body::<Vec<u8>>(body, 8);
+        let read = |body: Body| limited_json_body::<Vec<u8>>(body, 8, WITHIN);
         assert!(matches!(read(chunked(&["[1,2", ",3,4]"])).await, Err(BodyError::TooLarge(8))));
         assert!(matches!(read(chunked(&["[1,2"])).await, Err(BodyError::Malformed(_))));
         assert!(matches!(read(Body::empty()).await, Err(BodyError::Malformed(_))));
@@ -179,7 +186,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_given_up() {
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert!(matches!(limited_json_body::<Vec<u8>>(silent, 8).await, Err(BodyError::TooSlow)));
+        assert!(matches!(limited_json_body::<Vec<u8>>(silent, 8, WITHIN).await, Err(BodyError::TooSlow)));
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
         assert!(matches!(Incoming::new(silent).next().await, Some(Err(IncomingError::Idle))));
     }

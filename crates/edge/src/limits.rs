@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bytes of a JSON body.
 pub const JSON_BODY_MAX_BYTES: usize = 4 << 20;
 
-/// Within this a JSON body must have come in whole.
+/// Within this a JSON body must have come in whole, unless the operator sets another bound.
 pub const JSON_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of the request line and all headers; for whoever serves the connections.

@@ -25,6 +25,8 @@ const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
 const SKILL_FILE: &str = "SKILL.md";
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
+/// The longest file name, and the longest text, of a notice; the rest is cut.
+const NOTICE_MAX_CHARS: usize = 1000;
 /// The most files and folders of one of the operator's folders that are looked at for changes.
 const MARKS_MAX: usize = 20_000;
 
@@ -98,7 +100,8 @@ impl Reader {
 
     fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
         if self.library.notices.len() < NOTICES_MAX {
-            self.library.notices.push(Notice { file: file.to_owned(), line, text: text.into(), skipped });
+            let (file, text) = (shown(file), shown(&text.into()));
+            self.library.notices.push(Notice { file, line, text, skipped });
         } else {
             self.library.notices_left_out += 1;
         }
@@ -488,6 +491,13 @@ fn is_name(name: &str) -> bool {
 /// The last name of a path; of the root the root folder's own.
 fn folder_name<'a>(tree: &'a Tree, path: &'a str) -> &'a str {
     if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
+}
+
+/// The text as a notice may show it on a terminal and in a log: what a plugin's author wrote may be in it.
+fn shown(text: &str) -> String {
+    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    let letters = text.chars().take(NOTICE_MAX_CHARS);
+    letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
 /// The text in one line, without what could break it.

@@ -49,6 +49,17 @@ fn what_is_built_in_is_whole() {
     }
 }
 
+/// Notices are shown on the operator's terminal and stand in the log, a line each.
+#[test]
+fn notices_carry_no_control_characters() {
+    let market = r#"{"plugins": [{"name": "a\nb\u001b[2J", "source": "./no\u0007where\u2028"}]}"#;
+    let root = folder(&[(".claude-plugin/marketplace.json", market)]);
+    let library = read_one(root.path());
+    let told = skipped(&library).join("");
+    assert!(told.contains("there is no folder") && told.contains("where"), "{told:?}");
+    assert!(!told.contains(|letter: char| letter.is_control() || letter == '\u{2028}'), "{told:?}");
+}
+
 #[test]
 fn a_plugin_has_skills_and_agents_under_full_names() {
     let root = folder(&[

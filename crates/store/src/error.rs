@@ -51,7 +51,10 @@ pub enum StoreError {
         reason: String,
     },
     /// The database was written by a later version of this program.
-    #[error("the database has version {found}, this program knows {known}")]
+    #[error(
+        "a later version of this program wrote the database: its tables have version {found}, and this program knows \
+         none after {known}; run that program, or a later one"
+    )]
     TooNew {
         /// The newest migration in the database.
         found: i64,

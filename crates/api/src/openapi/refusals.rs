@@ -40,7 +40,7 @@ macro_rules! refusals {
     (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
 }
 
-// Besides these, any operation can be 401, 414, 429, 500 and 503.
+// Besides these, any operation can be 401, 414, 429, 431, 500 and 503.
 refusals! {
     /// Of what can hardly fail.
     Unlikely: KeyScope;
@@ -76,7 +76,7 @@ refusals! {
 
 /// The responses that every operation has, by the names that operations refer to them by, and that of a path which
 /// lacks the operation.
-pub(crate) fn everywhere() -> [(&'static str, Response); 6] {
+pub(crate) fn everywhere() -> [(&'static str, Response); 7] {
     let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
@@ -88,6 +88,7 @@ pub(crate) fn everywhere() -> [(&'static str, Response); 6] {
         ("Limited", limited()),
         ("Failed", refusal(&[Code::Internal])),
         ("TargetTooLong", refusal(&[Code::TargetTooLong])),
+        ("HeadTooLarge", refusal(&[Code::HeadTooLarge])),
         ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
         ("Unavailable", unavailable),
     ]
@@ -103,6 +104,7 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
         ("401", "Unauthorized"),
         ("414", "TargetTooLong"),
         ("429", "Limited"),
+        ("431", "HeadTooLarge"),
         ("500", "Failed"),
         ("503", "Unavailable"),
     ];
@@ -208,6 +210,10 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         Code::TargetTooLong => {
             ("path and query are longer than any path", "path and query are longer than 16384 bytes")
         }
+        Code::HeadTooLarge => (
+            "the request's line and headers are more than allowed",
+            "the request's line and headers are more than 65536 bytes",
+        ),
         Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
         Code::Internal => ("the service failed", "the service failed; try again later"),
         Code::Unavailable => (

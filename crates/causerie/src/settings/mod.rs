@@ -327,6 +327,7 @@ fn connections(from: &mut Sources) -> Connections {
             bytes(8 << 10..=1 << 20),
         )),
         header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
+        body_timeout: from.key("limits.body_timeout", default.body_timeout, time(600)),
         idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
     }
 }

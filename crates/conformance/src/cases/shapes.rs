@@ -229,11 +229,15 @@ fn heads_have_bounds(api: &Api) {
         api.request("GET", "/api/v1/vm").header("x-long", &"y".repeat(bytes)).send(&api.address)
     };
     long(8_000).expect_status(200);
-    assert_eq!(long(100_000).status, 431);
+    long(100_000).expect_code(431, "HEAD_TOO_LARGE");
     assert_eq!(long(1_000_000).status, 431);
-    let many = (0..2_000)
-        .fold(api.request("GET", "/api/v1/vm"), |request, n| request.header(&format!("x-{n}"), "y"));
-    assert_eq!(many.send(&api.address).status, 431);
+    let many = |count: usize| {
+        let request = api.request("GET", "/api/v1/vm");
+        let lines = (0..count).fold(request, |request, n| request.header(&format!("x-{n}"), "y"));
+        lines.send(&api.address)
+    };
+    many(50).expect_status(200);
+    assert_eq!(many(2_000).status, 431);
     let target = |bytes: usize| api.call("GET", &format!("/api/v1/vm?{}", "y".repeat(bytes))).status;
     assert_eq!(target(7_000), 200);
     let long = api.call("GET", &format!("/api/v1/vm?{}", "y".repeat(17_000)));

@@ -21,6 +21,7 @@ const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
     ("", "/api/v1/files", 408, "TOO_SLOW", "a minute of silence; the tests of `edge` simulate it"),
     ("", "", 400, "AMBIGUOUS_NAME", "it takes an operator's plugins; the suite's tests of plugins have some"),
     ("", "", 429, "RATE_LIMITED", "the operator sets no rates here; the suite's tests of rates set some"),
+    ("", "", 431, "HEAD_TOO_LARGE", "the same for all, met by some"),
     ("", "", 414, "TARGET_TOO_LONG", "the same for all, met by some"),
     ("", "", 409, "QUOTA_EXCEEDED", "a hundred gigabytes; the tests of `workspace` set a smaller bound"),
     ("", "", 409, "TOO_MANY_ENTRIES", "a hundred thousand files; the tests of `workspace` make them"),
@@ -29,7 +30,10 @@ const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
 
 #[test]
 fn the_interface_holds() {
-    let service = Service::start(Options::default());
+    // So that what is too slow is known soon.
+    let timeouts = [("CAUSERIE_LIMITS_BODY_TIMEOUT", "5s"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "5s")];
+    let environment = timeouts.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let service = Service::start(Options { environment, ..Options::default() });
     let all = cases::all();
     let mut runs: Vec<Run<'_>> = operator::CASES
         .iter()

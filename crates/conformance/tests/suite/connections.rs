@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use conformance::http::send_bytes;
-use conformance::{Options, Request, Service};
+use conformance::{Connection, Expect, Options, Request, Service};
 use serde_json::Value;
 
 /// How long a connection that is to say nothing is listened to.
@@ -54,6 +54,11 @@ fn headers_are_bounded_in_bytes_and_lines() {
         Some(431)
     );
     assert_eq!(told(with("")), Some(200), "and the service goes on");
+    for beyond in [lines(101), lines(300), long(70_000)] {
+        let mut connection = Connection::open(&service.address().into()).expect("it listens");
+        connection.write(with(&beyond).as_bytes());
+        connection.response("GET").expect("an answer").expect_code(431, "HEAD_TOO_LARGE");
+    }
 }
 
 #[test]

@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use conformance::{Account, DATABASE, Expect, Options, Service, Vendor, poll};
+use rusqlite::Connection;
 use serde_json::Value;
 
 fn versions() -> Vec<PathBuf> {
@@ -83,4 +85,62 @@ fn postgresql_databases_of_earlier_versions_are_opened() {
         });
         is_kept(&service, &told);
     }
+}
+
+/// What a program says that finds the tables of a later one.
+fn assert_told(refused: &Output) {
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    let words = "a later version of this program wrote the database: its tables have version 4711, and";
+    assert!(said.contains(words) && said.contains("run that program, or a later one"), "{said}");
+}
+
+fn run(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the binary can be run")
+}
+
+#[test]
+fn what_a_later_version_wrote_is_refused_and_left_as_it_is() {
+    let environment = vec![(DATABASE.to_owned(), String::new())];
+    let mut service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    service.terminate();
+    let database = Connection::open(service.data().join("causerie.db")).expect("the database");
+    database.execute("INSERT INTO migrations (version) VALUES (4711)", []).expect("a later version");
+    let commands: [&[&str]; 3] = [
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["machine", "list"],
+        &["credits", "grant", "--account", &account.email, "5"],
+    ];
+    for arguments in commands {
+        let mut command = service.command();
+        command.args(arguments).arg("--data").arg(service.data());
+        assert_told(&run(command));
+    }
+    let told = service.try_admin(&["machine", "list"]);
+    let error: Value = serde_json::from_slice(&told.stderr).expect("one JSON object");
+    assert_eq!(error["code"], "DATABASE_TOO_NEW");
+    database.execute("DELETE FROM migrations WHERE version = 4711", []).expect("the version before");
+    drop(database);
+    service.restart();
+    service.api(&account).vm().expect_status(200);
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was done");
+}
+
+#[test]
+fn a_postgresql_database_of_a_later_version_is_refused() {
+    let url = servers::shared().new_database();
+    let schema = url.rsplit_once("%3D").expect("a schema").1;
+    let environment = vec![(DATABASE.to_owned(), url.clone())];
+    let mut service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    service.terminate();
+    servers::shared().script(&format!("INSERT INTO {schema}.migrations (version) VALUES (4711);"));
+    let mut command = service.command();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data());
+    let refused = run(command);
+    assert_told(&refused);
+    servers::shared().script(&format!("DELETE FROM {schema}.migrations WHERE version = 4711;"));
+    service.restart();
+    service.api(&account).vm().expect_status(200);
 }

@@ -173,7 +173,7 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
     }
 }
 
-/// What the interface promises that each operation may answer with, besides 401, 414, 429, 500 and 503.
+/// What the interface promises that each operation may answer with, besides 401, 414, 429, 431, 500 and 503.
 const STATUSES: &[(&str, &[u16])] = &[
     ("get /api/v1/vm", &[200, 404]),
     ("post /api/v1/vm/start", &[202, 409]),
@@ -212,7 +212,7 @@ fn every_operation_tells_the_statuses_that_it_answers_with() {
     let promised = STATUSES.iter().map(|(name, statuses)| {
         // By looking at the machine any key can be tried; anything else may be beyond a key's scope.
         let beyond = (*name != "get /api/v1/vm").then_some(403);
-        let all = statuses.iter().copied().chain([401, 414, 429, 500, 503]).chain(beyond);
+        let all = statuses.iter().copied().chain([401, 414, 429, 431, 500, 503]).chain(beyond);
         ((*name).to_owned(), all.collect())
     });
     assert_eq!(told, promised.collect());

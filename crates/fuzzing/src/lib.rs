@@ -1,0 +1,33 @@
+//! What is fuzzed: for each thing that takes bytes from outside, a function that tries one input and panics where a
+//! promise is broken.
+//!
+//! The programs in `fuzz/` hand libFuzzer's inputs on to these, on a nightly compiler; the test of this crate hands
+//! on those that are kept in `fuzz/seeds`, whole and bent, on the stable one.
+#![expect(clippy::panic, reason = "this is how a broken promise is told")]
+
+mod markdown;
+mod plugin_folder;
+mod turn_frames;
+mod upload_form;
+mod vendor_stream;
+mod workspace_paths;
+
+pub use markdown::try_input as markdown;
+pub use plugin_folder::try_input as plugin_folder;
+pub use turn_frames::try_input as turn_frames;
+pub use upload_form::try_input as upload_form;
+pub use vendor_stream::try_input as vendor_stream;
+pub use workspace_paths::try_input as workspace_paths;
+
+/// A name, and the function that tries one input.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them by their names, which are those of the programs and of the folders of inputs.
+pub const TARGETS: &[Target] = &[
+    ("markdown", markdown),
+    ("plugin_folder", plugin_folder),
+    ("turn_frames", turn_frames),
+    ("upload_form", upload_form),
+    ("vendor_stream", vendor_stream),
+    ("workspace_paths", workspace_paths),
+];

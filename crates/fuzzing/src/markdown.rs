@@ -1,0 +1,97 @@
+//! Markdown to HTML: nothing but the allowed gets through, and piece by piece is the same as at once.
+
+use domain::answer::Source;
+use domain::citation::Place;
+use render::{Renderer, Sources, cited, whole};
+
+const ELEMENTS: [&str; 25] = [
+    "a",
+    "blockquote",
+    "br",
+    "code",
+    "del",
+    "em",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "hr",
+    "li",
+    "ol",
+    "p",
+    "pre",
+    "strong",
+    "table",
+    "tbody",
+    "td",
+    "th",
+    "thead",
+    "tr",
+    "ul",
+];
+const SCHEMES: [&str; 4] = ["http://", "https://", "mailto:", "/api/v1/files/"];
+
+/// Tries one input.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&size, rest)) = data.split_first() else { return };
+    let Ok(text) = std::str::from_utf8(rest) else { return };
+    let sources = sources();
+    let sources: &dyn Sources = &sources.as_slice();
+    let html = whole(text, sources);
+    assert_safe(&html);
+    let cited = cited(text, sources);
+    assert!(cited.iter().all(|number| sources.place(*number).is_some()));
+    assert_eq!(incremental(text, usize::from(size % 61) + 1, sources), html);
+}
+
+fn sources() -> Vec<Source> {
+    let file = |path: &str, page| Place::File { path: path.into(), page, lines: None };
+    let web = |url: &str| Place::Web { url: url.into(), title: "t".into() };
+    vec![
+        Source { number: 1, place: file("/uploads/lease.pdf", Some(3)) },
+        Source { number: 2, place: web("https://example.org/a?b&c") },
+        Source { number: 3, place: web("javascript:alert(1)") },
+        Source { number: 4, place: file("/uploads/a\"b <c>.txt", None) },
+    ]
+}
+
+fn incremental(text: &str, size: usize, sources: &dyn Sources) -> String {
+    let mut renderer = Renderer::default();
+    let letters: Vec<char> = text.chars().collect();
+    for piece in letters.chunks(size) {
+        renderer.push(&piece.iter().collect::<String>(), sources);
+        assert_safe(renderer.tail(sources));
+    }
+    renderer.end();
+    let tail = renderer.tail(sources).to_string();
+    let finished: String = renderer.finished().iter().map(AsRef::as_ref).collect();
+    finished + &tail
+}
+
+/// Looks at each tag by itself, knowing nothing of how it was made.
+fn assert_safe(html: &str) {
+    for tag in html.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("an open tag: {tag}"));
+        let (name, mut attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+        assert!(ELEMENTS.contains(&name.trim_start_matches('/')), "an element: {tag}");
+        while !attributes.is_empty() {
+            let (key, rest) = attributes.split_once("=\"").unwrap_or_else(|| panic!("an attribute: {tag}"));
+            let (value, rest) = rest.split_once('"').unwrap_or_else(|| panic!("an attribute: {tag}"));
+            let allowed = match (name, key) {
+                ("a", "href") => SCHEMES.iter().any(|start| value.to_lowercase().starts_with(start)),
+                ("a", "data-citation") => value.get(1..).is_some_and(|number| number.parse::<u32>().is_ok()),
+                ("a", "rel") => value == "noopener noreferrer nofollow",
+                ("ol", "start") => value.parse::<u64>().is_ok(),
+                ("td" | "th", "align") => ["left", "center", "right"].contains(&value),
+                _ => false,
+            };
+            assert!(allowed, "an attribute: {tag}");
+            attributes = rest.trim_start();
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The lines between host and agent: whatever comes is a frame within its bounds or none, however it arrives, and a
+//! frame that was read is written and read as the same.
+
+use domain::turn::AgentFrame;
+use protocol::tool::{PASSAGES_MAX, TEXT_MAX_BYTES, WRITTEN_MAX};
+use protocol::turn::{Lines, agent_line, host_line, read_agent_line, read_host_line};
+
+/// Short, so that lines that are too long are met.
+const LINE_MAX_BYTES: usize = 2048;
+
+/// Tries one input.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&size, rest)) = data.split_first() else { return };
+    let (lines, refused) = cut(rest, rest.len().max(1));
+    assert_eq!(cut(rest, usize::from(size % 37) + 1), (lines.clone(), refused), "by how it arrives");
+    let mut joined = lines.join(&b'\n');
+    if !lines.is_empty() {
+        joined.push(b'\n');
+    }
+    assert!(rest.starts_with(&joined), "lines that were not sent");
+    for line in &lines {
+        assert!(line.len() < LINE_MAX_BYTES && !line.contains(&b'\n'));
+        agent(line);
+        host(line);
+    }
+}
+
+/// The lines, and whether one was too long.
+fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut lines = Lines::of_at_most(LINE_MAX_BYTES);
+    let mut out = Vec::new();
+    for piece in bytes.chunks(size) {
+        lines.push(piece);
+        loop {
+            match lines.next_line() {
+                Ok(Some(line)) => out.push(line),
+                Ok(None) => break,
+                Err(_) => return (out, true),
+            }
+        }
+    }
+    (out, false)
+}
+
+fn agent(line: &[u8]) {
+    let Ok(frame) = read_agent_line(line) else { return };
+    if let AgentFrame::Returned { output, .. } = &frame {
+        assert!(output.text.len() <= TEXT_MAX_BYTES);
+        assert!(output.passages.len() <= PASSAGES_MAX && output.written.len() <= WRITTEN_MAX);
+        for path in &output.written {
+            assert!(path.starts_with('/') && !path.contains('\0'));
+            assert!(path[1..].split('/').all(|name| !matches!(name, "" | "." | "..")), "{path:?}");
+        }
+    }
+    let written = agent_line(&frame);
+    let (end, written) = written.split_last().expect("a line feed");
+    assert!(*end == b'\n' && !written.contains(&b'\n'));
+    assert_eq!(read_agent_line(written).expect("a frame"), frame);
+}
+
+fn host(line: &[u8]) {
+    let Ok(frame) = read_host_line(line) else { return };
+    let written = host_line(&frame);
+    let (end, written) = written.split_last().expect("a line feed");
+    assert!(*end == b'\n' && !written.contains(&b'\n'));
+    assert_eq!(read_host_line(written).expect("a frame"), frame);
+}

@@ -1,0 +1,94 @@
+//! Upload forms: what is accepted lies where the answer says, whole; what is refused leaves nothing behind; and it makes
+//! no difference in which pieces a form arrives.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use domain::id::AccountId;
+use edge::receive_upload;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use workspace::{Quota, Workspace, Workspaces};
+
+/// The operator's limit, which inputs can reach.
+const FILE_MAX_BYTES: u64 = 1024;
+
+/// Tries one input.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&size, form)) = data.split_first() else { return };
+    HOST.with(|host| {
+        let host = host.get_or_init(Host::new);
+        let at_once = host.upload(form, form.len().max(1));
+        let in_pieces = host.upload(form, usize::from(size % 23) + 1);
+        // Of two things that are wrong, either may be met first.
+        assert_eq!(at_once.ok(), in_pieces.ok(), "by how it arrives");
+    });
+}
+
+thread_local! {
+    static HOST: OnceCell<Host> = const { OnceCell::new() };
+}
+
+struct Host {
+    _root: TempDir,
+    runtime: Runtime,
+    workspace: Workspace,
+}
+
+impl Host {
+    fn new() -> Self {
+        let root = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let quota = Quota { disk_free_min_bytes: 0, ..Quota::default() };
+        let workspaces = Workspaces::new(root.path().join("accounts"), quota).expect("workspaces");
+        let provisioned = runtime.block_on(workspaces.provision(AccountId::from_random(1), None));
+        let workspace = provisioned.expect("a workspace");
+        std::fs::create_dir(workspace.host_dir().join("to")).expect("a folder");
+        Self { _root: root, runtime, workspace }
+    }
+
+    /// The content that was stored, or the refusal's words.
+    fn upload(&self, form: &[u8], size: usize) -> Result<Vec<u8>, String> {
+        let kind = HeaderValue::from_static("multipart/form-data; boundary=X");
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+        let pieces: Vec<_> = form.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
+        let body = Body::from_stream(futures_util::stream::iter(pieces));
+        let received = receive_upload(&self.workspace, &headers, body, Some(FILE_MAX_BYTES));
+        let received = self.runtime.block_on(received);
+        let files = files(&self.workspace.host_dir());
+        match received {
+            Ok(uploaded) => {
+                let [file] = files.as_slice() else { panic!("{files:?} after {uploaded:?}") };
+                let content = std::fs::read(file).expect("the file");
+                assert_eq!(content.len() as u64, uploaded.size);
+                assert!(!content.is_empty() && uploaded.size <= FILE_MAX_BYTES);
+                assert!(form.windows(content.len()).any(|part| part == content), "content that was not sent");
+                self.remove(file);
+                Ok(content)
+            }
+            Err(refused) => {
+                assert!(files.is_empty(), "{files:?} after {refused}");
+                Err(refused.to_string())
+            }
+        }
+    }
+
+    /// Deletes the file, and its own folder when it is a temporary one.
+    fn remove(&self, file: &Path) {
+        let folder = file.parent().expect("a folder");
+        std::fs::remove_file(file).expect("it can be deleted");
+        if folder.parent().is_some_and(|above| above.ends_with("uploads/.tmp")) {
+            std::fs::remove_dir(folder).expect("it can be deleted");
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}

@@ -1,0 +1,83 @@
+//! What a model's server sends, as events of a step: the same however it arrives, in order, and within bounds.
+
+use std::collections::{HashSet, VecDeque};
+
+use domain::limits::CALLS_MAX;
+use domain::step::{StepError, StepEvent};
+use models::chat_completions::{Decoder, Next};
+
+/// What is appended to an identifier that the service makes itself.
+const OWN_DIGITS: usize = 24;
+
+/// Tries one input.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&how, body)) = data.split_first() else { return };
+    let is_document = how & 1 == 1;
+    let (events, failure) = decode(body, body.len().max(1), is_document);
+    assert_events(&events, body.len());
+    match &failure {
+        // A step that is told of as finished has not failed.
+        Some(error) => {
+            assert!(!events.iter().any(|event| matches!(event, StepEvent::Finished { .. })), "{error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+            assert!(error.to_string().chars().count() < 500, "{error}");
+        }
+        None => assert!(matches!(events.last(), Some(StepEvent::Finished { .. })), "{events:?}"),
+    }
+    let (pieces, failed) = decode(body, usize::from(how >> 1) + 1, is_document);
+    let anonymous = |events: Vec<StepEvent>| events.into_iter().map(without_own_id).collect::<Vec<_>>();
+    assert_eq!((anonymous(pieces), failed), (anonymous(events), failure), "by how it arrives");
+}
+
+fn decode(body: &[u8], size: usize, is_document: bool) -> (Vec<StepEvent>, Option<StepError>) {
+    let mut decoder = Decoder::new(is_document, HashSet::from(["taken".to_owned()]));
+    let mut ready = VecDeque::new();
+    for piece in body.chunks(size) {
+        match decoder.push(piece, &mut ready) {
+            Ok(Next::More) => {}
+            Ok(Next::End) => return (ready.into(), None),
+            Err(error) => return (ready.into(), Some(error)),
+        }
+    }
+    let failure = decoder.ended(&mut ready).err();
+    (ready.into(), failure)
+}
+
+fn assert_events(events: &[StepEvent], body_bytes: usize) {
+    let mut ids = HashSet::from(["taken"]);
+    let mut said_bytes = 0;
+    for (index, event) in events.iter().enumerate() {
+        match event {
+            StepEvent::Text(text) | StepEvent::Reasoning(text) => {
+                assert!(!text.is_empty());
+                said_bytes += text.len();
+            }
+            StepEvent::Call(call) => {
+                assert!(ids.insert(&call.id), "{call:?} twice");
+                assert!(!call.id.is_empty() && call.id.len() <= 128 && !call.id.contains(char::is_control));
+                assert!(!call.tool.is_empty() && !call.arguments.trim().is_empty(), "{call:?}");
+                said_bytes += call.arguments.len();
+            }
+            StepEvent::Opaque { .. } => panic!("this format has none"),
+            StepEvent::Finished { .. } => assert_eq!(index + 1, events.len(), "said after the end"),
+        }
+    }
+    assert!(ids.len() <= CALLS_MAX + 1);
+    // Escapes make JSON longer than what it says, but for arguments that are left out.
+    assert!(said_bytes <= 2 * body_bytes + 2 * CALLS_MAX, "{said_bytes} of {body_bytes} bytes");
+}
+
+fn without_own_id(mut event: StepEvent) -> StepEvent {
+    if let StepEvent::Call(call) = &mut event {
+        let own = call.id.strip_prefix("call_").is_some_and(|digits| {
+            digits.len() == OWN_DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        });
+        if own {
+            call.id = "call_".to_owned();
+        }
+    }
+    event
+}
