@@ -16,6 +16,7 @@
 //! `GET /standin/requests` tells what was asked, as [`Handle::requests`] does within the process.
 
 mod log;
+mod mcp;
 mod obey;
 mod play;
 mod request;
@@ -142,7 +143,8 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
         .with_state(vendor)
         .merge(web::routes(web.clone()))
-        .merge(site::routes(web.clone()));
+        .merge(site::routes(web.clone()))
+        .merge(mcp::routes(web.clone()));
     let listener = listener.tap_io(|stream| {
         // A token must leave at once; a socket that refuses the option only makes it later.
         let _later = stream.set_nodelay(true);

@@ -1,5 +1,5 @@
 //! Search engines for tests, each to the letter of its format, on the same port as the vendor; a site of a few pages
-//! is at `/site` (see [`site`](crate::site)).
+//! is at `/site`, and MCP servers are at `/mcp`, in modules of their own.
 //!
 //! - `/searxng/search`, `/brave/res/v1/web/search`, `/tavily/search`: the base addresses are `/searxng`, `/brave`
 //!   and `/tavily`. Two pages of this server's own and one elsewhere are found for any query, in one order.
@@ -26,7 +26,7 @@ const PIECE: &[u8] = &[b' '; 16 * 1024];
 /// What was asked of one of the servers here.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// `searxng`, `brave`, `tavily`, `site`.
+    /// `searxng`, `brave`, `tavily`, `site`, `mcp`.
     pub server: &'static str,
     /// The parameters, or the body, as JSON.
     pub parameters: Value,

@@ -55,14 +55,24 @@ pub(crate) fn builder() -> ClientBuilder {
         .referer(false)
 }
 
-/// The address of a server as an operator writes it: http or https, without user, query or fragment; its path ends
-/// without a slash.
+/// The address below which a server is: a plain one, whose path ends without a slash.
 ///
 /// # Errors
 /// [`ConfigError::BaseUrl`], of `what`.
 pub(crate) fn base_url(text: &str, what: &str) -> Result<Url, ConfigError> {
+    let mut url = plain_url(text, what)?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&path);
+    Ok(url)
+}
+
+/// The address of a server as an operator writes it: http or https, without user, query or fragment.
+///
+/// # Errors
+/// [`ConfigError::BaseUrl`], of `what`.
+pub(crate) fn plain_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     let wrong = || ConfigError::BaseUrl { what: what.to_owned() };
-    let mut url = Url::parse(text.trim()).map_err(|_| wrong())?;
+    let url = Url::parse(text.trim()).map_err(|_| wrong())?;
     let plain = url.username().is_empty()
         && url.password().is_none()
         && url.query().is_none()
@@ -70,8 +80,6 @@ pub(crate) fn base_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     if !plain || !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong());
     }
-    let path = url.path().trim_end_matches('/').to_owned();
-    url.set_path(&path);
     Ok(url)
 }
 

@@ -12,6 +12,9 @@
 //!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set
 //!    ([`Fetched::add_to`]).
 //!
+//! [`Mcp::tools`] gives the tools of the servers that the operator grants, [`Mcp::call`] calls one, and
+//! [`Mcp::is_repeatable`] says whether a call may run again after a crash.
+//!
 //! Everything here is cheap to clone, connects when it is first used, and leaves nothing running. Whoever drops a
 //! future of it has ended its request.
 
@@ -20,6 +23,7 @@ mod allowed;
 mod connections;
 mod fetch;
 mod html;
+mod mcp;
 mod rest;
 mod search;
 mod secret;
@@ -32,6 +36,10 @@ pub use fetch::{
     BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, LINK_TEXT_MAX_BYTES,
     LINKS_MAX, Link, NotAHost, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page, PrivateHost,
     REDIRECTS_MAX,
+};
+pub use mcp::{
+    ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, Mcp, McpError, McpOutput, McpServerConfig, McpTools,
+    OUTPUT_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, SERVERS_MAX, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
 pub use search::{
     Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
@@ -46,6 +54,8 @@ pub struct WebConfig {
     pub search: SearchConfig,
     /// Pages.
     pub fetch: FetchConfig,
+    /// MCP servers.
+    pub mcp: Vec<McpServerConfig>,
 }
 
 /// A configuration cannot be used. Says nothing of its secrets.
@@ -62,6 +72,30 @@ pub enum ConfigError {
     Secret {
         /// Whose.
         what: String,
+    },
+    /// A server's name is none, or is there twice.
+    #[error(
+        "{what}: a name of its own is wanted, of at most {SERVER_NAME_MAX_BYTES} small letters, digits and hyphens"
+    )]
+    Name {
+        /// Whose.
+        what: String,
+    },
+    /// A header is none, or not for operators to set.
+    #[error("{what}: {name:?} is no header that can be set")]
+    Header {
+        /// Whose.
+        what: String,
+        /// Which.
+        name: String,
+    },
+    /// There is more than can be used.
+    #[error("{what}: there are more than {most}")]
+    TooMany {
+        /// Of what.
+        what: String,
+        /// How many there may be.
+        most: usize,
     },
     /// No connections over TLS can be made here.
     #[error("no connections over TLS can be made here")]

@@ -42,6 +42,29 @@ pub(crate) fn paths() -> Form<Vec<PathBuf>> {
     Form { read: Box::new(read), show }
 }
 
+/// A list of texts of one line; a variable has commas between them.
+pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
+    let read = move |raw: &Raw| {
+        let texts: Vec<String> = match raw {
+            Raw::List(texts) => texts.clone(),
+            Raw::Typed(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
+            Raw::Text(_) | Raw::Number(_) | Raw::Other(_) => {
+                return Err(format!("a list of texts is wanted, not {}", raw.kind()));
+            }
+        };
+        let fits = |text: &String| line(&Raw::Typed(text.clone())).is_ok();
+        if texts.len() > most || !texts.iter().all(fits) {
+            return Err(format!("at most {most} texts of one line are wanted"));
+        }
+        Ok(texts)
+    };
+    let show = |texts: &Vec<String>| {
+        let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+        format!("[{}]", texts.join(", "))
+    };
+    Form { read: Box::new(read), show }
+}
+
 /// An address to listen on: numbers and a port.
 pub(crate) fn address() -> Form<SocketAddr> {
     let read = |raw: &Raw| {
@@ -167,7 +190,9 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
             Ok(text)
         }
         Raw::Text(_) | Raw::Typed(_) => Err("one line of text is wanted".to_owned()),
-        Raw::Number(_) | Raw::Other(_) => Err(format!("a text in quotes is wanted, not {}", raw.kind())),
+        Raw::Number(_) | Raw::List(_) | Raw::Other(_) => {
+            Err(format!("a text in quotes is wanted, not {}", raw.kind()))
+        }
     }
 }
 
@@ -175,7 +200,7 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
 fn number(raw: &Raw) -> Option<&str> {
     match raw {
         Raw::Text(text) | Raw::Typed(text) | Raw::Number(text) => Some(text.trim()),
-        Raw::Other(_) => None,
+        Raw::List(_) | Raw::Other(_) => None,
     }
 }
 

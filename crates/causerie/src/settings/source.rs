@@ -3,7 +3,8 @@
 //! Each key is read in one place, with its form and its default (`Settings::read`). What nobody has read when all
 //! have been is unknown, and is refused with the nearest name that was.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -54,6 +55,8 @@ pub(crate) enum Raw {
     Typed(String),
     /// A number of the file.
     Number(String),
+    /// Texts of the file.
+    List(Vec<String>),
     /// Something of the file that no key takes.
     Other(&'static str),
 }
@@ -63,6 +66,7 @@ impl Raw {
         match self {
             Self::Text(_) | Self::Typed(_) => "a text",
             Self::Number(_) => "a number",
+            Self::List(_) => "a list",
             Self::Other(kind) => kind,
         }
     }
@@ -96,7 +100,7 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone)]
 pub(crate) struct Effective {
     /// The key.
-    pub(crate) key: &'static str,
+    pub(crate) key: Cow<'static, str>,
     /// Its value as TOML; `None` when it has none. Never a secret.
     pub(crate) value: Option<String>,
     /// Where it came from.
@@ -156,31 +160,38 @@ impl Sources {
     /// The value of a key, or its default.
     pub(crate) fn key<T>(&mut self, key: &'static str, default: T, form: Form<T>) -> T {
         let found = self.value(key, &form);
+        let key = Cow::Borrowed(key);
         let (value, origin) = found.map_or((default, Origin::Default), |(value, origin)| (value, origin));
         self.read.push(Effective { key, value: Some((form.show)(&value)), origin });
         value
     }
 
     /// The value of a key that has no default.
-    pub(crate) fn optional<T>(&mut self, key: &'static str, form: Form<T>) -> Option<T> {
-        let (value, origin) = self.value(key, &form).unzip();
+    pub(crate) fn optional<T>(&mut self, key: impl Into<Cow<'static, str>>, form: Form<T>) -> Option<T> {
+        let key = key.into();
+        let (value, origin) = self.value(&key, &form).unzip();
         let shown = value.as_ref().map(form.show);
         self.read.push(Effective { key, value: shown, origin: origin.unwrap_or(Origin::Default) });
         value
     }
 
     /// A secret, said by `key` itself or by `file_key`, which names a file that holds it.
-    pub(crate) fn secret(&mut self, key: &'static str, file_key: &'static str) -> Option<String> {
-        let (here, there) = (self.find(key), self.find(file_key));
+    pub(crate) fn secret(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        file_key: impl Into<Cow<'static, str>>,
+    ) -> Option<String> {
+        let (key, file_key) = (key.into(), file_key.into());
+        let (here, there) = (self.find(&key), self.find(&file_key));
         let of = |found: &Option<(Raw, Origin)>| {
             found.as_ref().map_or(Origin::Default, |(_, origin)| origin.clone())
         };
         let (origin, file_origin) = (of(&here), of(&there));
         let shown = here.as_ref().map(|_| quoted(REDACTED));
-        self.read.push(Effective { key, value: shown, origin: origin.clone() });
-        let file = there.and_then(|(raw, origin)| self.parsed(file_key, &path(), &raw, &origin));
+        self.read.push(Effective { key: key.clone(), value: shown, origin: origin.clone() });
+        let file = there.and_then(|(raw, origin)| self.parsed(&file_key, &path(), &raw, &origin));
         let shown = file.as_ref().map(|path| quoted(&path.to_string_lossy()));
-        self.read.push(Effective { key: file_key, value: shown, origin: file_origin.clone() });
+        self.read.push(Effective { key: file_key.clone(), value: shown, origin: file_origin.clone() });
         match (here, file) {
             (Some(_), Some(_)) => {
                 self.problems
@@ -200,9 +211,16 @@ impl Sources {
                     }
                 }
             }
-            (None, Some(path)) => self.read_secret(file_key, &file_origin, &path),
+            (None, Some(path)) => self.read_secret(&file_key, &file_origin, &path),
             (None, None) => None,
         }
+    }
+
+    /// The names of what the file holds under a table: of its keys and of the tables in it.
+    pub(crate) fn names(&self, table: &str) -> BTreeSet<String> {
+        let entries = self.file.iter().flat_map(|(_, entries)| entries.keys());
+        let inner = entries.filter_map(|key| key.strip_prefix(table)?.strip_prefix('.'));
+        inner.map(|key| key.split('.').next().unwrap_or(key).to_owned()).collect()
     }
 
     /// Something is wrong with what a key, or several together, say.
@@ -219,7 +237,7 @@ impl Sources {
 
     /// Ends the reading: what holds, and warnings; or all that is wrong.
     pub(crate) fn finish(mut self) -> Result<(Vec<Effective>, Vec<String>), Vec<String>> {
-        let known: Vec<&str> = self.read.iter().map(|read| read.key).collect();
+        let known: Vec<&str> = self.read.iter().map(|read| read.key.as_ref()).collect();
         if let Some((path, entries)) = &self.file {
             for (name, entry) in entries.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
                 let hint =
@@ -360,7 +378,10 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         DeValue::Float(number) => Raw::Number(number.as_str().to_owned()),
         DeValue::Boolean(_) => Raw::Other("true or false"),
         DeValue::Datetime(_) => Raw::Other("a date"),
-        DeValue::Array(_) => Raw::Other("a list"),
+        DeValue::Array(list) => {
+            let texts = list.iter().map(|one| one.get_ref().as_str().map(ToOwned::to_owned));
+            texts.collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
+        }
         DeValue::Table(_) => Raw::Other("a table"),
     }
 }

@@ -7,6 +7,7 @@ use super::source::variable;
 use super::*;
 
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const WEB_PAGE: &str = include_str!("../../../../docs/web.md");
 
 fn loaded(
     file: Option<&Path>,
@@ -51,7 +52,7 @@ fn the_page_names_every_key_with_its_default() {
         .collect();
     let loaded = loaded(None, &[], &[]).expect("the defaults hold");
     let held: BTreeMap<&str, &str> =
-        loaded.effective.iter().map(|key| (key.key, key.value.as_deref().unwrap_or("–"))).collect();
+        loaded.effective.iter().map(|key| (&*key.key, key.value.as_deref().unwrap_or("–"))).collect();
     assert_eq!(told, held);
 }
 
@@ -71,6 +72,27 @@ fn the_example_of_the_page_loads() {
     assert_eq!(loaded.settings.jurisdictions[0].id, "HU");
     assert!(loaded.settings.vendors.openai.is_some_and(|openai| openai.key.is_some()));
     assert!(loaded.effective.iter().filter(|key| matches!(key.origin, Origin::File(..))).count() > 8);
+}
+
+#[test]
+fn the_examples_of_the_web_page_load_together() {
+    let examples: Vec<&str> =
+        WEB_PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 3, "search, hosts, MCP");
+    let (folder, path) = file("");
+    for name in ["brave.key", "registry.token"] {
+        std::fs::write(folder.path().join(name), "a secret\n").expect("a file");
+    }
+    // A table stands once in a file.
+    let whole = format!("[web]\n{}", examples.concat().replace("[web]\n", ""));
+    let whole = whole.replace("/etc/causerie/", &format!("{}/", folder.path().display()));
+    std::fs::write(&path, &whole).expect("a file");
+    let web = loaded(Some(&path), &[], &[]).expect("they hold").settings.web;
+    assert!(web.search.searxng.is_some() && web.search.brave.is_some());
+    assert_eq!(web.fetch.private_hosts.len(), 2);
+    assert_eq!(web.mcp[0].name, "registry");
+    assert_eq!(web.mcp[0].headers.len(), 2);
+    assert!(!web.mcp[0].read_only.is_empty() && web.mcp[0].tools.is_some());
 }
 
 #[test]
@@ -188,7 +210,7 @@ fn every_key_has_a_variable_of_its_own() {
         loaded.warnings,
         [concat!("CAUSERIE_", "LISTN: unknown variable; did you mean CAUSERIE_LISTEN?")]
     );
-    let mut variables: Vec<String> = loaded.effective.iter().map(|key| variable(key.key)).collect();
+    let mut variables: Vec<String> = loaded.effective.iter().map(|key| variable(&key.key)).collect();
     variables.sort();
     variables.dedup();
     assert_eq!(variables.len(), loaded.effective.len());

@@ -1,14 +1,17 @@
 //! What leaves the host besides models: search engines, and the hosts that pages may be fetched from.
 
 use web::{
-    Engine, FetchConfig, KeyedEngine, PRIVATE_HOSTS_MAX, PrivateHost, Search, SearchConfig, Secret, WebConfig,
+    Engine, FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
+    Search, SearchConfig, Secret, TOOLS_MAX, WebConfig,
 };
 
-use super::form::{Form, choice, line, quoted, text};
+use super::form::{Form, choice, line, quoted, text, texts};
 use super::source::Sources;
 
 /// What stands for no hosts.
 const NONE: &str = "none";
+/// The table of the servers' tables.
+const MCP: &str = "mcp";
 
 /// Which engines are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +30,9 @@ const ENGINES: &[(&str, Engines)] = &[
 ];
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
-/// Reads the keys under `web`.
+/// Reads the keys under `web` and the tables under `mcp`.
 pub(super) fn read(from: &mut Sources) -> WebConfig {
-    WebConfig { search: search(from), fetch: fetch(from) }
+    WebConfig { search: search(from), fetch: fetch(from), mcp: mcp(from) }
 }
 
 fn search(from: &mut Sources) -> SearchConfig {
@@ -66,6 +69,36 @@ fn fetch(from: &mut Sources) -> FetchConfig {
         enabled: from.key("web.fetch", default.enabled, choice(SWITCH, show)),
         private_hosts: from.key("web.private_hosts", default.private_hosts, hosts()),
     }
+}
+
+/// The servers that the file grants: a table each, named after it.
+fn mcp(from: &mut Sources) -> Vec<McpServerConfig> {
+    let mut servers = Vec::new();
+    for name in from.names(MCP) {
+        let table = format!("{MCP}.{name}");
+        let key = |key: &str| format!("{table}.{key}");
+        let Some(url) = from.optional(key("url"), text()) else {
+            from.refuse(&key("url"), "the address of the server is wanted");
+            continue;
+        };
+        let tools = from.optional(key("tools"), texts(TOOLS_MAX));
+        let read_only = from.optional(key("read_only"), texts(TOOLS_MAX)).unwrap_or_default();
+        let mut headers = Vec::new();
+        for header in from.names(&key("headers")).union(&from.names(&key("header_files"))) {
+            let (here, there) =
+                (format!("{table}.headers.{header}"), format!("{table}.header_files.{header}"));
+            headers.extend(from.secret(here, there).map(|value| (header.clone(), Secret::new(value))));
+        }
+        let server = McpServerConfig { name, url, headers, tools, read_only };
+        if let Err(error) = Mcp::new(vec![server.clone()]) {
+            from.refuse(&key("url"), error);
+        }
+        servers.push(server);
+    }
+    if servers.len() > SERVERS_MAX {
+        from.refuse(MCP, format!("at most {SERVERS_MAX} servers are granted"));
+    }
+    servers
 }
 
 /// Hosts with commas between them; or none.
@@ -134,6 +167,55 @@ mod tests {
         ] {
             let problems = of(&[(name, value)]).expect_err("refused").concat();
             assert!(problems.contains(told), "{name}={value}: {problems}");
+        }
+    }
+
+    /// What this file says.
+    fn of_file(content: &str) -> Result<WebConfig, Vec<String>> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("causerie.toml");
+        std::fs::write(&path, content).expect("a file");
+        let mut sources = Sources::new(Vec::new(), []).with_file(&path);
+        let config = read(&mut sources);
+        let shown = |problem: String| problem.replace(path.to_str().expect("a path"), "FILE");
+        let ended = sources.finish().map_err(|problems| problems.into_iter().map(shown).collect::<Vec<_>>());
+        let (effective, _) = ended?;
+        assert!(effective.iter().all(|key| !format!("{key:?}").contains("word")), "no secret is shown");
+        Ok(config)
+    }
+
+    #[test]
+    fn each_mcp_server_has_a_table() {
+        let config = of_file(
+            "[mcp.registry]\nurl = \"https://mcp.example.org/mcp\"\ntools = [\"find\", \"note.add\"]\n\
+             read_only = [\"find\"]\n[mcp.registry.headers]\nX-Key = \"word\"\n[mcp.wiki]\nurl = \"http://wiki:8000\"\n",
+        );
+        let servers = config.expect("it holds").mcp;
+        assert_eq!(servers[0].tools.as_deref(), Some(&["find".to_owned(), "note.add".to_owned()][..]));
+        assert_eq!(servers[0].read_only, ["find"]);
+        assert_eq!(servers[0].headers, [("X-Key".to_owned(), Secret::new("word"))]);
+        assert_eq!((servers[1].name.as_str(), &servers[1].tools), ("wiki", &None));
+        for (wrong, told) in [
+            ("[mcp.registry]\ntools = []\n", "mcp.registry.url: the address of the server is wanted"),
+            ("[mcp.registry]\nurl = \"mcp\"\n", "FILE:2: mcp.registry.url: mcp.registry: the address"),
+            ("[mcp.A_b]\nurl = \"http://x\"\n", "a name of its own"),
+            (
+                "[mcp.a]\nurl = \"http://x\"\ntool = []\n",
+                "FILE:3: unknown key mcp.a.tool; did you mean mcp.a.tools?",
+            ),
+            (
+                "[mcp.a]\nurl = \"http://x\"\ntools = \"find\"\n",
+                "FILE:3: mcp.a.tools: a list of texts is wanted",
+            ),
+            ("[mcp.a]\nurl = \"http://x\"\ntools = [1]\n", "a list of texts is wanted, not a list"),
+            ("[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n", "no header that can be set"),
+            (
+                "[mcp.a]\nurl = \"http://x\"\n[mcp.a.header_files]\nX-Key = \"/nowhere\"\n",
+                "mcp.a.header_files.X-Key: /nowhere",
+            ),
+        ] {
+            let problems = of_file(wrong).expect_err("refused").concat();
+            assert!(problems.contains(told), "{wrong}: {problems}");
         }
     }
 

@@ -1,0 +1,268 @@
+//! MCP servers for tests, over streamable HTTP to the letter, with some tools and every fault:
+//!
+//! - `/mcp/json` answers with JSON, `/mcp/sse` with streams of events; `/mcp/locked` wants `Authorization: Bearer
+//!   mcp-secret-token`; `/mcp/down` is 503, `/mcp/old` speaks a version of nobody's, `/mcp/odd` lists strange tools.
+//! - Tools: `echo`, `note.add` (which has an effect), `fail`, `error`, `kinds`, `expire` (ends all sessions), and `cut`,
+//!   `resume`, `ask`, `huge`, `stall`, which show their faults in streams.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::web::Web;
+
+const VERSIONS: [&str; 2] = ["2025-06-18", "2025-11-25"];
+
+#[derive(Debug, Default)]
+struct Sessions {
+    known: HashSet<String>,
+    begun: usize,
+}
+
+struct Servers {
+    web: Arc<Web>,
+    sessions: Mutex<Sessions>,
+}
+
+pub(crate) fn routes(web: Arc<Web>) -> Router {
+    let servers = Arc::new(Servers { web, sessions: Mutex::default() });
+    Router::new().route("/mcp/{mode}", any(serve)).with_state(servers)
+}
+
+async fn serve(
+    State(servers): State<Arc<Servers>>,
+    Path(mode): Path<String>,
+    method: axum::http::Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let message: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    servers.web.note("mcp", json!({ "mode": mode, "http": method.as_str(), "message": message }), &headers);
+    match mode.as_str() {
+        "down" => return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "7")]).into_response(),
+        "locked" if of(&headers, "authorization") != "Bearer mcp-secret-token" => {
+            return StatusCode::UNAUTHORIZED.into_response();
+        }
+        _ => {}
+    }
+    match method.as_str() {
+        "POST" => servers.post(&mode, &headers, &message),
+        "GET" => servers.resumed(&headers),
+        "DELETE" => {
+            servers.sessions().known.remove(of(&headers, "mcp-session-id"));
+            StatusCode::NO_CONTENT.into_response()
+        }
+        _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+    }
+}
+
+impl Servers {
+    fn sessions(&self) -> std::sync::MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, mode: &str, headers: &HeaderMap, message: &Value) -> Response {
+        let accepts = of(headers, "accept");
+        if !accepts.contains("application/json") || !accepts.contains("text/event-stream") {
+            return StatusCode::NOT_ACCEPTABLE.into_response();
+        }
+        if of(headers, "content-type") != "application/json" || message["jsonrpc"] != "2.0" {
+            return StatusCode::BAD_REQUEST.into_response();
+        }
+        let method = message["method"].as_str().unwrap_or("");
+        if method == "initialize" {
+            return self.begin(mode, message);
+        }
+        if let Err(refusal) = self.admit(headers) {
+            return refusal;
+        }
+        if message.get("id").is_none() || message.get("method").is_none() {
+            return StatusCode::ACCEPTED.into_response();
+        }
+        let id = &message["id"];
+        match method {
+            "tools/list" => answer(mode, &[result(id, &list(mode, &message["params"]))]),
+            "tools/call" => self.call(mode, id, &message["params"]),
+            _ => answer(mode, &[failure(id, -32601, "Method not found")]),
+        }
+    }
+
+    fn begin(&self, mode: &str, message: &Value) -> Response {
+        let asked = message["params"]["protocolVersion"].as_str().unwrap_or("");
+        let version = if mode == "old" {
+            "1999-01-01"
+        } else {
+            VERSIONS.iter().find(|one| **one == asked).unwrap_or(&VERSIONS[0])
+        };
+        let id = {
+            let mut sessions = self.sessions();
+            sessions.begun += 1;
+            let id = format!("session-{}", sessions.begun);
+            sessions.known.insert(id.clone());
+            id
+        };
+        let about = json!({ "protocolVersion": version, "capabilities": { "tools": { "listChanged": true } },
+                            "serverInfo": { "name": "standin", "version": "1" } });
+        let mut response = answer(mode, &[result(&message["id"], &about)]);
+        response.headers_mut().extend(
+            HeaderValue::from_str(&id).ok().map(|id| (header::HeaderName::from_static("mcp-session-id"), id)),
+        );
+        response
+    }
+
+    #[expect(clippy::result_large_err, reason = "an answer is what there is to give back")]
+    fn admit(&self, headers: &HeaderMap) -> Result<(), Response> {
+        let session = of(headers, "mcp-session-id");
+        if session.is_empty() || !VERSIONS.contains(&of(headers, "mcp-protocol-version")) {
+            return Err(StatusCode::BAD_REQUEST.into_response());
+        }
+        if self.sessions().known.contains(session) {
+            Ok(())
+        } else {
+            Err(StatusCode::NOT_FOUND.into_response())
+        }
+    }
+
+    fn call(&self, mode: &str, id: &Value, params: &Value) -> Response {
+        let text = |text: &str| {
+            result(id, &json!({ "content": [{ "type": "text", "text": text }], "isError": false }))
+        };
+        match params["name"].as_str().unwrap_or("") {
+            "echo" => answer(mode, &[text(&params["arguments"].to_string())]),
+            "note.add" => answer(mode, &[text("noted")]),
+            "fail" => answer(
+                mode,
+                &[result(
+                    id,
+                    &json!({ "content": [{ "type": "text", "text": "no such act" }], "isError": true }),
+                )],
+            ),
+            "error" => answer(mode, &[failure(id, -32602, "the key mcp-secret-token is wrong")]),
+            "leak" => answer(mode, &[text("it is mcp-secret-token")]),
+            "strange" => answer(mode, &[result(id, &json!({ "content": 7 }))]),
+            "kinds" => answer(
+                mode,
+                &[result(
+                    id,
+                    &json!({ "content": [
+                { "type": "image", "data": "AAAA", "mimeType": "image/png" },
+                { "type": "resource_link", "uri": "https://example.org/act", "name": "The act" }] }),
+                )],
+            ),
+            "expire" => {
+                self.sessions().known.clear();
+                answer(mode, &[text("the sessions are over")])
+            }
+            "broken" => StatusCode::BAD_GATEWAY.into_response(),
+            "busy" => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response(),
+            "cut" => {
+                events("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n".to_owned())
+            }
+            "resume" => events(format!("id: {id}\nretry: 1\ndata:\n\n")),
+            "ask" => {
+                let asks = [
+                    json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" }),
+                    json!({ "jsonrpc": "2.0", "id": "s", "method": "sampling/createMessage", "params": {} }),
+                    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),
+                    text("asked"),
+                ];
+                answer("sse", &asks)
+            }
+            "huge" => {
+                let pieces =
+                    stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 16 * 1024])));
+                (
+                    [(
+                        header::CONTENT_TYPE,
+                        if mode == "sse" { "text/event-stream" } else { "application/json" },
+                    )],
+                    Body::from_stream(pieces),
+                )
+                    .into_response()
+            }
+            "stall" => {
+                let nothing = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b": \n\n"))])
+                    .chain(stream::pending());
+                ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(nothing)).into_response()
+            }
+            _ => answer(mode, &[failure(id, -32602, "Unknown tool")]),
+        }
+    }
+
+    /// A stream that is taken up again; the event after which it goes on tells which answer is missing.
+    fn resumed(&self, headers: &HeaderMap) -> Response {
+        if let Err(refusal) = self.admit(headers) {
+            return refusal;
+        }
+        let Ok(id) = serde_json::from_str::<Value>(of(headers, "last-event-id")) else {
+            return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        };
+        answer("sse", &[result(&id, &json!({ "content": [{ "type": "text", "text": "taken up again" }] }))])
+    }
+}
+
+/// The tools, on two pages.
+fn list(mode: &str, params: &Value) -> Value {
+    let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
+    let tool = |name: &str| {
+        json!({ "name": name, "description": format!("The tool {name}."), "inputSchema": schema,
+                                    "annotations": { "readOnlyHint": true } })
+    };
+    if mode == "odd" {
+        let tools: Vec<Value> = (0..500).map(|number| tool(&format!("tool-{number}"))).collect();
+        let strange = [
+            json!({ "name": "no-schema" }),
+            json!({ "name": "text", "inputSchema": { "type": "string" } }),
+            json!({ "name": "large", "inputSchema": { "type": "object", "description": "x".repeat(100_000) } }),
+            json!(7),
+            tool("tool-0"),
+        ];
+        return json!({ "tools": strange.into_iter().chain(tools).collect::<Vec<_>>(), "nextCursor": "for ever" });
+    }
+    if params["cursor"] == "2" {
+        let names = [
+            "fail", "error", "leak", "strange", "kinds", "expire", "broken", "busy", "cut", "resume", "ask",
+            "huge", "stall",
+        ];
+        return json!({ "tools": names.map(tool) });
+    }
+    json!({ "tools": [tool("echo"), tool("note.add")], "nextCursor": "2" })
+}
+
+fn result(id: &Value, result: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+fn failure(id: &Value, code: i64, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
+}
+
+fn answer(mode: &str, messages: &[Value]) -> Response {
+    if mode == "sse" {
+        return events(
+            messages.iter().map(|message| format!("event: message\r\ndata: {message}\r\n\r\n")).collect(),
+        );
+    }
+    let body = messages.last().map_or(String::new(), Value::to_string);
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+fn events(text: String) -> Response {
+    // In two pieces, as a network would.
+    let (head, tail) = text.split_at(text.floor_char_boundary(text.len() / 2));
+    let pieces = [head.to_owned(), tail.to_owned()].map(Ok::<_, Infallible>);
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream::iter(pieces))).into_response()
+}
+
+fn of<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}

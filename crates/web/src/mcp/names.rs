@@ -1,0 +1,160 @@
+//! Tools as vendors take them: names, descriptions, schemas.
+
+use domain::step::ToolSpec;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use crate::text;
+
+/// The longest name of a server, in bytes.
+pub const SERVER_NAME_MAX_BYTES: usize = 24;
+/// The longest name of a tool as it is offered, in bytes: what every vendor takes.
+pub const TOOL_NAME_MAX_BYTES: usize = 64;
+/// The longest description of a tool, in bytes; more is cut off.
+pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
+/// The longest schema of a tool's arguments, in bytes; a tool with a longer one is left out.
+pub const SCHEMA_MAX_BYTES: usize = 32 * 1024;
+/// The most tools of one server; the rest is left out.
+pub const TOOLS_MAX: usize = 128;
+/// What divides the server's name from the tool's.
+const DIVIDER: &str = "__";
+/// How many letters of a digest tell names apart that would look alike.
+const DIGEST_CHARS: usize = 8;
+/// The longest name that a server may give a tool, in bytes.
+const ORIGINAL_MAX_BYTES: usize = 256;
+
+/// A tool of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tool {
+    /// What the server calls it.
+    pub(super) original: String,
+    /// As it is offered.
+    pub(super) spec: ToolSpec,
+}
+
+/// Whether a server may be called so. There is no underscore in it, so the divider is found again.
+pub(super) fn is_server_name(name: &str) -> bool {
+    let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    letters && (1..=SERVER_NAME_MAX_BYTES).contains(&name.len()) && !name.starts_with('-')
+}
+
+/// The server that a tool's name names.
+pub(super) fn server_of(tool: &str) -> Option<&str> {
+    tool.split_once(DIVIDER).map(|(server, _)| server)
+}
+
+/// The name under which a server's tool is offered. It depends on nothing else, so it is the same after a restart;
+/// one that had to be changed carries a digest of what it was, so two do not become one.
+pub(super) fn offered(server: &str, tool: &str) -> String {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    let whole = format!("{server}{DIVIDER}{tool}");
+    if !tool.is_empty() && whole.len() <= TOOL_NAME_MAX_BYTES && whole.bytes().all(fits) {
+        return whole;
+    }
+    let plain: String = whole
+        .chars()
+        .map(|letter| if letter.is_ascii() && fits(letter as u8) { letter } else { '_' })
+        .collect();
+    let digest: String = Sha256::digest(tool.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let kept = plain.len().min(TOOL_NAME_MAX_BYTES - DIGEST_CHARS - 1);
+    format!("{}_{}", &plain[..kept], &digest[..DIGEST_CHARS])
+}
+
+/// A tool of a server's list; `None` when it cannot be offered.
+pub(super) fn tool(server: &str, listed: &Value) -> Option<Tool> {
+    let original = listed.get("name")?.as_str()?;
+    if original.is_empty() || original.len() > ORIGINAL_MAX_BYTES {
+        return None;
+    }
+    let said =
+        |name: &str| listed.get(name).and_then(Value::as_str).map(paragraphs).filter(|text| !text.is_empty());
+    let description = said("description").or_else(|| said("title")).unwrap_or_default();
+    let schema = schema(listed.get("inputSchema")?)?;
+    let spec = ToolSpec {
+        name: offered(server, original),
+        description: text::cut(&description, DESCRIPTION_MAX_BYTES).to_owned(),
+        schema,
+    };
+    Some(Tool { original: original.to_owned(), spec })
+}
+
+/// The schema of arguments, which are an object.
+fn schema(schema: &Value) -> Option<String> {
+    let mut schema: Map<String, Value> = schema.as_object()?.clone();
+    match schema.get("type") {
+        None => _ = schema.insert("type".to_owned(), "object".into()),
+        Some(kind) if kind == "object" => {}
+        Some(_) => return None,
+    }
+    // Some vendors refuse an object that does not say what it holds.
+    match schema.get("properties") {
+        None => _ = schema.insert("properties".to_owned(), Value::Object(Map::new())),
+        Some(properties) if properties.is_object() => {}
+        Some(_) => return None,
+    }
+    let text = Value::Object(schema).to_string();
+    (text.len() <= SCHEMA_MAX_BYTES).then_some(text)
+}
+
+/// A text of several lines without what nobody sees.
+pub(super) fn paragraphs(text: &str) -> String {
+    let seen = |letter: &char| matches!(letter, '\n' | '\t') || !text::is_hidden(*letter);
+    text.chars().filter(seen).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_fit_every_vendor_and_stay_unlike() {
+        assert_eq!(offered("registry", "look-up_1"), "registry__look-up_1");
+        let odd = ["a.b", "a b", "a/b", "á", "", &"x".repeat(100), &format!("{}y", "x".repeat(99))];
+        let mut names: Vec<String> = odd.iter().map(|tool| offered("registry", tool)).collect();
+        for name in &names {
+            let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+            assert!(name.len() <= TOOL_NAME_MAX_BYTES && name.chars().all(fits), "{name}");
+            assert_eq!(server_of(name), Some("registry"));
+        }
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), odd.len());
+        for name in ["registry", "a-1", "1"] {
+            assert!(is_server_name(name), "{name}");
+        }
+        for name in ["", "A", "a_b", "a__b", "-a", "a.b", "č", &"a".repeat(SERVER_NAME_MAX_BYTES + 1)] {
+            assert!(!is_server_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_offered_only_with_a_schema_of_an_object() {
+        let of = |schema: Value| {
+            tool("s", &json!({ "name": "t", "inputSchema": schema })).map(|tool| tool.spec.schema)
+        };
+        let schema =
+            of(json!({"type": "object", "properties": {"a": {"type": "string"}}})).expect("a schema");
+        assert_eq!(
+            serde_json::from_str::<Value>(&schema).expect("JSON")["properties"]["a"]["type"],
+            "string"
+        );
+        assert_eq!(of(json!({})).as_deref(), Some(r#"{"properties":{},"type":"object"}"#));
+        for wrong in [
+            json!(null),
+            json!("object"),
+            json!([]),
+            json!({"type": "string"}),
+            json!({"type": "object", "properties": []}),
+            json!({"type": "object", "description": "x".repeat(SCHEMA_MAX_BYTES)}),
+        ] {
+            assert_eq!(of(wrong), None);
+        }
+        assert_eq!(tool("s", &json!({"name": "t"})), None);
+        assert_eq!(tool("s", &json!({"name": 7, "inputSchema": {}})), None);
+        let long = json!({"name": "t", "inputSchema": {}, "description": format!("a\u{202e}\u{e0041}\n{}", "b".repeat(9000))});
+        let described = tool("s", &long).expect("a tool").spec.description;
+        assert!(described.starts_with("a\nb") && described.len() == DESCRIPTION_MAX_BYTES);
+    }
+}

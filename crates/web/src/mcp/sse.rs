@@ -1,0 +1,94 @@
+//! Streams of events, as far as MCP uses them.
+
+use std::time::Duration;
+
+/// An event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Event {
+    /// Its data; empty when the event only carries an id.
+    pub(super) data: String,
+    /// What a later request names to go on after it.
+    pub(super) id: Option<String>,
+    /// How long to wait before that request.
+    pub(super) retry: Option<Duration>,
+}
+
+/// Puts events together of the pieces in which they come. Whoever feeds it bounds what it is fed.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    line: Vec<u8>,
+    after_return: bool,
+    event: Event,
+    begun: bool,
+    has_data: bool,
+}
+
+impl Events {
+    /// The events that this piece ends.
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Event> {
+        let mut ended = Vec::new();
+        for byte in piece {
+            let second = std::mem::take(&mut self.after_return) && *byte == b'\n';
+            match byte {
+                b'\n' if second => {}
+                b'\n' | b'\r' => {
+                    self.after_return = *byte == b'\r';
+                    let line = std::mem::take(&mut self.line);
+                    ended.extend(self.end_line(&String::from_utf8_lossy(&line)));
+                }
+                other => self.line.push(*other),
+            }
+        }
+        ended
+    }
+
+    fn end_line(&mut self, line: &str) -> Option<Event> {
+        if line.is_empty() {
+            self.has_data = false;
+            let event = std::mem::take(&mut self.event);
+            return std::mem::take(&mut self.begun).then_some(event);
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field.trim_start_matches('\u{feff}') {
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+                self.begun = true;
+            }
+            "id" if !value.contains('\0') => {
+                self.event.id = Some(value.to_owned());
+                self.begun = true;
+            }
+            "retry" => {
+                self.event.retry = value.parse().ok().map(Duration::from_millis);
+                self.begun = true;
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_whole_in_whatever_pieces() {
+        let stream = ": hello\n\nid: 1\ndata:\n\nevent: message\r\ndata: {\"a\":\r\ndata: \"č\"}\r\n\r\nretry: 5\rdata: x\r\rdata: cut";
+        let wanted = [
+            Event { id: Some("1".to_owned()), ..Event::default() },
+            Event { data: "{\"a\":\n\"č\"}".to_owned(), ..Event::default() },
+            Event { data: "x".to_owned(), retry: Some(Duration::from_millis(5)), ..Event::default() },
+        ];
+        for size in 1..stream.len() {
+            let mut events = Events::default();
+            let all: Vec<Event> =
+                stream.as_bytes().chunks(size).flat_map(|piece| events.feed(piece)).collect();
+            assert_eq!(all, wanted, "{size}");
+        }
+    }
+}
