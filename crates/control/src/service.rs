@@ -10,7 +10,7 @@ use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
-use models::{Catalog, VendorError, VendorsConfig};
+use models::{Catalog, Misconfigured, VendorsConfig};
 use store::{DatabaseUrl, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -80,7 +80,7 @@ pub enum StartError {
     Store(#[from] StoreError),
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
-    Vendor(#[from] VendorError),
+    Vendor(#[from] Misconfigured),
     /// The plugins cannot be used.
     #[error("the plugins: {0}")]
     Plugins(#[from] PluginsError),

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use domain::limits::CALLS_MAX;
 use domain::step::{StepError, StepEvent};
-use models::chat_completions::{Decoder, Next};
+use models::{Decoder, Format, Next};
 
 /// What is appended to an identifier that the service makes itself.
 const OWN_DIGITS: usize = 24;
@@ -16,7 +16,8 @@ const OWN_DIGITS: usize = 24;
 pub fn try_input(data: &[u8]) {
     let Some((&how, body)) = data.split_first() else { return };
     let is_document = how & 1 == 1;
-    let (events, failure) = decode(body, body.len().max(1), is_document);
+    let format = Format::ALL[usize::from(how >> 6) % Format::ALL.len()];
+    let (events, failure) = decode(format, body, body.len().max(1), is_document);
     assert_events(&events, body.len());
     match &failure {
         // A step that is told of as finished has not failed.
@@ -27,13 +28,18 @@ pub fn try_input(data: &[u8]) {
         }
         None => assert!(matches!(events.last(), Some(StepEvent::Finished { .. })), "{events:?}"),
     }
-    let (pieces, failed) = decode(body, usize::from(how >> 1) + 1, is_document);
+    let (pieces, failed) = decode(format, body, usize::from(how >> 1 & 31) + 1, is_document);
     let anonymous = |events: Vec<StepEvent>| events.into_iter().map(without_own_id).collect::<Vec<_>>();
     assert_eq!((anonymous(pieces), failed), (anonymous(events), failure), "by how it arrives");
 }
 
-fn decode(body: &[u8], size: usize, is_document: bool) -> (Vec<StepEvent>, Option<StepError>) {
-    let mut decoder = Decoder::new(is_document, HashSet::from(["taken".to_owned()]));
+fn decode(
+    format: Format,
+    body: &[u8],
+    size: usize,
+    is_document: bool,
+) -> (Vec<StepEvent>, Option<StepError>) {
+    let mut decoder = Decoder::new(format, is_document, HashSet::from(["taken".to_owned()]));
     let mut ready = VecDeque::new();
     for piece in body.chunks(size) {
         match decoder.push(piece, &mut ready) {
@@ -61,7 +67,7 @@ fn assert_events(events: &[StepEvent], body_bytes: usize) {
                 assert!(!call.tool.is_empty() && !call.arguments.trim().is_empty(), "{call:?}");
                 said_bytes += call.arguments.len();
             }
-            StepEvent::Opaque { .. } => panic!("this format has none"),
+            StepEvent::Opaque { json, .. } => said_bytes += json.len(),
             StepEvent::Finished { .. } => assert_eq!(index + 1, events.len(), "said after the end"),
         }
     }

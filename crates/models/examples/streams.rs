@@ -5,8 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use domain::step::{Item, StepEvent, StepRequest};
 use futures_util::{StreamExt, future};
-use models::VendorConfig;
-use models::chat_completions::ChatCompletions;
+use models::{Format, Vendor, VendorConfig};
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
@@ -15,7 +14,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (streams, tokens, every_ms) =
         (arguments.next().unwrap_or(400), arguments.next().unwrap_or(200), arguments.next().unwrap_or(5));
     let standin = standin::start().await?;
-    let provider = ChatCompletions::new(&VendorConfig { key: None, base_url: Some(standin.base_url()) })?;
+    let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
+    let provider = Vendor::new(Format::ChatCompletions, &config)?;
     let request = StepRequest {
         model: format!("text-{tokens}x{every_ms}"),
         instructions: String::new(),

@@ -1,6 +1,6 @@
 //! Which models there are, who answers for each, and how they fare.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -8,13 +8,15 @@ use domain::catalog::{Localized, ModelEntry, ModelStatus, ProviderName, Setting}
 use domain::credits::Price;
 use domain::step::{StepError, StepEvent, StepRequest};
 use domain::time::Clock;
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future};
 
-use crate::chat_completions::ChatCompletions;
+use crate::attempt::Vendor;
+use crate::format::Format;
 use crate::health::Health;
+use crate::names;
 use crate::provider::{Discovered, Provider, StepStream};
 use crate::reader;
-use crate::vendor::{VendorError, VendorsConfig};
+use crate::vendor::{Misconfigured, VendorConfig, VendorsConfig};
 
 /// What a model costs where the operator sets no price: an answer over a few documents some three to ten credits.
 pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, output_millis: 500 };
@@ -22,10 +24,6 @@ pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, ou
 pub const READER_PRICE: Price = Price { base_millis: 1000, input_millis: 0, output_millis: 0 };
 /// The most tokens that one step may write where the operator sets no bound.
 pub const OUTPUT_MAX_TOKENS: u32 = 8192;
-/// How much a model reads where neither its server nor its name tells.
-const CONTEXT_TOKENS: u32 = 32_768;
-/// The same for the vendor's own models.
-const OWN_CONTEXT_TOKENS: u32 = 128_000;
 /// What the built-in reader takes in.
 const READER_CONTEXT_TOKENS: u32 = 1_000_000;
 
@@ -42,10 +40,16 @@ pub struct Model {
 }
 
 impl Model {
-    /// Makes one attempt at a step and takes note of how it went. `request.model` is set to the vendor's name.
+    /// Makes one attempt at a step and takes note of how it went. `request.model` is set to the vendor's name, and
+    /// settings that nobody chose to what the catalog offers as theirs.
     #[must_use]
     pub fn step(&self, mut request: StepRequest) -> StepStream {
         request.model.clone_from(&self.entry.vendor_name);
+        for setting in &self.entry.settings {
+            if !request.settings.iter().any(|(key, _)| *key == setting.key) {
+                request.settings.push((setting.key.clone(), setting.default_value.clone()));
+            }
+        }
         let id = self.entry.id.clone();
         let state = self.state.clone();
         Box::pin(self.provider.step(request).inspect(move |event| match event {
@@ -83,7 +87,8 @@ impl State {
 #[derive(Debug)]
 pub struct Catalog {
     config: VendorsConfig,
-    openai: Option<Arc<ChatCompletions>>,
+    /// At most one for each provider, in the order of preference.
+    vendors: Vec<Arc<Vendor>>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
     state: Arc<State>,
 }
@@ -92,43 +97,59 @@ impl Catalog {
     /// The catalog of the configured vendors. Connects to nothing.
     ///
     /// # Errors
-    /// When a vendor's configuration cannot be used.
-    pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, VendorError> {
-        let openai = config.openai.as_ref().map(ChatCompletions::new).transpose()?.map(Arc::new);
+    /// When a vendor's configuration cannot be used; which one, and why.
+    pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, Misconfigured> {
+        let mut vendors = Vec::new();
+        for (format, vendor) in configured(&config) {
+            let of = VendorConfig { options: config.options.clone(), ..vendor.clone() };
+            let provider = format.provider();
+            let vendor = Vendor::new(format, &of).map_err(|error| Misconfigured { provider, error })?;
+            vendors.push(Arc::new(vendor));
+        }
         let state = Arc::new(State { clock, health: Mutex::default() });
-        let catalog = Self { config, openai, entries: RwLock::default(), state };
+        let catalog = Self { config, vendors, entries: RwLock::default(), state };
         catalog.set(Vec::new());
         Ok(catalog)
     }
 
     /// Asks the vendors for their models, and so whether they answer; to be called at the start and every few
     /// minutes. A vendor that does not answer keeps the models it had. Takes as long as the slowest vendor,
-    /// [`crate::chat_completions::MODELS_TIMEOUT`] at most. Cancel safe.
+    /// [`crate::MODELS_TIMEOUT`] at most. Cancel safe.
     ///
     /// # Errors
-    /// Why a vendor did not answer.
+    /// Why a vendor did not answer, the first one of several.
     pub async fn refresh(&self) -> Result<(), StepError> {
-        let Some(openai) = &self.openai else { return Ok(()) };
-        let listed = openai.models().await;
+        let listed = future::join_all(self.vendors.iter().map(|vendor| vendor.models())).await;
         let known = self.entries();
         let now = self.state.clock.now();
-        if let Ok(models) = &listed {
-            let mut models: Vec<_> =
-                models.iter().filter(|model| converses(&model.name, openai.is_own())).collect();
-            models.dedup_by(|one, other| one.name == other.name);
-            if openai.is_own() {
-                models.sort_by_key(|model| std::cmp::Reverse((rank(&model.name), model.created)));
+        let mut found = Vec::new();
+        let mut failure = Ok(());
+        let mut answered = Vec::new();
+        for (vendor, listed) in self.vendors.iter().zip(listed) {
+            let provider = vendor.format().provider();
+            match listed {
+                Ok(models) => {
+                    answered.push(provider);
+                    let best_first = names::best_first(models, vendor.format(), vendor.is_own());
+                    found.extend(best_first.iter().map(|model| self.entry(model, vendor)));
+                }
+                Err(error) => {
+                    let of = |entry: &&ModelEntry| entry.provider == provider && !entry.builtin;
+                    found.extend(known.iter().filter(of).cloned());
+                    failure = failure.and(Err(error));
+                }
             }
-            self.set(models.into_iter().map(|model| self.entry(model, openai.is_own())).collect());
         }
+        self.set(found);
         let entries = self.entries();
         let mut health = self.state.health();
         for entry in known.iter().chain(entries.iter()).filter(|entry| !entry.builtin) {
-            let there = listed.is_ok() && entries.iter().any(|other| other.id == entry.id);
+            let there =
+                answered.contains(&entry.provider) && entries.iter().any(|other| other.id == entry.id);
             health.entry(entry.id.clone()).or_default().record_probe(there, now);
         }
         health.retain(|id, _| entries.iter().any(|entry| entry.id == *id));
-        listed.map(|_| ())
+        failure
     }
 
     /// The entries, the built-in reader last. Never empty; exactly one is the default.
@@ -142,8 +163,9 @@ impl Catalog {
     pub fn resolve(&self, id: Option<&str>) -> Option<Model> {
         let entries = self.entries();
         let entry = entries.iter().find(|entry| id.map_or(entry.default, |id| entry.id == id))?.clone();
-        let provider = match &self.openai {
-            Some(openai) if !entry.builtin => Provider::ChatCompletions(openai.clone()),
+        let vendor = self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider);
+        let provider = match vendor {
+            Some(vendor) if !entry.builtin => Provider::Vendor(vendor.clone()),
             _ => Provider::Reader,
         };
         Some(Model { entry, provider, state: self.state.clone() })
@@ -160,8 +182,8 @@ impl Catalog {
     }
 
     fn set(&self, mut entries: Vec<ModelEntry>) {
-        entries.retain(|entry| entry.id != READER_ID);
         entries.push(reader_entry());
+        make_unique(&mut entries);
         let wanted = self.config.default_model.as_deref();
         let default = entries.iter().position(|entry| Some(entry.id.as_str()) == wanted);
         let default = default.or_else(|| entries.iter().position(|entry| !entry.deprecated)).unwrap_or(0);
@@ -171,25 +193,19 @@ impl Catalog {
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
     }
 
-    fn entry(&self, model: &Discovered, own: bool) -> ModelEntry {
-        let deprecated = own && is_deprecated(&model.name);
-        let settings =
-            if !deprecated && reasons(&model.name) { vec![Setting::reasoning_effort()] } else { Vec::new() };
-        let context = model.context_tokens.unwrap_or(if own { OWN_CONTEXT_TOKENS } else { CONTEXT_TOKENS });
-        let output = self.config.output_max_tokens.unwrap_or(OUTPUT_MAX_TOKENS);
+    fn entry(&self, model: &Discovered, vendor: &Vendor) -> ModelEntry {
+        let (format, own) = (vendor.format(), vendor.is_own());
+        let deprecated = model.deprecated || (own && names::is_deprecated(&model.name));
+        let reasons = model.reasons.unwrap_or_else(|| names::reasons(&model.name));
+        let settings = if !deprecated && reasons { vec![Setting::reasoning_effort()] } else { Vec::new() };
+        let context = model.context_tokens.unwrap_or_else(|| names::context_tokens(format, own));
+        let wanted = self.config.output_max_tokens.unwrap_or(OUTPUT_MAX_TOKENS);
+        let output = wanted.min(model.output_max_tokens.unwrap_or(wanted));
         ModelEntry {
             id: model.name.clone(),
-            label: Localized::same(&model.name),
-            description: if own {
-                Localized::new("Jazykový model OpenAI", "Language model by OpenAI", "Jazykový model OpenAI")
-            } else {
-                Localized::new(
-                    "Jazykový model na serveru, který provozovatel nastavil",
-                    "Language model on a server that the operator configured",
-                    "Jazykový model na serveri, ktorý prevádzkovateľ nastavil",
-                )
-            },
-            provider: ProviderName::OpenAi,
+            label: Localized::same(model.label.as_deref().unwrap_or(&model.name)),
+            description: names::description(format, own),
+            provider: format.provider(),
             default: false,
             deprecated,
             settings,
@@ -201,6 +217,25 @@ impl Catalog {
             vendor_name: model.name.clone(),
         }
     }
+}
+
+/// The vendors that are configured and how they are spoken to, in the order in which their models are preferred.
+fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
+    let anthropic = config.anthropic.iter().map(|vendor| (Format::Anthropic, vendor));
+    let openai = config.openai.iter().map(|vendor| (Format::of_openai(vendor), vendor));
+    anthropic.chain(openai).collect()
+}
+
+/// Names that come twice are made different by their vendor; what still comes twice is left out.
+fn make_unique(entries: &mut Vec<ModelEntry>) {
+    let mut ids = HashSet::from([READER_ID.to_owned()]);
+    entries.retain_mut(|entry| {
+        if entry.builtin || ids.insert(entry.id.clone()) {
+            return true;
+        }
+        entry.id = format!("{}/{}", entry.provider.as_str().to_lowercase(), entry.vendor_name);
+        ids.insert(entry.id.clone())
+    });
 }
 
 fn reader_entry() -> ModelEntry {
@@ -221,75 +256,5 @@ fn reader_entry() -> ModelEntry {
         context_tokens: READER_CONTEXT_TOKENS,
         output_max_tokens: OUTPUT_MAX_TOKENS,
         vendor_name: READER_ID.to_owned(),
-    }
-}
-
-/// Whether a model of this name holds conversations: servers list all that they have.
-fn converses(name: &str, own: bool) -> bool {
-    let name = name.to_lowercase();
-    let other = [
-        "embed",
-        "whisper",
-        "tts",
-        "dall-e",
-        "moderation",
-        "rerank",
-        "transcribe",
-        "image",
-        "audio",
-        "realtime",
-    ];
-    if name.is_empty() || other.iter().any(|kind| name.contains(kind)) {
-        return false;
-    }
-    let family = ["gpt-", "chatgpt-", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
-    !own || (family
-        && !["instruct", "search", "codex", "deep-research", "sora"].iter().any(|kind| name.contains(kind)))
-}
-
-/// Whether a model of this name thinks before it answers and takes an effort for it.
-fn reasons(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let name = name.rsplit('/').next().unwrap_or(&name);
-    ["o1", "o3", "o4", "gpt-5", "gpt-6"].iter().any(|family| name.starts_with(family))
-        || ["gpt-oss", "qwen3", "deepseek-r", "magistral", "thinking", "reasoning"]
-            .iter()
-            .any(|kind| name.contains(kind))
-}
-
-/// Whether the vendor has newer ones in its place.
-fn is_deprecated(name: &str) -> bool {
-    name == "gpt-4" || ["gpt-3.5", "gpt-4-", "o1", "chatgpt-4"].iter().any(|family| name.starts_with(family))
-}
-
-/// The better of the vendor's models are greater: by generation, whole ones before small ones.
-fn rank(name: &str) -> (u32, u32, bool, bool) {
-    let version = name.strip_prefix("gpt-").unwrap_or("");
-    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-    let major = digits(version);
-    let minor = version[major.len()..].strip_prefix('.').map(digits).unwrap_or_default();
-    let whole = !["mini", "nano", "pro", "chat"].iter().any(|kind| name.contains(kind));
-    // A name without a date is the vendor's present choice of that model.
-    let plain = name.matches('-').count() < 2;
-    (major.parse().unwrap_or(0), minor.parse().unwrap_or(0), whole, plain)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_whole_model_is_the_best() {
-        let mut names =
-            ["gpt-4.1", "gpt-5-mini", "o4-mini", "gpt-5.2", "gpt-5.2-2026-01-01", "gpt-5.2-pro", "gpt-4o"];
-        names.sort_by_key(|name| std::cmp::Reverse(rank(name)));
-        assert_eq!(names[0], "gpt-5.2");
-        assert!(
-            reasons("openai/gpt-oss:20b") && reasons("o4-mini") && !reasons("llama3.2") && !reasons("gpt-4o")
-        );
-        assert!(!converses("nomic-embed-text", false) && converses("llama3.2:3b", false));
-        assert!(
-            !converses("davinci-002", true) && converses("gpt-5", true) && !converses("gpt-image-1", true)
-        );
     }
 }

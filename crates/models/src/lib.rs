@@ -7,16 +7,28 @@
 //! A provider makes one attempt and tells what went wrong; whether and when to try again is the host's to
 //! decide. Nothing here holds a key anywhere but in the header that carries it.
 
+mod anthropic;
+mod attempt;
 pub mod catalog;
-pub mod chat_completions;
+mod chat_completions;
+mod decoder;
+mod error;
 pub mod estimate;
+mod format;
 pub mod health;
+mod names;
+mod output;
 mod provider;
 pub mod reader;
+mod replay;
+mod server;
 mod vendor;
 mod wire;
 
+pub use attempt::{MODELS_MAX, MODELS_TIMEOUT, Patience, STALL_TIMEOUT, STEP_TIMEOUT, USAGE_TIMEOUT, Vendor};
 pub use catalog::{Catalog, Model};
+pub use decoder::{Decoder, Next, STREAM_MAX_BYTES};
+pub use format::Format;
 pub use health::Health;
 pub use provider::{Discovered, Provider, StepStream};
-pub use vendor::{Secret, VendorConfig, VendorError, VendorsConfig};
+pub use vendor::{Misconfigured, Options, Secret, VendorConfig, VendorError, VendorsConfig};

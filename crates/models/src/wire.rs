@@ -2,9 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use domain::step::StepError;
+use domain::step::{StepError, ToolSpec};
 use reqwest::header::HeaderMap;
 use reqwest::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::error;
 
 /// The longest frame of an event stream.
 pub(crate) const FRAME_MAX_BYTES: usize = 1024 * 1024;
@@ -14,6 +19,9 @@ const REASON_MAX_CHARS: usize = 300;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// How much of a refusal is read.
 pub(crate) const REFUSAL_MAX_BYTES: usize = 64 * 1024;
+
+/// What an operator's options do not touch: the exchange, whose model it is, and that it is streamed.
+const NOT_OPTIONS: [&str; 5] = ["model", "stream", "messages", "input", "contents"];
 
 /// One frame of an event stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -149,6 +157,48 @@ fn short(text: &str) -> String {
     }
 }
 
+/// A request's body: what is said in the vendor's form, and the operator's options in it.
+pub(crate) fn body(said: &impl Serialize, options: &Map<String, Value>) -> Result<Vec<u8>, StepError> {
+    let unwritable = |_| rejected("the request cannot be written");
+    if options.is_empty() {
+        return serde_json::to_vec(said).map_err(unwritable);
+    }
+    let mut body = serde_json::to_value(said).map_err(unwritable)?;
+    if let Value::Object(body) = &mut body {
+        let mut options = options.clone();
+        options.retain(|name, _| !NOT_OPTIONS.contains(&name.as_str()));
+        merge(body, &options);
+    }
+    serde_json::to_vec(&body).map_err(unwritable)
+}
+
+/// Puts options into an object: objects into objects, everything else in the place of what was there.
+pub(crate) fn merge(into: &mut Map<String, Value>, options: &Map<String, Value>) {
+    for (name, option) in options {
+        match (into.get_mut(name), option) {
+            (Some(Value::Object(inner)), Value::Object(option)) => merge(inner, option),
+            _ => {
+                into.insert(name.clone(), option.clone());
+            }
+        }
+    }
+}
+
+/// What it means that a server which should stream answers with one document.
+pub(crate) fn document(body: &[u8]) -> StepError {
+    let body = String::from_utf8_lossy(body);
+    match serde_json::from_str::<Value>(&body) {
+        Ok(value) if value.get("error").is_some() => error::in_stream(&body),
+        _ => unavailable("its answer is no stream"),
+    }
+}
+
+/// The schema of a tool's arguments as JSON.
+pub(crate) fn schema(tool: &ToolSpec) -> Result<&RawValue, StepError> {
+    serde_json::from_str(&tool.schema)
+        .map_err(|_| rejected(format!("the schema of the tool {} is no JSON", tool.name)))
+}
+
 /// A connection that failed, without the address, which may be an operator's secret.
 pub(crate) fn connection(error: reqwest::Error) -> StepError {
     let what = if error.is_timeout() {
@@ -231,6 +281,18 @@ mod tests {
         let many = "data: 0123456789\n".repeat(FRAME_MAX_BYTES / 10);
         assert_eq!(frames(many.as_bytes(), 4096), Err(FrameError::TooLong));
         assert_eq!(frames(b"data: \xc5\n\n", 100), Err(FrameError::NotText));
+    }
+
+    #[test]
+    fn options_go_into_the_request_but_not_into_the_exchange() {
+        let said = serde_json::json!({"model": "m", "stream": true, "messages": [1], "a": {"b": 1, "c": 2}});
+        let options = serde_json::json!({"a": {"b": 3, "d": [4]}, "e": 5, "model": "x", "stream": false,
+            "messages": [], "input": []});
+        let merged = body(&said, options.as_object().unwrap()).unwrap();
+        let merged: Value = serde_json::from_slice(&merged).unwrap();
+        let expected = serde_json::json!({"model": "m", "stream": true, "messages": [1],
+            "a": {"b": 3, "c": 2, "d": [4]}, "e": 5});
+        assert_eq!(merged, expected);
     }
 
     #[test]

@@ -22,7 +22,8 @@ impl Clock for Watch {
 }
 
 fn catalog(base_url: Option<String>) -> Catalog {
-    let openai = base_url.map(|base_url| VendorConfig { key: None, base_url: Some(base_url) });
+    let openai =
+        base_url.map(|base_url| VendorConfig { base_url: Some(base_url), ..VendorConfig::default() });
     Catalog::new(VendorsConfig { openai, ..VendorsConfig::default() }, Arc::new(Watch::default())).unwrap()
 }
 

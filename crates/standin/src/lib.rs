@@ -1,4 +1,5 @@
-//! A vendor for tests: a server that speaks the Chat Completions format and does what it is told.
+//! A vendor for tests: a server that speaks the formats of all vendors and does what it is told. The path tells the
+//! format, and whatever a script says is said in each of them.
 //!
 //! It is part of no product build. It keeps to the format strictly, so that a request which a real vendor
 //! would refuse is refused here too, and it breaks the format only where a script says so. What it does is
@@ -22,6 +23,7 @@ mod play;
 mod request;
 pub mod script;
 mod site;
+mod voice;
 mod web;
 
 use std::collections::HashMap;
@@ -31,12 +33,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -45,13 +47,16 @@ pub use script::Script;
 pub use web::Asked;
 
 use log::Log;
-use request::{Refusal, Request};
+use request::{Format, Refusal, Request};
 use script::Try;
 
 /// The greatest request that is read.
 const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// How many different requests are told apart when they are made again.
 const TRIES_MAX: usize = 100_000;
+
+/// The header that tells Anthropic's format from others of the same path.
+const ANTHROPIC_VERSION: &str = "anthropic-version";
 
 /// What a server wants besides the format.
 #[derive(Debug, Clone, Default)]
@@ -100,6 +105,12 @@ impl Handle {
         self.web.until(wanted).await;
     }
 
+    /// What `ANTHROPIC_BASE_URL`, `GEMINI_BASE_URL` and the like are to be set to.
+    #[must_use]
+    pub fn root_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// What was asked so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Seen> {
@@ -137,7 +148,11 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
     let vendor = Arc::new(Vendor { settings, log: log.clone(), tries: Mutex::default() });
     let routes = Router::new()
         .route("/v1/chat/completions", post(complete))
+        .route("/v1/messages", post(complete))
+        .route("/v1/responses", post(complete))
+        .route("/v1beta/models/{call}", post(complete))
         .route("/v1/models", get(models))
+        .route("/v1beta/models", get(models))
         .route("/standin/requests", get(requests))
         .route("/standin/reset", post(reset))
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
@@ -164,13 +179,14 @@ pub async fn start() -> io::Result<Handle> {
     serve(TcpListener::bind(("127.0.0.1", 0)).await?)
 }
 
-async fn complete(State(vendor): State<Arc<Vendor>>, headers: HeaderMap, body: Bytes) -> Response {
-    let number = vendor.log.begin(&headers, &body);
-    let attempt = match vendor.choose(&headers, &body) {
+async fn complete(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let number = vendor.log.begin(uri.path_and_query().map_or("", |path| path.as_str()), &headers, &body);
+    let format = format_of(&uri, &headers);
+    let attempt = match vendor.choose(format, &uri, &headers, &body) {
         Ok(attempt) => attempt,
         Err(refusal) => {
             vendor.log.end(number, Outcome::Refused(refusal.status));
-            return refuse(&refusal, None);
+            return refuse(format, &refusal, None);
         }
     };
     let (request, attempt) = attempt;
@@ -181,21 +197,33 @@ async fn complete(State(vendor): State<Arc<Vendor>>, headers: HeaderMap, body: B
             message: attempt.message.clone().unwrap_or_else(|| "the script says so".to_owned()),
             code: attempt.code.clone(),
         };
-        return refuse(&refusal, attempt.retry_after.as_deref());
+        return refuse(format, &refusal, attempt.retry_after.as_deref());
     }
     let played = play::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
 }
 
+fn format_of(uri: &Uri, headers: &HeaderMap) -> Format {
+    match uri.path() {
+        "/v1/messages" => Format::Anthropic,
+        "/v1/responses" => Format::Responses,
+        "/v1/models" if headers.contains_key(ANTHROPIC_VERSION) => Format::Anthropic,
+        path if path.starts_with("/v1beta/") => Format::Gemini,
+        _ => Format::ChatCompletions,
+    }
+}
+
 impl Vendor {
-    fn choose(&self, headers: &HeaderMap, body: &Bytes) -> Result<(Request, Try), Refusal> {
-        if let Some(key) = &self.settings.key {
-            let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-            if given != Some(&format!("Bearer {key}")) {
-                return Err(Refusal::new(401, "Incorrect API key provided", "invalid_api_key"));
-            }
-        }
-        let request = Request::parse(body)?;
+    fn choose(
+        &self,
+        format: Format,
+        uri: &Uri,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<(Request, Try), Refusal> {
+        self.check(format, uri, headers)?;
+        let model = uri.path().rsplit('/').next().unwrap_or("").trim_end_matches(":streamGenerateContent");
+        let request = Request::parse(format, model, body)?;
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         if tries.len() >= TRIES_MAX {
             tries.clear();
@@ -205,26 +233,40 @@ impl Vendor {
         *count += 1;
         Ok((request, attempt))
     }
+
+    fn check(&self, format: Format, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        if let Some(key) = &self.settings.key {
+            let (name, prefix) = format.key_header();
+            let given = headers.get(name).and_then(|value| value.to_str().ok());
+            if given != Some(&format!("{prefix}{key}")) {
+                return Err(Refusal::new(401, "Incorrect API key provided", "invalid_api_key"));
+            }
+        }
+        if format == Format::Anthropic && !headers.contains_key(ANTHROPIC_VERSION) {
+            return Err(Refusal::new(400, "anthropic-version: header is required", "invalid_request"));
+        }
+        if format == Format::Gemini && (uri.query() != Some("alt=sse") || !uri.path().contains(':')) {
+            return Err(Refusal::new(
+                400,
+                "only streamGenerateContent?alt=sse is served here",
+                "invalid_request",
+            ));
+        }
+        Ok(())
+    }
 }
 
-fn refuse(refusal: &Refusal, retry_after: Option<&str>) -> Response {
+fn refuse(format: Format, refusal: &Refusal, retry_after: Option<&str>) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let kind = if refusal.status < 500 { "invalid_request_error" } else { "server_error" };
-    let body =
-        json!({"error": {"message": refusal.message, "type": kind, "param": null, "code": refusal.code}});
-    let mut response = (status, Json(body)).into_response();
+    let mut response = (status, Json(voice::refusal(format, refusal))).into_response();
     if let Some(value) = retry_after.and_then(|value| value.parse().ok()) {
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
     response
 }
 
-async fn models() -> Json<Value> {
-    let data: Vec<Value> = script::NAMES
-        .iter()
-        .map(|name| json!({"id": name, "object": "model", "created": 1_700_000_000, "owned_by": "standin"}))
-        .collect();
-    Json(json!({"object": "list", "data": data}))
+async fn models(uri: Uri, headers: HeaderMap) -> Json<Value> {
+    Json(voice::models(format_of(&uri, &headers), script::NAMES))
 }
 
 async fn requests(State(vendor): State<Arc<Vendor>>) -> Json<Value> {

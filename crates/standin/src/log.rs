@@ -30,7 +30,9 @@ pub enum Outcome {
 pub struct Seen {
     /// Counts requests, from 0.
     pub number: u64,
-    /// What stood in the `Authorization` header.
+    /// The path that was asked for, with its query.
+    pub path: String,
+    /// What stood in the header that carries the key: `Authorization`, `x-api-key` or `x-goog-api-key`.
     pub authorization: Option<String>,
     /// The body, or `null` when it was no JSON.
     pub body: Value,
@@ -42,7 +44,8 @@ impl Seen {
     /// The model that was asked for.
     #[must_use]
     pub fn model(&self) -> &str {
-        self.body["model"].as_str().unwrap_or("")
+        let named = self.path.rsplit('/').next().and_then(|last| last.split_once(':'));
+        named.map_or_else(|| self.body["model"].as_str().unwrap_or(""), |(model, _)| model)
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -53,7 +56,7 @@ impl Seen {
             Outcome::Closed => "closed".to_owned(),
             Outcome::Refused(status) => format!("refused {status}"),
         };
-        json!({"number": self.number, "authorization": self.authorization, "outcome": outcome, "body": self.body})
+        json!({"number": self.number, "path": self.path, "authorization": self.authorization, "outcome": outcome, "body": self.body})
     }
 }
 
@@ -76,8 +79,9 @@ impl Default for Log {
 }
 
 impl Log {
-    pub(crate) fn begin(&self, headers: &HeaderMap, body: &[u8]) -> u64 {
-        let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    pub(crate) fn begin(&self, path: &str, headers: &HeaderMap, body: &[u8]) -> u64 {
+        let keys = [header::AUTHORIZATION.as_str(), "x-api-key", "x-goog-api-key"];
+        let authorization = keys.iter().find_map(|name| headers.get(*name)?.to_str().ok());
         let number = {
             let mut entries = self.entries();
             let number = entries.next;
@@ -87,6 +91,7 @@ impl Log {
             }
             entries.seen.push_back(Seen {
                 number,
+                path: path.to_owned(),
                 authorization: authorization.map(str::to_owned),
                 body: serde_json::from_slice(body).unwrap_or_default(),
                 outcome: Outcome::Open,

@@ -1,13 +1,38 @@
-//! Reads a request as strictly as the vendors do.
+//! Reads a request as strictly as the vendors do, in the format that its path tells.
 
-use std::collections::HashSet;
+mod anthropic;
+mod chat_completions;
+mod gemini;
+mod responses;
+
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A request that was understood.
+/// The formats that are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Anthropic,
+    ChatCompletions,
+    Gemini,
+    Responses,
+}
+
+impl Format {
+    /// The header that carries the key, and what stands before it.
+    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Anthropic => ("x-api-key", ""),
+            Self::ChatCompletions | Self::Responses => ("authorization", "Bearer "),
+            Self::Gemini => ("x-goog-api-key", ""),
+        }
+    }
+}
+
+/// A request that was understood: the same whatever its format.
 pub(crate) struct Request {
+    pub(crate) format: Format,
     pub(crate) model: String,
     pub(crate) messages: Vec<Message>,
     pub(crate) offers_tools: bool,
@@ -17,7 +42,8 @@ pub(crate) struct Request {
     pub(crate) fingerprint: u64,
 }
 
-#[derive(Debug, Deserialize)]
+/// What was said, as Chat Completions has it: each result and each question is a message of its own.
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
     #[serde(default)]
@@ -28,41 +54,32 @@ pub(crate) struct Message {
     pub(crate) tool_call_id: Option<String>,
 }
 
+impl Message {
+    fn said(role: &str, content: &str) -> Self {
+        Self { role: role.to_owned(), content: Some(content.to_owned()), ..Self::default() }
+    }
+
+    fn result(call: &str, content: &str) -> Self {
+        Self { tool_call_id: Some(call.to_owned()), ..Self::said("tool", content) }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct ToolCall {
     pub(crate) id: String,
     pub(crate) function: Function,
 }
 
+impl ToolCall {
+    fn new(id: &str, name: &str, arguments: String) -> Self {
+        Self { id: id.to_owned(), function: Function { name: name.to_owned(), arguments } }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) arguments: String,
-}
-
-#[derive(Deserialize)]
-struct Wire {
-    model: String,
-    messages: Vec<Message>,
-    #[serde(default)]
-    stream: bool,
-    #[serde(default)]
-    stream_options: Value,
-    #[serde(default)]
-    tools: Option<Vec<Tool>>,
-}
-
-#[derive(Deserialize)]
-struct Tool {
-    r#type: String,
-    function: Offered,
-}
-
-#[derive(Deserialize)]
-struct Offered {
-    name: String,
-    #[serde(default)]
-    parameters: Value,
 }
 
 /// Why a request is refused.
@@ -83,33 +100,31 @@ impl Refusal {
     }
 }
 
+/// What a format's own module reads.
+struct Read {
+    model: String,
+    messages: Vec<Message>,
+    offers_tools: bool,
+    wants_usage: bool,
+}
+
 impl Request {
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, Refusal> {
-        let wire: Wire = serde_json::from_slice(body)
-            .map_err(|error| Refusal::invalid(format!("could not parse the body: {error}")))?;
-        if !wire.stream {
-            return Err(Refusal::invalid("only streams are served here"));
-        }
-        check_messages(&wire.messages)?;
-        let tools = wire.tools.as_deref();
-        if tools.is_some_and(<[Tool]>::is_empty) {
-            return Err(Refusal::invalid("[] is too short - 'tools'"));
-        }
-        for tool in tools.unwrap_or_default() {
-            if tool.r#type != "function"
-                || tool.function.name.is_empty()
-                || !tool.function.parameters.is_object()
-            {
-                return Err(Refusal::invalid("a tool is malformed"));
-            }
-        }
+    /// Reads the body; `model` is what the path names.
+    pub(crate) fn parse(format: Format, model: &str, body: &[u8]) -> Result<Self, Refusal> {
+        let read = match format {
+            Format::Anthropic => anthropic::read(body),
+            Format::ChatCompletions => chat_completions::read(body),
+            Format::Gemini => gemini::read(model, body),
+            Format::Responses => responses::read(body),
+        }?;
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);
         Ok(Self {
-            offers_tools: tools.is_some(),
-            wants_usage: wire.stream_options["include_usage"] == Value::Bool(true),
-            model: wire.model,
-            messages: wire.messages,
+            format,
+            model: read.model,
+            messages: read.messages,
+            offers_tools: read.offers_tools,
+            wants_usage: read.wants_usage,
             size_bytes: body.len(),
             fingerprint: hasher.finish(),
         })
@@ -124,38 +139,22 @@ impl Request {
     }
 }
 
-/// Every call must be answered right after it, and nothing else may be.
-fn check_messages(messages: &[Message]) -> Result<(), Refusal> {
-    if messages.is_empty() {
-        return Err(Refusal::invalid("[] is too short - 'messages'"));
-    }
-    let mut open: HashSet<&str> = HashSet::new();
-    for message in messages {
-        if message.role != "tool" && !open.is_empty() {
-            return Err(Refusal::invalid("a tool call is not followed by its tool message"));
-        }
-        match message.role.as_str() {
-            "system" | "user" if message.content.is_some() => {}
-            "assistant" if message.content.is_some() || !message.tool_calls.is_empty() => {
-                for call in &message.tool_calls {
-                    if call.function.name.is_empty()
-                        || serde_json::from_str::<Value>(&call.function.arguments).is_err()
-                    {
-                        return Err(Refusal::invalid("a tool call is malformed"));
-                    }
-                    if !open.insert(&call.id) {
-                        return Err(Refusal::invalid("two tool calls have the same id"));
-                    }
-                }
-            }
-            "tool" if message.content.is_some() => {
-                let answered = message.tool_call_id.as_deref().unwrap_or("");
-                if !open.remove(answered) {
-                    return Err(Refusal::invalid("a tool message answers no call"));
-                }
-            }
-            _ => return Err(Refusal::invalid("a message is malformed")),
-        }
-    }
-    if open.is_empty() { Ok(()) } else { Err(Refusal::invalid("a tool call is not answered")) }
+/// What a vendor seals so that it knows it again.
+pub(crate) fn seal(what: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    // The alphabet and length of base64.
+    format!("c2VhbA{:016x}AA", hasher.finish())
+}
+
+/// What the identifiers of calls hold that came with thoughts: such a call is refused without them.
+pub(crate) const THOUGHTFUL: &str = "_thoughtful_";
+
+fn parsed<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::invalid(format!("could not parse the body: {error}")))
+}
+
+fn text_of<'a>(value: &'a Value, field: &str) -> Result<&'a str, Refusal> {
+    value[field].as_str().ok_or_else(|| Refusal::invalid(format!("{field}: a text is required")))
 }

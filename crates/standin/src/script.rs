@@ -42,7 +42,8 @@ pub struct Try {
     pub pace_ms: u64,
     /// Whether the pieces of calls next to each other are mixed.
     pub interleave: bool,
-    /// The reason for stopping; by default what the actions suggest, none when `""`.
+    /// The reason for stopping, by its name in Chat Completions or in the format at hand; by default what the actions
+    /// suggest, none when `""`.
     pub finish: Option<String>,
     /// Whether usage is reported to those who ask for it.
     pub usage: bool,
@@ -73,8 +74,10 @@ impl Default for Try {
 pub enum Action {
     /// Says the text word by word.
     Say(String),
-    /// Reasons word by word, in `reasoning_content`.
+    /// Reasons word by word.
     Think(String),
+    /// Has a thought that is not shown but wanted back; nothing in Chat Completions.
+    ThinkHidden,
     /// Refuses word by word.
     Refuse(String),
     /// Says so many tokens, one each so many milliseconds.

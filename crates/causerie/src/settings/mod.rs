@@ -7,26 +7,23 @@ mod form;
 mod jurisdictions;
 mod rates;
 mod source;
+mod vendors;
 mod web;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use control::DatabaseUrl;
 use control::dispatch::DispatchLimits;
-use control::{DatabaseUrl, Environment};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
-use domain::credits::Price;
 use domain::machine::Rules;
 use edge::RateLimits;
-use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
-use models::{Catalog, Secret, VendorConfig, VendorsConfig};
+use models::VendorsConfig;
 use workspace::Quota;
 
 use crate::http::Connections;
-use crate::settings::form::{
-    address, bytes, choice, count, credits, duration, duration_or_never, path, paths, text,
-};
+use crate::settings::form::{address, bytes, choice, count, duration, duration_or_never, path, paths, text};
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
 
@@ -158,7 +155,7 @@ impl Settings {
             rules: rules(from),
             dispatch: dispatch(from),
             quota,
-            vendors: vendors(from),
+            vendors: vendors::read(from),
             jurisdictions: jurisdictions(from),
             tls: tls(from),
             connections: connections(from),
@@ -258,27 +255,6 @@ fn dispatch(from: &mut Sources) -> DispatchLimits {
 fn narrow(from: &mut Sources, key: &'static str, default: u32, most: u32) -> u32 {
     let value = from.key(key, u64::from(default), count(1..=u64::from(most)));
     u32::try_from(value).unwrap_or(default)
-}
-
-fn vendors(from: &mut Sources) -> VendorsConfig {
-    let base_url = from.optional("openai.base_url", text());
-    let key = from.secret("openai.api_key", "openai.api_key_file").map(Secret::new);
-    let openai = (key.is_some() || base_url.is_some()).then_some(VendorConfig { key, base_url });
-    let vendors = VendorsConfig {
-        openai,
-        default_model: from.optional("models.default", text()),
-        output_max_tokens: Some(narrow(from, "models.output_max_tokens", OUTPUT_MAX_TOKENS, 1_000_000)),
-        price: Some(Price {
-            base_millis: from.key("prices.base", DEFAULT_PRICE.base_millis, credits()),
-            input_millis: from.key("prices.thousand_tokens_read", DEFAULT_PRICE.input_millis, credits()),
-            output_millis: from.key("prices.thousand_tokens_written", DEFAULT_PRICE.output_millis, credits()),
-        }),
-    };
-    // It connects to nothing, and knows best what it takes.
-    if let Err(error) = Catalog::new(vendors.clone(), Environment::system().clock()) {
-        from.refuse("openai.base_url", error);
-    }
-    vendors
 }
 
 fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {

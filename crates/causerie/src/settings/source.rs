@@ -26,6 +26,8 @@ const DATABASE: &str = "CAUSERIE_DATABASE";
 /// Variables that other programs read for the same thing: they hold where ours says nothing.
 const ALIASES: &[(&str, &str)] = &[
     ("database.url", DATABASE),
+    ("anthropic.api_key", "ANTHROPIC_API_KEY"),
+    ("anthropic.base_url", "ANTHROPIC_BASE_URL"),
     ("openai.api_key", "OPENAI_API_KEY"),
     ("openai.base_url", "OPENAI_BASE_URL"),
     ("web.searxng_url", "SEARXNG_URL"),

@@ -174,7 +174,7 @@ fn a_secret_comes_from_a_file_and_is_never_shown() {
             .vendors
             .openai
             .as_ref()
-            .is_some_and(|openai| openai.key == Some(Secret::new("sk-very-secret")))
+            .is_some_and(|openai| openai.key == Some(models::Secret::new("sk-very-secret")))
     );
     assert!(told.warnings.is_empty(), "{:?}", told.warnings);
     assert!(!format!("{told:?}").contains("very-secret"));

@@ -7,20 +7,10 @@ use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::error;
+use crate::decoder::Next;
+use crate::error;
+use crate::output::CallIds;
 use crate::wire::{self, Frame};
-
-/// The longest identifier of a call that is kept; a longer one is replaced.
-const CALL_ID_MAX_BYTES: usize = 128;
-
-/// Whether more is to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Yes.
-    More,
-    /// The step is finished.
-    End,
-}
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -130,7 +120,7 @@ struct PendingCall {
 
 /// What a step's stream has told so far.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
+pub(crate) struct Fold {
     calls: Vec<PendingCall>,
     stop: Option<StopReason>,
     usage: Option<Usage>,
@@ -139,22 +129,22 @@ pub(super) struct Fold {
     /// Whether it made more calls than a step may: those are left out, and whatever would come after them.
     full: bool,
     /// The identifiers of calls that the exchange has already.
-    taken: HashSet<String>,
+    ids: CallIds,
 }
 
 impl Fold {
     /// A fold for an exchange in which these identifiers of calls are taken.
-    pub(super) fn new(taken: HashSet<String>) -> Self {
-        Self { taken, ..Self::default() }
+    pub(crate) fn new(taken: HashSet<String>) -> Self {
+        Self { ids: CallIds::new(taken), ..Self::default() }
     }
 
     /// Whether the model was done, so that only usage and the end's mark are missing.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.stop.is_some()
     }
 
     /// Takes one frame.
-    pub(super) fn frame(
+    pub(crate) fn frame(
         &mut self,
         frame: &Frame,
         ready: &mut VecDeque<StepEvent>,
@@ -178,7 +168,7 @@ impl Fold {
     }
 
     /// Takes the answer of a server that does not stream.
-    pub(super) fn document(
+    pub(crate) fn document(
         &mut self,
         body: &[u8],
         ready: &mut VecDeque<StepEvent>,
@@ -189,7 +179,7 @@ impl Fold {
     }
 
     /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
-    pub(super) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         let Some(stop) = self.stop else { return Err(wire::unavailable("its stream was cut")) };
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.tool.is_empty());
@@ -206,7 +196,7 @@ impl Fold {
             StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,
         };
         for call in calls {
-            let id = self.own_id(call.id)?;
+            let id = self.ids.own(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
             ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, purpose: Purpose::Tool }));
         }
@@ -307,23 +297,6 @@ impl Fold {
         }
         call.arguments.push_str(&arguments);
         Ok(())
-    }
-
-    /// The vendor's identifier, or one of our own where it gave none or one that is taken.
-    fn own_id(&mut self, given: String) -> Result<String, StepError> {
-        let usable =
-            !given.is_empty() && given.len() <= CALL_ID_MAX_BYTES && !given.contains(char::is_control);
-        if usable && self.taken.insert(given.clone()) {
-            return Ok(given);
-        }
-        let mut bits = [0; 12];
-        getrandom::fill(&mut bits).map_err(|_| wire::unavailable("no random identifiers can be made"))?;
-        let mut id = String::from("call_");
-        for byte in bits {
-            id.push_str(&format!("{byte:02x}"));
-        }
-        self.taken.insert(id.clone());
-        Ok(id)
     }
 }
 

@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 
 use domain::catalog::REASONING_EFFORT;
-use domain::step::{Block, CallResult, Item, Step, StepError, StepRequest};
+use domain::step::{Block, Item, Step, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
+use crate::replay::{self, question};
 use crate::wire;
 
 /// What a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Dialect {
+pub(crate) struct Dialect {
     /// How the bound on output is called.
     bound: Bound,
     /// Whether it reports usage when asked.
@@ -31,17 +31,12 @@ enum Bound {
 
 impl Dialect {
     /// What the vendor's own server takes, or what most others take.
-    pub(super) fn of(own: bool) -> Self {
+    pub(crate) fn of(own: bool) -> Self {
         Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true }
     }
 
-    /// How to say it to a server that refused it so; `None` when nothing else can be tried.
-    pub(super) fn otherwise(self, refusal: &StepError) -> Option<Self> {
-        let StepError::Rejected { reason } = refusal else { return None };
-        let reason = reason.to_lowercase();
-        if !(reason.starts_with("400") || reason.starts_with("422")) {
-            return None;
-        }
+    /// How to say it to a server that refused it with this reason, in small letters.
+    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
         let other = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
             Self { bound: Bound::CompletionTokens, ..self }
         } else if reason.contains("max_completion_tokens") && self.bound == Bound::CompletionTokens {
@@ -57,8 +52,9 @@ impl Dialect {
     }
 }
 
+/// The request's body.
 #[derive(Serialize)]
-struct Body<'a> {
+pub(crate) struct Body<'a> {
     model: &'a str,
     messages: Vec<Message<'a>>,
     stream: bool,
@@ -116,16 +112,15 @@ struct Offered<'a> {
 }
 
 /// The request's body.
-pub(super) fn body(request: &StepRequest, dialect: Dialect) -> Result<Vec<u8>, StepError> {
+pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
-        let parameters: &RawValue = serde_json::from_str(&tool.schema)
-            .map_err(|_| wire::rejected(format!("the schema of the tool {} is no JSON", tool.name)))?;
-        let function = Offered { name: &tool.name, description: &tool.description, parameters };
+        let function =
+            Offered { name: &tool.name, description: &tool.description, parameters: wire::schema(tool)? };
         Ok(Tool { r#type: "function", function })
     });
     let bound = |name| (dialect.bound == name).then_some(request.output_max_tokens);
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
-    let body = Body {
+    Ok(Body {
         model: &request.model,
         messages: messages(request),
         stream: true,
@@ -134,8 +129,7 @@ pub(super) fn body(request: &StepRequest, dialect: Dialect) -> Result<Vec<u8>, S
         max_tokens: bound(Bound::Tokens),
         max_completion_tokens: bound(Bound::CompletionTokens),
         reasoning_effort: effort.filter(|_| dialect.effort).map(|(_, value)| value.to_lowercase()),
-    };
-    serde_json::to_vec(&body).map_err(|_| wire::rejected("the request cannot be written"))
+    })
 }
 
 /// The exchange as the format wants it: every call is followed by its result, and no result stands alone.
@@ -151,10 +145,7 @@ fn messages(request: &StepRequest) -> Vec<Message<'_>> {
             Item::Step(step) => push_step(step, &request.transcript[at + 1..], &mut answered, &mut out),
             Item::Result(result) if answered.contains(result.call.as_str()) => {}
             Item::Result(result) => {
-                out.push(said(
-                    "user",
-                    format!("An earlier call of {} returned:\n\n{}", result.tool, result.for_model()),
-                ));
+                out.push(said("user", replay::alone(result)));
             }
         }
     }
@@ -163,18 +154,6 @@ fn messages(request: &StepRequest) -> Vec<Message<'_>> {
 
 fn said(role: &'static str, text: String) -> Message<'static> {
     Message { role, content: Some(text), tool_calls: Vec::new(), tool_call_id: None }
-}
-
-fn question(text: &str, attachments: &[String]) -> String {
-    let mut out = text.to_owned();
-    if !attachments.is_empty() {
-        out.push_str("\n\nAttached files of the workspace:");
-        for path in attachments {
-            out.push_str("\n- ");
-            out.push_str(path);
-        }
-    }
-    out
 }
 
 fn push_step<'a>(
@@ -194,9 +173,7 @@ fn push_step<'a>(
         return;
     }
     let tool_calls = calls.iter().map(|call| {
-        // Servers parse what the model wrote, and fail at what is no object or too deep; the result tells the model.
-        let valid = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
-        let arguments = if valid { call.arguments.as_str() } else { "{}" };
+        let arguments = replay::arguments(call);
         ToolCall { id: &call.id, r#type: "function", function: Called { name: &call.tool, arguments } }
     });
     out.push(Message {
@@ -213,7 +190,7 @@ fn push_step<'a>(
         answered.insert(&call.id);
         out.push(Message {
             role: "tool",
-            content: Some(result.map_or_else(|| "(no result)".to_owned(), CallResult::for_model)),
+            content: Some(replay::result_text(result)),
             tool_calls: Vec::new(),
             tool_call_id: Some(&call.id),
         });
@@ -224,7 +201,7 @@ fn push_step<'a>(
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Call, Outcome, Purpose, ToolSpec};
+    use domain::step::{Call, CallResult, Outcome, Purpose, ToolSpec};
     use serde_json::{Value, json};
 
     use super::*;
@@ -241,7 +218,7 @@ mod tests {
     }
 
     fn sent(request: &StepRequest, dialect: Dialect) -> Value {
-        serde_json::from_slice(&body(request, dialect).unwrap()).unwrap()
+        serde_json::to_value(body(request, dialect).unwrap()).unwrap()
     }
 
     fn result(call: &str) -> Item {
@@ -317,15 +294,17 @@ mod tests {
 
     #[test]
     fn what_a_server_turns_down_is_said_otherwise_once() {
-        let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
-        let bound = refusal("400: Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.");
-        let other = Dialect::of(false).otherwise(&bound).unwrap();
+        let bound = "400: unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
+        let other = Dialect::of(false).otherwise(bound).unwrap();
         assert_eq!(other.bound, Bound::CompletionTokens);
-        let effort = refusal("400: \"m\" does not support thinking");
-        let plain = other.otherwise(&effort).unwrap();
+        let effort = "400: \"m\" does not support thinking";
+        let plain = other.otherwise(effort).unwrap();
         assert!(!plain.effort);
-        assert_eq!(plain.otherwise(&effort), None);
-        assert_eq!(plain.otherwise(&refusal("401: max_completion_tokens")), None);
-        assert_eq!(plain.otherwise(&StepError::TooLong), None);
+        assert_eq!(plain.otherwise(effort), None);
+        let any = crate::format::Dialect::ChatCompletions(plain);
+        let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
+        assert_eq!(any.otherwise(&refusal("401: max_completion_tokens")), None);
+        assert!(any.otherwise(&refusal("400: Max_completion_tokens")).is_some());
+        assert_eq!(any.otherwise(&StepError::TooLong), None);
     }
 }

@@ -9,8 +9,7 @@ use domain::step::{
     Call, CallResult, Item, Outcome, Step, StepError, StepEvent, StepRequest, StopReason, ToolSpec, Usage,
 };
 use futures_util::{StreamExt, future};
-use models::chat_completions::{ChatCompletions, Patience};
-use models::{Secret, VendorConfig};
+use models::{Format, Patience, Secret, Vendor, VendorConfig};
 use standin::Handle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -18,13 +17,17 @@ use tokio::net::TcpListener;
 const HELLO: &str = "The stand-in says a few words.";
 const KEY: &str = "sk-a-secret-key";
 
-fn provider(base_url: &str) -> ChatCompletions {
+fn provider(base_url: &str) -> Vendor {
     with_patience(base_url, Patience::default())
 }
 
-fn with_patience(base_url: &str, patience: Patience) -> ChatCompletions {
-    let config = VendorConfig { key: Some(Secret::new(KEY)), base_url: Some(base_url.to_owned()) };
-    ChatCompletions::with_patience(&config, patience).unwrap()
+fn with_patience(base_url: &str, patience: Patience) -> Vendor {
+    let config = VendorConfig {
+        key: Some(Secret::new(KEY)),
+        base_url: Some(base_url.to_owned()),
+        ..VendorConfig::default()
+    };
+    Vendor::with_patience(Format::ChatCompletions, &config, patience).unwrap()
 }
 
 fn request(model: &str, question: &str) -> StepRequest {
@@ -52,7 +55,7 @@ struct Said {
     error: Option<StepError>,
 }
 
-async fn say(provider: &ChatCompletions, request: StepRequest) -> Said {
+async fn say(provider: &Vendor, request: StepRequest) -> Said {
     let mut said = Said::default();
     let mut events = provider.step(request);
     while let Some(event) = events.next().await {
@@ -70,7 +73,7 @@ async fn say(provider: &ChatCompletions, request: StepRequest) -> Said {
     said
 }
 
-async fn standin() -> (Handle, ChatCompletions) {
+async fn standin() -> (Handle, Vendor) {
     let handle = standin::start().await.unwrap();
     let provider = provider(&handle.base_url());
     (handle, provider)
@@ -101,8 +104,9 @@ async fn text_and_usage_come_with_the_key_in_its_header_alone() {
 #[tokio::test]
 async fn no_key_is_sent_where_none_is_set() {
     let standin = standin::start().await.unwrap();
-    let config = VendorConfig { key: None, base_url: Some(standin.base_url()) };
-    let said = say(&ChatCompletions::new(&config).unwrap(), request("standin", "Hello")).await;
+    let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
+    let said =
+        say(&Vendor::new(Format::ChatCompletions, &config).unwrap(), request("standin", "Hello")).await;
     assert_eq!(said.text, HELLO);
     assert_eq!(standin.requests()[0].authorization, None);
 }

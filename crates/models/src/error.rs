@@ -49,13 +49,15 @@ impl Problem {
     fn is_too_long(&self) -> bool {
         let message = self.message.to_lowercase();
         self.code == "context_length_exceeded"
-            || self.kind == "exceed_context_size_error"
+            || matches!(self.kind.as_str(), "exceed_context_size_error" | "request_too_large")
             || [
                 "maximum context length",
                 "context length",
                 "context window",
                 "context size",
                 "prompt is too long",
+                "exceed context limit",
+                "input token count",
             ]
             .iter()
             .any(|phrase| message.contains(phrase))
@@ -78,7 +80,7 @@ fn text(value: &Value) -> String {
 }
 
 /// What a response of this status means. `body` holds no key.
-pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>, body: &str) -> StepError {
+pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body: &str) -> StepError {
     let problem = Problem::read(body);
     if status == StatusCode::PAYLOAD_TOO_LARGE || (status.is_client_error() && problem.is_too_long()) {
         return StepError::TooLong;
@@ -98,7 +100,7 @@ pub(super) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
 }
 
 /// What an error in the middle of a stream means. It is taken for a passing one unless it says otherwise.
-pub(super) fn in_stream(body: &str) -> StepError {
+pub(crate) fn in_stream(body: &str) -> StepError {
     let problem = Problem::read(body);
     if problem.is_too_long() {
         return StepError::TooLong;
@@ -108,7 +110,11 @@ pub(super) fn in_stream(body: &str) -> StepError {
     let lasting = status.is_some_and(|status| status.is_client_error() && !wire::is_passing(status))
         || matches!(
             problem.kind.as_str(),
-            "invalid_request_error" | "authentication_error" | "permission_error"
+            "invalid_request_error"
+                | "authentication_error"
+                | "permission_error"
+                | "not_found_error"
+                | "billing_error"
         )
         || matches!(problem.code.as_str(), "insufficient_quota" | "invalid_api_key" | "model_not_found");
     if lasting { wire::rejected(reason) } else { wire::unavailable(reason) }

@@ -4,9 +4,51 @@ use std::collections::{HashSet, VecDeque};
 
 use domain::step::{StepError, StepEvent};
 
-use super::STREAM_MAX_BYTES;
-use super::events::{Fold, Next};
-use crate::wire::{self, Frames};
+use crate::format::Format;
+use crate::wire::{self, Frame, Frames};
+use crate::{anthropic, chat_completions};
+
+/// The most that is read of one step's stream.
+pub const STREAM_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Whether more is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Yes.
+    More,
+    /// The step is finished.
+    End,
+}
+
+/// What a step's stream has told so far, by its format.
+#[derive(Debug)]
+enum Fold {
+    Anthropic(anthropic::Fold),
+    ChatCompletions(chat_completions::Fold),
+}
+
+impl Fold {
+    fn frame(&mut self, frame: &Frame, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        match self {
+            Self::Anthropic(fold) => fold.frame(frame, ready),
+            Self::ChatCompletions(fold) => fold.frame(frame, ready),
+        }
+    }
+
+    fn document(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        match self {
+            Self::ChatCompletions(fold) => fold.document(body, ready),
+            Self::Anthropic(_) => Err(wire::document(body)),
+        }
+    }
+
+    fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        match self {
+            Self::Anthropic(fold) => fold.end(ready),
+            Self::ChatCompletions(fold) => fold.end(ready),
+        }
+    }
+}
 
 /// Decodes one answer, however its bytes arrive. Holds one frame at most, or the one document.
 #[derive(Debug)]
@@ -19,17 +61,25 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// For an event stream, or for one document, in an exchange that has calls of these identifiers already.
+    /// For an event stream of this format, or for one document, in an exchange that has calls of these identifiers already.
     #[must_use]
-    pub fn new(is_document: bool, taken: HashSet<String>) -> Self {
+    pub fn new(format: Format, is_document: bool, taken: HashSet<String>) -> Self {
         let whole = is_document.then(Vec::new);
-        Self { frames: Frames::default(), fold: Fold::new(taken), read_bytes: 0, whole }
+        let fold = match format {
+            Format::Anthropic => Fold::Anthropic(anthropic::Fold::new(taken)),
+            Format::ChatCompletions => Fold::ChatCompletions(chat_completions::Fold::new(taken)),
+        };
+        Self { frames: Frames::default(), fold, read_bytes: 0, whole }
     }
 
     /// Whether the model was done, so that only usage and the end's mark are missing.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.fold.is_done()
+        match &self.fold {
+            Fold::ChatCompletions(fold) => fold.is_done(),
+            // Its end is marked, and tells all.
+            Fold::Anthropic(_) => false,
+        }
     }
 
     /// Takes bytes; what they tell is put behind what is ready.

@@ -1,0 +1,65 @@
+//! The vendors of models, and what their models cost.
+
+use control::Environment;
+use domain::catalog::ProviderName;
+use domain::credits::Price;
+use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
+use models::{Catalog, Options, Secret, VendorConfig, VendorsConfig};
+
+use super::form::{credits, path, text};
+use super::source::{Sources, bounded};
+
+/// The keys of a vendor: its server, its key, and a file that holds the key.
+type Keys = (&'static str, &'static str, &'static str);
+
+const ANTHROPIC: Keys = ("anthropic.base_url", "anthropic.api_key", "anthropic.api_key_file");
+const OPENAI: Keys = ("openai.base_url", "openai.api_key", "openai.api_key_file");
+
+/// Reads them.
+pub(super) fn read(from: &mut Sources) -> VendorsConfig {
+    let vendors = VendorsConfig {
+        anthropic: vendor(from, ANTHROPIC),
+        openai: vendor(from, OPENAI),
+        default_model: from.optional("models.default", text()),
+        options: options(from),
+        output_max_tokens: Some(super::narrow(
+            from,
+            "models.output_max_tokens",
+            OUTPUT_MAX_TOKENS,
+            1_000_000,
+        )),
+        price: Some(Price {
+            base_millis: from.key("prices.base", DEFAULT_PRICE.base_millis, credits()),
+            input_millis: from.key("prices.thousand_tokens_read", DEFAULT_PRICE.input_millis, credits()),
+            output_millis: from.key("prices.thousand_tokens_written", DEFAULT_PRICE.output_millis, credits()),
+        }),
+    };
+    // It connects to nothing, and knows best what it takes.
+    if let Err(wrong) = Catalog::new(vendors.clone(), Environment::system().clock()) {
+        let (base_url, ..) = match wrong.provider {
+            ProviderName::Anthropic => ANTHROPIC,
+            ProviderName::OpenAi | ProviderName::Google => OPENAI,
+        };
+        from.refuse(base_url, wrong.error);
+    }
+    vendors
+}
+
+/// A vendor is configured when its server or its key is told.
+fn vendor(from: &mut Sources, (base_url, key, key_file): Keys) -> Option<VendorConfig> {
+    let base_url = from.optional(base_url, text());
+    let key = from.secret(key, key_file).map(Secret::new);
+    let told = key.is_some() || base_url.is_some();
+    told.then(|| VendorConfig { key, base_url, ..VendorConfig::default() })
+}
+
+/// The file of what is added to requests.
+fn options(from: &mut Sources) -> Options {
+    const KEY: &str = "models.options_file";
+    let Some(file) = from.optional(KEY, path()) else { return Options::default() };
+    let read = bounded(&file).and_then(|text| Options::parse(&text).map_err(|error| error.to_string()));
+    read.unwrap_or_else(|error| {
+        from.refuse(KEY, format!("{}: {error}", file.display()));
+        Options::default()
+    })
+}

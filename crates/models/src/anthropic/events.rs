@@ -1,0 +1,272 @@
+//! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use domain::step::{StepError, StepEvent, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::decoder::Next;
+use crate::error;
+use crate::format::Format;
+use crate::output::{Called, Output};
+use crate::wire::{self, Frame};
+
+/// The most blocks of a message that are open at once; the format has one.
+const OPEN_MAX: usize = 64;
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    index: u64,
+    #[serde(default, borrow)]
+    content_block: Option<&'a RawValue>,
+    #[serde(default)]
+    delta: Option<Delta>,
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Delta {
+    r#type: String,
+    text: String,
+    thinking: String,
+    signature: String,
+    partial_json: String,
+    stop_reason: Option<String>,
+}
+
+/// Counts are of the whole message; a later one stands in the place of an earlier.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    fn take_over(&mut self, later: Self) {
+        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        self.cache_creation_input_tokens =
+            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
+        self.output_tokens = later.output_tokens.or(self.output_tokens);
+        self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details.take());
+    }
+
+    /// The vendor counts what it read from its cache, or wrote into it, apart from the rest.
+    fn read(&self) -> Option<Usage> {
+        let (input, output) = (self.input_tokens, self.output_tokens);
+        if input.is_none() && output.is_none() {
+            return None;
+        }
+        let cached = self.cache_read_input_tokens.unwrap_or(0);
+        let stored = self.cache_creation_input_tokens.unwrap_or(0);
+        let thinking = self.output_tokens_details.as_ref().and_then(|of| of.thinking_tokens);
+        Some(Usage {
+            input_tokens: input.unwrap_or(0).saturating_add(cached).saturating_add(stored),
+            cached_tokens: cached,
+            output_tokens: output.unwrap_or(0),
+            reasoning_tokens: thinking.unwrap_or(0),
+            estimated: false,
+        })
+    }
+}
+
+/// A block whose end has not come.
+#[derive(Debug)]
+enum Open {
+    Text,
+    /// The block as it will go back, and its growing fields.
+    Thinking {
+        block: Map<String, Value>,
+        thinking: String,
+        signature: String,
+    },
+    Redacted(String),
+    Tool(Called),
+    /// A kind that nothing is known of.
+    Other,
+}
+
+/// What a step's stream has told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    output: Output,
+    open: HashMap<u64, Open>,
+    stop: Option<StopReason>,
+    usage: WireUsage,
+}
+
+impl Fold {
+    /// A fold for an exchange in which these identifiers of calls are taken.
+    pub(crate) fn new(taken: HashSet<String>) -> Self {
+        Self { output: Output::new(taken), ..Self::default() }
+    }
+
+    /// Takes one frame.
+    pub(crate) fn frame(
+        &mut self,
+        frame: &Frame,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let data = frame.data.trim();
+        if frame.event == "error" {
+            return Err(error::in_stream(data));
+        }
+        let event: Event<'_> = match serde_json::from_str(data) {
+            Ok(event) => event,
+            Err(_) if !is_known(&frame.event) => return Ok(Next::More),
+            Err(_) => return Err(wire::unavailable("a frame of its stream cannot be read")),
+        };
+        match event.r#type.as_str() {
+            "message_start" => {
+                self.usage.take_over(event.message.and_then(|message| message.usage).unwrap_or_default());
+            }
+            "content_block_start" => self.begin(event.index, event.content_block, ready)?,
+            "content_block_delta" => self.delta(event.index, event.delta.unwrap_or_default(), ready),
+            "content_block_stop" => self.close(event.index, ready)?,
+            "message_delta" => self.message(event.delta.unwrap_or_default(), event.usage),
+            "message_stop" => {
+                let stop = self.stop.unwrap_or(StopReason::Done);
+                return self.output.finish(stop, self.usage.read(), ready);
+            }
+            "error" => return Err(error::in_stream(data)),
+            // Pings, and what the vendor adds one day.
+            _ => {}
+        }
+        if self.output.is_full() {
+            return self.output.finish(StopReason::OutputFull, self.usage.read(), ready);
+        }
+        Ok(Next::More)
+    }
+
+    /// The stream has ended: its end is marked, or it was cut.
+    pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        Err(wire::unavailable("its stream was cut"))
+    }
+
+    fn begin(
+        &mut self,
+        index: u64,
+        block: Option<&RawValue>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        let unreadable = || wire::unavailable("a frame of its stream cannot be read");
+        let json = block.map_or("{}", RawValue::get);
+        let mut fields: Map<String, Value> = serde_json::from_str(json).map_err(|_| unreadable())?;
+        let text = |fields: &Map<String, Value>, name: &str| {
+            fields.get(name).and_then(Value::as_str).unwrap_or("").to_owned()
+        };
+        let open = match text(&fields, "type").as_str() {
+            "text" => {
+                self.output.text(text(&fields, "text"), ready);
+                Open::Text
+            }
+            "thinking" => {
+                let thinking = text(&fields, "thinking");
+                let signature = text(&fields, "signature");
+                fields.remove("thinking");
+                self.output.reasoning(thinking.clone(), ready);
+                Open::Thinking { block: fields, thinking, signature }
+            }
+            "redacted_thinking" => Open::Redacted(json.to_owned()),
+            "tool_use" => {
+                // Arguments come in pieces; a server that has them at once says them here.
+                let whole =
+                    fields.get("input").filter(|input| input.as_object().is_some_and(|it| !it.is_empty()));
+                Open::Tool(Called {
+                    id: text(&fields, "id"),
+                    tool: text(&fields, "name"),
+                    arguments: whole.map(Value::to_string).unwrap_or_default(),
+                })
+            }
+            _ => Open::Other,
+        };
+        if self.open.len() >= OPEN_MAX {
+            return Err(wire::unavailable("its blocks do not end"));
+        }
+        self.open.insert(index, open);
+        Ok(())
+    }
+
+    fn delta(&mut self, index: u64, delta: Delta, ready: &mut VecDeque<StepEvent>) {
+        match (self.open.get_mut(&index), delta.r#type.as_str()) {
+            (Some(Open::Text), "text_delta") => self.output.text(delta.text, ready),
+            (Some(Open::Thinking { thinking, .. }), "thinking_delta") => {
+                thinking.push_str(&delta.thinking);
+                self.output.reasoning(delta.thinking, ready);
+            }
+            (Some(Open::Thinking { signature, .. }), "signature_delta") => {
+                self.output.count(delta.signature.len());
+                signature.push_str(&delta.signature);
+            }
+            (Some(Open::Tool(call)), "input_json_delta") => {
+                self.output.count(delta.partial_json.len());
+                call.arguments.push_str(&delta.partial_json);
+            }
+            // Citations, whose places are those of documents that are not sent.
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, index: u64, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        match self.open.remove(&index) {
+            Some(Open::Thinking { mut block, thinking, signature }) if !signature.is_empty() => {
+                block.insert("thinking".to_owned(), thinking.into());
+                block.insert("signature".to_owned(), signature.into());
+                self.output.opaque(Format::Anthropic, Value::Object(block).to_string(), ready);
+            }
+            Some(Open::Redacted(json)) => self.output.opaque(Format::Anthropic, json, ready),
+            Some(Open::Tool(call)) => {
+                self.output.call(call, ready)?;
+            }
+            // A thought that is not signed is not taken back.
+            Some(Open::Text | Open::Thinking { .. } | Open::Other) | None => {}
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, delta: Delta, usage: Option<WireUsage>) {
+        self.usage.take_over(usage.unwrap_or_default());
+        if let Some(reason) = delta.stop_reason {
+            self.stop = Some(match reason.as_str() {
+                "max_tokens" | "model_context_window_exceeded" => StopReason::OutputFull,
+                "refusal" => StopReason::Refused,
+                "tool_use" => StopReason::Calls,
+                // `pause_turn` belongs to tools of the vendor's own, which are not offered.
+                _ => StopReason::Done,
+            });
+        }
+    }
+}
+
+/// Whether an event of this name must be readable.
+fn is_known(event: &str) -> bool {
+    matches!(event, "" | "message") || event.starts_with("message_") || event.starts_with("content_block_")
+}
+
+#[cfg(test)]
+mod tests;

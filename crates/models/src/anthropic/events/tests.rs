@@ -1,0 +1,156 @@
+use serde_json::json;
+
+use super::*;
+
+fn fold(events: &[Value]) -> Result<Vec<StepEvent>, StepError> {
+    let mut fold = Fold::default();
+    let mut ready = VecDeque::new();
+    for event in events {
+        let frame = Frame { event: event["type"].as_str().unwrap_or("").into(), data: event.to_string() };
+        if fold.frame(&frame, &mut ready)? == Next::End {
+            return Ok(ready.into());
+        }
+    }
+    fold.end(&mut ready)?;
+    Ok(ready.into())
+}
+
+fn begin(index: u64, block: Value) -> Value {
+    json!({"type": "content_block_start", "index": index, "content_block": block})
+}
+
+fn delta(index: u64, delta: Value) -> Value {
+    json!({"type": "content_block_delta", "index": index, "delta": delta})
+}
+
+fn close(index: u64) -> Value {
+    json!({"type": "content_block_stop", "index": index})
+}
+
+fn ends(reason: &str) -> [Value; 2] {
+    [
+        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}),
+        json!({"type": "message_stop"}),
+    ]
+}
+
+fn stop(events: &[StepEvent]) -> StopReason {
+    match events.last() {
+        Some(StepEvent::Finished { stop, .. }) => *stop,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_reason_for_stopping_has_its_meaning() {
+    for (reason, meaning) in [
+        ("end_turn", StopReason::Done),
+        ("stop_sequence", StopReason::Done),
+        ("pause_turn", StopReason::Done),
+        ("tool_use", StopReason::Done),
+        ("max_tokens", StopReason::OutputFull),
+        ("model_context_window_exceeded", StopReason::OutputFull),
+        ("refusal", StopReason::Refused),
+        ("unheard_of", StopReason::Done),
+    ] {
+        assert_eq!(stop(&fold(&ends(reason)).unwrap()), meaning, "{reason}");
+    }
+}
+
+#[test]
+fn a_thought_is_given_back_whole_and_only_when_it_is_signed() {
+    let thought = |signed: bool| {
+        let mut events = vec![
+            begin(0, json!({"type": "thinking", "thinking": "", "signature": "", "new_field": 1})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "I "})),
+            delta(0, json!({"type": "thinking_delta", "thinking": "think."})),
+        ];
+        if signed {
+            events.push(delta(0, json!({"type": "signature_delta", "signature": "c2ln"})));
+        }
+        events.extend([close(0)].into_iter().chain(ends("end_turn")));
+        fold(&events).unwrap()
+    };
+    let events = thought(true);
+    assert_eq!(events[..2], ["I ", "think."].map(|text| StepEvent::Reasoning(text.into())));
+    let StepEvent::Opaque { format, json } = &events[2] else { panic!("{events:?}") };
+    let whole = json!({"type": "thinking", "thinking": "I think.", "signature": "c2ln", "new_field": 1});
+    assert_eq!((format.as_str(), serde_json::from_str::<Value>(json).unwrap()), ("anthropic", whole));
+    assert_eq!(thought(false).len(), 3);
+}
+
+#[test]
+fn usage_counts_what_the_cache_held() {
+    let first = json!({"type": "message_start", "message": {"usage": {"input_tokens": 5,
+        "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000, "output_tokens": 1}}});
+    let last = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
+        "usage": {"output_tokens": 40, "output_tokens_details": {"thinking_tokens": 30}}});
+    let events = fold(&[first, last, json!({"type": "message_stop"})]).unwrap();
+    let usage = Usage {
+        input_tokens: 1105,
+        cached_tokens: 1000,
+        output_tokens: 40,
+        reasoning_tokens: 30,
+        estimated: false,
+    };
+    assert_eq!(events, [StepEvent::Finished { stop: StopReason::Done, usage: Some(usage) }]);
+}
+
+#[test]
+fn calls_come_whole_and_in_order() {
+    let tool = |index: u64, id: &str, pieces: &[&str]| {
+        let mut events = vec![begin(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}}))];
+        let piece = |piece: &&str| delta(index, json!({"type": "input_json_delta", "partial_json": piece}));
+        events.extend(pieces.iter().map(piece));
+        events.push(close(index));
+        events
+    };
+    let both = [tool(0, "a", &["", "{\"x\":", "1}"]), tool(1, "b", &[])].concat();
+    let events = fold(&[both.clone(), ends("tool_use").into()].concat()).unwrap();
+    let arguments: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            StepEvent::Call(call) => Some((call.id.as_str(), call.arguments.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(arguments, [("a", "{\"x\":1}"), ("b", "{}")]);
+    assert_eq!(stop(&events), StopReason::Calls);
+    let cut = fold(&[tool(0, "a", &["{\"x"]), ends("max_tokens").into()].concat()).unwrap();
+    assert_eq!((cut.len(), stop(&cut)), (1, StopReason::OutputFull));
+}
+
+#[test]
+fn a_message_that_does_not_stop_was_cut() {
+    let said = [begin(0, json!({"type": "text", "text": "x"})), close(0)];
+    assert!(matches!(fold(&said), Err(StepError::Unavailable { .. })));
+    let [told, _] = ends("end_turn");
+    assert!(matches!(fold(&[said[0].clone(), told]), Err(StepError::Unavailable { .. })));
+}
+
+#[test]
+fn errors_pings_and_what_is_new_are_told_apart() {
+    let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "m"}});
+    for kind in ["overloaded_error", "api_error", "rate_limit_error", "timeout_error"] {
+        assert!(matches!(fold(&[error(kind)]), Err(StepError::Unavailable { .. })), "{kind}");
+    }
+    for kind in [
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "billing_error",
+    ] {
+        assert!(matches!(fold(&[error(kind)]), Err(StepError::Rejected { .. })), "{kind}");
+    }
+    assert_eq!(fold(&[error("request_too_large")]), Err(StepError::TooLong));
+    let odd = [
+        json!({"type": "ping"}),
+        json!({"type": "unheard_of", "delta": {"type": "x"}}),
+        begin(0, json!({"type": "server_tool_use", "id": "s"})),
+        delta(0, json!({"type": "citations_delta", "citation": {"type": "page_location"}})),
+        delta(7, json!({"type": "text_delta", "text": "of no block"})),
+        close(0),
+    ];
+    assert_eq!(fold(&[odd.to_vec(), ends("end_turn").into()].concat()).unwrap().len(), 1);
+}

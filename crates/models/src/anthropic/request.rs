@@ -1,0 +1,340 @@
+//! A step's request in the vendor's form.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use domain::catalog::REASONING_EFFORT;
+use domain::step::{Call, StepError, StepRequest};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::format::Format;
+use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::wire;
+
+/// The least budget of tokens for thinking that the vendor takes.
+const BUDGET_MIN_TOKENS: u32 = 1024;
+
+/// What a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    thinking: Thinking,
+    /// Whether it takes an effort.
+    effort: bool,
+    /// Whether it takes marks of what is to be cached.
+    caching: bool,
+    /// Whether it takes how thoughts are to be shown.
+    display: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Thinking {
+    /// As much as the model finds right, by the effort.
+    Adaptive,
+    /// Up to a number of tokens.
+    Budget,
+    /// None.
+    Off,
+}
+
+impl Dialect {
+    /// What a model of this name most likely takes: those of earlier generations are known, newer ones decide
+    /// by themselves how much they think.
+    pub(crate) fn of(model: &str) -> Self {
+        let model = model.to_lowercase();
+        let any = |kinds: &[&str]| kinds.iter().any(|kind| model.contains(kind));
+        let thinking = if any(&["claude-3-7", "-4-0", "-4-1", "-4-5", "opus-4-2", "sonnet-4-2"]) {
+            Thinking::Budget
+        } else if any(&["claude-3", "claude-2", "claude-instant"]) {
+            Thinking::Off
+        } else {
+            Thinking::Adaptive
+        };
+        let adaptive = thinking == Thinking::Adaptive;
+        Self { thinking, effort: adaptive || model.contains("opus-4-5"), caching: true, display: adaptive }
+    }
+
+    /// How to say it to a server that refused it with this reason, in small letters.
+    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+        // This is about what was said before, not about what the model takes.
+        if reason.contains("signature") || reason.contains("expected `thinking`") {
+            return None;
+        }
+        let other = if reason.contains("cache_control") && self.caching {
+            Self { caching: false, ..self }
+        } else if reason.contains("display") && self.display {
+            Self { display: false, ..self }
+        } else if (reason.contains("effort") || reason.contains("output_config")) && self.effort {
+            Self { effort: false, ..self }
+        } else if reason.contains("thinking") || reason.contains("adaptive") || reason.contains("budget") {
+            let thinking = match self.thinking {
+                Thinking::Adaptive => Thinking::Budget,
+                Thinking::Budget if reason.contains("adaptive") => Thinking::Adaptive,
+                Thinking::Budget | Thinking::Off => Thinking::Off,
+            };
+            Self { thinking, ..self }
+        } else {
+            self
+        };
+        (other != self).then_some(other)
+    }
+}
+
+/// The request's body.
+#[derive(Serialize)]
+pub(crate) struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Typed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<ThinkingConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig>,
+}
+
+#[derive(Serialize)]
+struct Typed {
+    r#type: &'static str,
+}
+
+/// What is the same up to here is read from the cache the next time.
+const CACHED: Typed = Typed { r#type: "ephemeral" };
+
+#[derive(Serialize)]
+struct ThinkingConfig {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct OutputConfig {
+    effort: String,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Block<'a> {
+    Text {
+        r#type: &'static str,
+        text: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Typed>,
+    },
+    ToolUse {
+        r#type: &'static str,
+        id: Cow<'a, str>,
+        name: &'a str,
+        input: &'a RawValue,
+    },
+    ToolResult {
+        r#type: &'static str,
+        tool_use_id: Cow<'a, str>,
+        content: String,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Typed>,
+    },
+    Opaque(&'a RawValue),
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: Cow<'a, RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Typed>,
+}
+
+/// The request's body.
+pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
+    let turns = replay::turns(&request.transcript, Format::Anthropic);
+    let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
+    let effort = effort.map(|(_, value)| value.to_lowercase());
+    let thinking = effort.as_deref().and_then(|effort| thinking(request, dialect, effort, &turns));
+    let (tools, tool_choice) = tools(request, &turns, dialect)?;
+    let mut messages: Vec<Message<'_>> = turns.iter().map(message).collect();
+    if dialect.caching
+        && let Some(last) = messages.last_mut().and_then(|message| message.content.last_mut())
+    {
+        last.mark();
+    }
+    Ok(Body {
+        model: &request.model,
+        max_tokens: request.output_max_tokens,
+        stream: true,
+        system: system(request, dialect),
+        messages,
+        tools,
+        tool_choice,
+        thinking,
+        output_config: effort.filter(|_| dialect.effort).map(|effort| OutputConfig { effort }),
+    })
+}
+
+fn system(request: &StepRequest, dialect: Dialect) -> Vec<Block<'_>> {
+    if request.instructions.trim().is_empty() {
+        return Vec::new();
+    }
+    // Tools come before the instructions in the vendor's cache: one mark holds for both.
+    let cache_control = dialect.caching.then_some(CACHED);
+    vec![Block::Text { r#type: "text", text: request.instructions.as_str().into(), cache_control }]
+}
+
+/// How the model may think, if it can here.
+fn thinking(
+    request: &StepRequest,
+    dialect: Dialect,
+    effort: &str,
+    turns: &[Turn<'_>],
+) -> Option<ThinkingConfig> {
+    let display = dialect.display.then_some("summarized");
+    match dialect.thinking {
+        Thinking::Off => None,
+        Thinking::Adaptive => Some(ThinkingConfig { r#type: "adaptive", budget_tokens: None, display }),
+        Thinking::Budget => {
+            let share = match effort {
+                "low" => 8,
+                "high" => 2,
+                _ => 4,
+            };
+            let budget = (request.output_max_tokens / share).max(BUDGET_MIN_TOKENS);
+            // What is written must have room besides; and the vendor wants the thoughts of calls that wait for their results.
+            let fits = budget < request.output_max_tokens && !lacks_thoughts(turns);
+            fits.then_some(ThinkingConfig { r#type: "enabled", budget_tokens: Some(budget), display })
+        }
+    }
+}
+
+/// Whether the calls that are answered last came without thoughts, as those of another vendor's model do.
+fn lacks_thoughts(turns: &[Turn<'_>]) -> bool {
+    let [.., Turn::Model(said), Turn::User(results)] = turns else { return false };
+    results.iter().any(|piece| matches!(piece, UserPiece::Result(..)))
+        && !matches!(said.first(), Some(ModelPiece::Opaque(_)))
+}
+
+/// The tools on offer. When there are none any more, those that were called are still described, as the vendor
+/// wants, and none may be called.
+fn tools<'a>(
+    request: &'a StepRequest,
+    turns: &[Turn<'a>],
+    dialect: Dialect,
+) -> Result<(Vec<Tool<'a>>, Option<Typed>), StepError> {
+    let mut tools = Vec::with_capacity(request.tools.len());
+    for tool in &request.tools {
+        let input_schema = Cow::Borrowed(wire::schema(tool)?);
+        tools.push(Tool {
+            name: &tool.name,
+            description: &tool.description,
+            input_schema,
+            cache_control: None,
+        });
+    }
+    if !tools.is_empty() {
+        if dialect.caching
+            && request.instructions.trim().is_empty()
+            && let Some(last) = tools.last_mut()
+        {
+            last.cache_control = Some(CACHED);
+        }
+        return Ok((tools, None));
+    }
+    let called: BTreeSet<&str> = turns.iter().flat_map(called).map(|call| call.tool.as_str()).collect();
+    let any = RawValue::from_string(r#"{"type":"object"}"#.to_owned())
+        .map_err(|_| wire::rejected("the request cannot be written"))?;
+    let tools: Vec<_> = called
+        .into_iter()
+        .map(|name| Tool {
+            name,
+            description: "Not to be called any more.",
+            input_schema: Cow::Owned(any.clone()),
+            cache_control: None,
+        })
+        .collect();
+    let choice = (!tools.is_empty()).then_some(Typed { r#type: "none" });
+    Ok((tools, choice))
+}
+
+fn called<'a>(turn: &Turn<'a>) -> Vec<&'a Call> {
+    match turn {
+        Turn::User(_) => Vec::new(),
+        Turn::Model(pieces) => pieces
+            .iter()
+            .filter_map(|piece| match piece {
+                ModelPiece::Call(call) => Some(*call),
+                ModelPiece::Text(_) | ModelPiece::Opaque(_) => None,
+            })
+            .collect(),
+    }
+}
+
+fn message<'a>(turn: &Turn<'a>) -> Message<'a> {
+    match turn {
+        Turn::User(pieces) => Message { role: "user", content: pieces.iter().map(user).collect() },
+        Turn::Model(pieces) => {
+            // No message of the model's may end with a thought.
+            let end = pieces.iter().rposition(|piece| !matches!(piece, ModelPiece::Opaque(_)));
+            let said = &pieces[..end.map_or(0, |end| end + 1)];
+            Message { role: "assistant", content: said.iter().filter_map(model).collect() }
+        }
+    }
+}
+
+fn user<'a>(piece: &UserPiece<'a>) -> Block<'a> {
+    match piece {
+        UserPiece::Text(text) => Block::Text { r#type: "text", text: text.clone(), cache_control: None },
+        UserPiece::Result(call, result) => Block::ToolResult {
+            r#type: "tool_result",
+            tool_use_id: replay::call_id(&call.id),
+            content: replay::result_text(*result),
+            is_error: replay::has_failed(*result),
+            cache_control: None,
+        },
+    }
+}
+
+fn model<'a>(piece: &ModelPiece<'a>) -> Option<Block<'a>> {
+    match piece {
+        ModelPiece::Text(text) => {
+            Some(Block::Text { r#type: "text", text: (*text).into(), cache_control: None })
+        }
+        ModelPiece::Call(call) => Some(Block::ToolUse {
+            r#type: "tool_use",
+            id: replay::call_id(&call.id),
+            name: &call.tool,
+            input: replay::arguments_json(call)?,
+        }),
+        ModelPiece::Opaque(json) => serde_json::from_str(json).ok().map(Block::Opaque),
+    }
+}
+
+impl Block<'_> {
+    fn mark(&mut self) {
+        match self {
+            Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
+                *cache_control = Some(CACHED);
+            }
+            Self::ToolUse { .. } | Self::Opaque(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! One attempt at a step: sends the request, reads the stream, gives the events as they come.
+//!
+//! The same for every format. Servers differ in what they accept. What one turns down and is not essential (the
+//! effort of reasoning, reporting usage, how the bound on output is called) is left out or said otherwise, and
+//! remembered for its model.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use domain::step::{Item, StepError, StepEvent, StepRequest};
+use futures_util::{FutureExt, stream};
+use reqwest::{RequestBuilder, Response, header};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::decoder::{Decoder, Next};
+use crate::format::{Dialect, Format};
+use crate::provider::{Discovered, StepStream};
+use crate::server::Server;
+use crate::vendor::{Options, VendorConfig, VendorError};
+use crate::{error, wire};
+
+/// The longest that a step's bytes may stay away, the first ones included.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest that a step may take altogether.
+pub const STEP_TIMEOUT: Duration = Duration::from_secs(1800);
+/// How long usage is waited for after the model was done.
+pub const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long listing the models may take.
+pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest list of models that is read.
+const MODELS_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The most models that are taken from a list.
+pub const MODELS_MAX: usize = 200;
+/// How often a request is said otherwise to a server that turns a part of it down.
+const DIALECTS_MAX: usize = 4;
+
+/// How long a server is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// See [`STALL_TIMEOUT`].
+    pub stall: Duration,
+    /// See [`STEP_TIMEOUT`].
+    pub step: Duration,
+    /// See [`USAGE_TIMEOUT`].
+    pub usage: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { stall: STALL_TIMEOUT, step: STEP_TIMEOUT, usage: USAGE_TIMEOUT }
+    }
+}
+
+/// A vendor's server, spoken to in one format. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Vendor {
+    format: Format,
+    server: Server,
+    patience: Patience,
+    own: bool,
+    options: Arc<Options>,
+    dialects: Arc<Mutex<HashMap<String, Dialect>>>,
+}
+
+impl Vendor {
+    /// The server of this configuration. Connects only when it is used.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used.
+    pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
+        Self::with_patience(format, config, Patience::default())
+    }
+
+    /// The same, waited for as said.
+    ///
+    /// # Errors
+    /// When the configuration cannot be used.
+    pub fn with_patience(
+        format: Format,
+        config: &VendorConfig,
+        patience: Patience,
+    ) -> Result<Self, VendorError> {
+        let base = config.base_url.as_deref().unwrap_or(format.default_base_url());
+        let server = Server::new(format, base, config.key.clone())?;
+        let own = server.is_own(format);
+        let options = Arc::new(config.options.clone());
+        Ok(Self { format, server, patience, own, options, dialects: Arc::default() })
+    }
+
+    /// How it is spoken to.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether this is the vendor's own server, not one that only speaks its format.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// Makes one attempt at a step; see [`crate::Provider::step`].
+    #[must_use]
+    pub fn step(&self, request: StepRequest) -> StepStream {
+        let running =
+            Running { vendor: self.clone(), stage: Stage::Before(Box::new(request)), ready: VecDeque::new() };
+        Box::pin(stream::unfold(running, |mut running| async move {
+            let event = running.next().await?;
+            Some((event, running))
+        }))
+    }
+
+    /// The models that the server lists, in its order.
+    ///
+    /// # Errors
+    /// Why it does not tell.
+    pub async fn models(&self) -> Result<Vec<Discovered>, StepError> {
+        let listing = async {
+            let (path, query) = self.format.models_path();
+            let call = self.headers(self.server.client()?.get(self.server.url(path, query)));
+            let mut response = call.send().await.map_err(wire::connection)?;
+            if !response.status().is_success() {
+                return Err(self.refusal(response).await);
+            }
+            let body = wire::bounded(&mut response, MODELS_MAX_BYTES).await?;
+            let body = body.ok_or_else(|| wire::unavailable("its list of models is too long"))?;
+            let mut models = self
+                .format
+                .models(&body)
+                .ok_or_else(|| wire::unavailable("its list of models cannot be read"))?;
+            models.truncate(MODELS_MAX);
+            Ok(models)
+        };
+        let models = timeout(MODELS_TIMEOUT, listing)
+            .await
+            .unwrap_or_else(|_| Err(wire::unavailable("it did not answer in time")))?;
+        Ok(models)
+    }
+
+    fn headers(&self, call: RequestBuilder) -> RequestBuilder {
+        let call = match self.server.key_header() {
+            Some((name, value)) => call.header(name, value),
+            None => call,
+        };
+        match self.format.version_header() {
+            Some((name, value)) => call.header(name, value),
+            None => call,
+        }
+    }
+
+    fn dialect(&self, model: &str) -> Dialect {
+        let dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        dialects.get(model).copied().unwrap_or_else(|| self.format.dialect(model, self.own))
+    }
+
+    fn learn(&self, model: &str, dialect: Dialect) {
+        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        if dialects.len() >= MODELS_MAX {
+            dialects.clear();
+        }
+        dialects.insert(model.to_owned(), dialect);
+    }
+
+    async fn refusal(&self, mut response: Response) -> StepError {
+        let status = response.status();
+        let wait = wire::retry_after(response.headers(), SystemTime::now());
+        let body =
+            wire::bounded(&mut response, wire::REFUSAL_MAX_BYTES).await.ok().flatten().unwrap_or_default();
+        error::of_status(status, wait, &self.server.redact(&String::from_utf8_lossy(&body)))
+    }
+
+    /// Sends the request until the server takes it as it is said, and gives its stream.
+    async fn open(&self, request: &StepRequest) -> Result<Response, StepError> {
+        let mut dialect = self.dialect(&request.model);
+        let mut said_otherwise = 0;
+        let (path, query) = self.format.step_path(&request.model);
+        loop {
+            let call = self.headers(self.server.client()?.post(self.server.url(&path, query)));
+            let call = call
+                .header(header::CONTENT_TYPE, "application/json")
+                .header(header::ACCEPT, "text/event-stream")
+                .body(dialect.body(request, &self.options.of(&request.model))?);
+            let response = call.send().await.map_err(wire::connection)?;
+            if response.status().is_success() {
+                return Ok(response);
+            }
+            let refusal = self.refusal(response).await;
+            match dialect.otherwise(&refusal) {
+                Some(other) if said_otherwise < DIALECTS_MAX => {
+                    tracing::debug!(
+                        model = request.model,
+                        ?other,
+                        "the server turned a part of the request down"
+                    );
+                    said_otherwise += 1;
+                    dialect = other;
+                    self.learn(&request.model, other);
+                }
+                _ => return Err(refusal),
+            }
+        }
+    }
+}
+
+/// A step under way.
+struct Running {
+    vendor: Vendor,
+    stage: Stage,
+    ready: VecDeque<StepEvent>,
+}
+
+enum Stage {
+    Before(Box<StepRequest>),
+    Streaming(Box<Streaming>),
+    /// Nothing more but why it failed.
+    After(Option<StepError>),
+}
+
+struct Streaming {
+    response: Response,
+    decoder: Decoder,
+    deadline: Instant,
+}
+
+impl Running {
+    async fn next(&mut self) -> Option<Result<StepEvent, StepError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            let progress = match &mut self.stage {
+                Stage::After(failure) => {
+                    let failure = failure.take()?;
+                    return Some(Err(self.clean(failure)));
+                }
+                Stage::Before(request) => begin(&self.vendor, request).await.map(|streaming| {
+                    self.stage = Stage::Streaming(Box::new(streaming));
+                    Next::More
+                }),
+                Stage::Streaming(streaming) => streaming.read(self.vendor.patience, &mut self.ready).await,
+            };
+            match progress {
+                Ok(Next::More) => {}
+                Ok(Next::End) => self.stage = Stage::After(None),
+                // What was said before the failure is given first.
+                Err(failure) => self.stage = Stage::After(Some(failure)),
+            }
+        }
+    }
+
+    fn clean(&self, error: StepError) -> StepError {
+        match error {
+            StepError::Unavailable { reason, retry_after } => {
+                StepError::Unavailable { reason: self.vendor.server.redact(&reason), retry_after }
+            }
+            StepError::Rejected { reason } => {
+                StepError::Rejected { reason: self.vendor.server.redact(&reason) }
+            }
+            StepError::TooLong => StepError::TooLong,
+        }
+    }
+}
+
+async fn begin(vendor: &Vendor, request: &StepRequest) -> Result<Streaming, StepError> {
+    let deadline = Instant::now() + vendor.patience.step;
+    let opened = timeout(vendor.patience.stall, vendor.open(request)).await;
+    let response = opened.map_err(|_| wire::unavailable("it did not answer in time"))??;
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let is_document = kind.starts_with("application/json");
+    let called = request.transcript.iter().flat_map(|item| match item {
+        Item::Step(step) => step.calls().map(|call| call.id.clone()).collect(),
+        Item::Question { .. } | Item::Result(_) => Vec::new(),
+    });
+    let decoder = Decoder::new(vendor.format, is_document, called.collect());
+    Ok(Streaming { response, decoder, deadline })
+}
+
+impl Streaming {
+    /// Reads once and folds what came.
+    async fn read(&mut self, patience: Patience, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        let patience = if self.decoder.is_done() { patience.usage } else { patience.stall };
+        let until = self.deadline.min(Instant::now() + patience);
+        let chunk = match timeout_at(until, self.response.chunk()).await {
+            Ok(Ok(Some(chunk))) => chunk,
+            Ok(Ok(None)) => return self.decoder.ended(ready),
+            // The model was done: only its usage is missing.
+            Ok(Err(_)) | Err(_) if self.decoder.is_done() => return self.decoder.cut(ready),
+            Ok(Err(error)) => return Err(wire::connection(error)),
+            Err(_) => return Err(wire::unavailable("it stopped in the middle of the answer")),
+        };
+        let next = self.decoder.push(&chunk, ready)?;
+        if next == Next::End {
+            // The end of the body usually came along: taking it lets the connection be used again.
+            let _end = self.response.chunk().now_or_never();
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,168 @@
+//! The wire formats that vendors speak: what is the same to ask of each, and where each answers it.
+
+use domain::catalog::ProviderName;
+use domain::step::{StepError, StepRequest};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use serde_json::{Map, Value};
+
+use crate::provider::Discovered;
+use crate::vendor::{Secret, VendorConfig};
+use crate::{anthropic, chat_completions, wire};
+
+/// A wire format. A closed set: each has a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Anthropic's Messages.
+    Anthropic,
+    /// OpenAI's Chat Completions, which most other servers speak too.
+    ChatCompletions,
+}
+
+/// What a server takes of one model's requests: learned from what it turns down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Anthropic(anthropic::Dialect),
+    ChatCompletions(chat_completions::Dialect),
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::Anthropic];
+
+    /// How OpenAI, or a server in its place, is spoken to.
+    pub(crate) fn of_openai(config: &VendorConfig) -> Self {
+        config.format.unwrap_or(Self::ChatCompletions)
+    }
+
+    /// The name under which its opaque items are kept.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::ChatCompletions => "chat-completions",
+        }
+    }
+
+    /// Whose format it is.
+    #[must_use]
+    pub const fn provider(self) -> ProviderName {
+        match self {
+            Self::Anthropic => ProviderName::Anthropic,
+            Self::ChatCompletions => ProviderName::OpenAi,
+        }
+    }
+
+    /// Where its vendor's own server is.
+    #[must_use]
+    pub const fn default_base_url(self) -> &'static str {
+        match self {
+            Self::Anthropic => "https://api.anthropic.com/v1",
+            Self::ChatCompletions => "https://api.openai.com/v1",
+        }
+    }
+
+    /// The path of its base where the operator's address has none or ends before it.
+    pub(crate) fn base_path(self, given: &str) -> String {
+        let given = given.trim_end_matches('/');
+        match self {
+            Self::Anthropic => {
+                let given = given.strip_suffix("/messages").unwrap_or(given);
+                if given.ends_with("/v1") { given.to_owned() } else { format!("{given}/v1") }
+            }
+            Self::ChatCompletions => {
+                let given = given.strip_suffix("/chat/completions").unwrap_or(given);
+                if given.is_empty() { "/v1".to_owned() } else { given.to_owned() }
+            }
+        }
+    }
+
+    /// The header that carries the key; `None` when the key cannot stand in one.
+    pub(crate) fn key_header(self, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
+        match self {
+            Self::Anthropic => Some((HeaderName::from_static("x-api-key"), key.header("")?)),
+            Self::ChatCompletions => Some((AUTHORIZATION, key.header("Bearer ")?)),
+        }
+    }
+
+    /// A header that every request carries besides.
+    pub(crate) fn version_header(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Anthropic => Some(("anthropic-version", anthropic::VERSION)),
+            Self::ChatCompletions => None,
+        }
+    }
+
+    /// The path of a step, behind the base, and its query.
+    pub(crate) fn step_path(self, _model: &str) -> (String, Option<&'static str>) {
+        match self {
+            Self::Anthropic => ("/messages".to_owned(), None),
+            Self::ChatCompletions => ("/chat/completions".to_owned(), None),
+        }
+    }
+
+    /// The path of the list of models, behind the base, and its query.
+    pub(crate) fn models_path(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::Anthropic => ("/models", Some("limit=1000")),
+            Self::ChatCompletions => ("/models", None),
+        }
+    }
+
+    /// The models of a list.
+    pub(crate) fn models(self, body: &[u8]) -> Option<Vec<Discovered>> {
+        match self {
+            Self::Anthropic => anthropic::models(body),
+            Self::ChatCompletions => chat_completions::models(body),
+        }
+    }
+
+    /// How a model is spoken to before anything was learned of it.
+    pub(crate) fn dialect(self, model: &str, own: bool) -> Dialect {
+        match self {
+            Self::Anthropic => Dialect::Anthropic(anthropic::Dialect::of(model)),
+            Self::ChatCompletions => Dialect::ChatCompletions(chat_completions::Dialect::of(own)),
+        }
+    }
+}
+
+impl Dialect {
+    /// How to say it to a server that refused it so; `None` when nothing else can be tried.
+    pub(crate) fn otherwise(self, refusal: &StepError) -> Option<Self> {
+        let StepError::Rejected { reason } = refusal else { return None };
+        let reason = reason.to_lowercase();
+        if !(reason.starts_with("400") || reason.starts_with("422")) {
+            return None;
+        }
+        match self {
+            Self::Anthropic(dialect) => dialect.otherwise(&reason).map(Self::Anthropic),
+            Self::ChatCompletions(dialect) => dialect.otherwise(&reason).map(Self::ChatCompletions),
+        }
+    }
+
+    /// The request's body, with the operator's options for the model in it.
+    ///
+    /// # Errors
+    /// When the request cannot be said in the format.
+    pub(crate) fn body(
+        self,
+        request: &StepRequest,
+        options: &Map<String, Value>,
+    ) -> Result<Vec<u8>, StepError> {
+        match self {
+            Self::Anthropic(dialect) => wire::body(&anthropic::body(request, dialect)?, options),
+            Self::ChatCompletions(dialect) => wire::body(&chat_completions::body(request, dialect)?, options),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opaque_items_of_one_format_are_told_from_those_of_another() {
+        let mut names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+        names.dedup();
+        assert_eq!(names.len(), Format::ALL.len());
+    }
+}

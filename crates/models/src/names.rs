@@ -1,0 +1,174 @@
+//! What the names of models tell where their vendors do not.
+
+use std::cmp::Reverse;
+
+use domain::catalog::{Localized, ProviderName};
+
+use crate::format::Format;
+use crate::provider::Discovered;
+
+/// How much a model reads where neither its server nor its name tells.
+const CONTEXT_TOKENS: u32 = 32_768;
+/// The same for OpenAI's own models.
+const OPENAI_CONTEXT_TOKENS: u32 = 128_000;
+/// The same for Anthropic's.
+const ANTHROPIC_CONTEXT_TOKENS: u32 = 200_000;
+
+/// How much a model reads whose server does not tell.
+pub(crate) fn context_tokens(format: Format, own: bool) -> u32 {
+    match format.provider() {
+        ProviderName::Anthropic => ANTHROPIC_CONTEXT_TOKENS,
+        ProviderName::OpenAi if own => OPENAI_CONTEXT_TOKENS,
+        ProviderName::OpenAi | ProviderName::Google => CONTEXT_TOKENS,
+    }
+}
+
+/// What a model is said to be.
+pub(crate) fn description(format: Format, own: bool) -> Localized {
+    let vendor = match format.provider() {
+        ProviderName::Anthropic => "Anthropic",
+        ProviderName::Google => "Google",
+        ProviderName::OpenAi => "OpenAI",
+    };
+    if own {
+        return Localized::new(
+            format!("Jazykový model {vendor}"),
+            format!("Language model by {vendor}"),
+            format!("Jazykový model {vendor}"),
+        );
+    }
+    Localized::new(
+        "Jazykový model na serveru, který provozovatel nastavil",
+        "Language model on a server that the operator configured",
+        "Jazykový model na serveri, ktorý prevádzkovateľ nastavil",
+    )
+}
+
+/// Those of a vendor's models that hold conversations. The vendor's own are put in order, the best first; a server's
+/// stay in its order.
+pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> Vec<Discovered> {
+    let openai = own && format.provider() == ProviderName::OpenAi;
+    let mut models: Vec<_> = models.into_iter().filter(|model| converses(&model.name, openai)).collect();
+    models.dedup_by(|one, other| one.name == other.name);
+    match format.provider() {
+        ProviderName::OpenAi if own => {
+            models.sort_by_key(|model| Reverse((rank(&model.name), model.created)))
+        }
+        ProviderName::Anthropic if own => {
+            models.sort_by_key(|model| Reverse(generation(&model.name, &["haiku"])))
+        }
+        ProviderName::OpenAi | ProviderName::Anthropic | ProviderName::Google => {}
+    }
+    models
+}
+
+/// The newest first, whole ones before small ones and finished ones before previews.
+fn generation(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
+    // Dates are numbers too, but greater ones.
+    let mut numbers =
+        name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
+    let mut version = || numbers.find(|number| *number < 100).unwrap_or(0);
+    let (major, minor) = (version(), version());
+    (major, minor, !small.iter().any(|kind| name.contains(kind)), !name.contains("preview"))
+}
+
+/// Whether a model of this name holds conversations: servers list all that they have.
+fn converses(name: &str, own: bool) -> bool {
+    let name = name.to_lowercase();
+    let other = [
+        "embed",
+        "whisper",
+        "tts",
+        "dall-e",
+        "moderation",
+        "rerank",
+        "transcribe",
+        "image",
+        "audio",
+        "realtime",
+    ];
+    if name.is_empty() || other.iter().any(|kind| name.contains(kind)) {
+        return false;
+    }
+    let family = ["gpt-", "chatgpt-", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
+    !own || (family
+        && !["instruct", "search", "codex", "deep-research", "sora"].iter().any(|kind| name.contains(kind)))
+}
+
+/// Whether a model of this name thinks before it answers and takes an effort for it.
+pub(crate) fn reasons(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let name = name.rsplit('/').next().unwrap_or(&name);
+    if name.starts_with("claude-") {
+        return ![
+            "claude-2",
+            "claude-instant",
+            "claude-3-opus",
+            "claude-3-sonnet",
+            "claude-3-haiku",
+            "claude-3-5",
+        ]
+        .iter()
+        .any(|family| name.starts_with(family));
+    }
+    ["o1", "o3", "o4", "gpt-5", "gpt-6"].iter().any(|family| name.starts_with(family))
+        || ["gpt-oss", "qwen3", "deepseek-r", "magistral", "thinking", "reasoning"]
+            .iter()
+            .any(|kind| name.contains(kind))
+}
+
+/// Whether the vendor has newer ones in its place.
+pub(crate) fn is_deprecated(name: &str) -> bool {
+    name == "gpt-4" || ["gpt-3.5", "gpt-4-", "o1", "chatgpt-4"].iter().any(|family| name.starts_with(family))
+}
+
+/// The better of OpenAI's models are greater: by generation, whole ones before small ones.
+fn rank(name: &str) -> (u32, u32, bool, bool) {
+    let version = name.strip_prefix("gpt-").unwrap_or("");
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let major = digits(version);
+    let minor = version[major.len()..].strip_prefix('.').map(digits).unwrap_or_default();
+    let whole = !["mini", "nano", "pro", "chat"].iter().any(|kind| name.contains(kind));
+    // A name without a date is the vendor's present choice of that model.
+    let plain = name.matches('-').count() < 2;
+    (major.parse().unwrap_or(0), minor.parse().unwrap_or(0), whole, plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_are_told_from_dates() {
+        let mut names = [
+            "claude-haiku-4-6",
+            "claude-3-5-sonnet-20241022",
+            "claude-sonnet-4-20250514",
+            "claude-sonnet-4-6",
+        ];
+        names.sort_by_key(|name| Reverse(generation(name, &["haiku"])));
+        let expected = [
+            "claude-sonnet-4-6",
+            "claude-haiku-4-6",
+            "claude-sonnet-4-20250514",
+            "claude-3-5-sonnet-20241022",
+        ];
+        assert_eq!(names, expected);
+        assert!(reasons("claude-sonnet-4-6") && !reasons("claude-3-5-sonnet-20241022"));
+    }
+
+    #[test]
+    fn the_newest_whole_model_is_the_best() {
+        let mut names =
+            ["gpt-4.1", "gpt-5-mini", "o4-mini", "gpt-5.2", "gpt-5.2-2026-01-01", "gpt-5.2-pro", "gpt-4o"];
+        names.sort_by_key(|name| Reverse(rank(name)));
+        assert_eq!(names[0], "gpt-5.2");
+        assert!(
+            reasons("openai/gpt-oss:20b") && reasons("o4-mini") && !reasons("llama3.2") && !reasons("gpt-4o")
+        );
+        assert!(!converses("nomic-embed-text", false) && converses("llama3.2:3b", false));
+        assert!(
+            !converses("davinci-002", true) && converses("gpt-5", true) && !converses("gpt-image-1", true)
+        );
+    }
+}

@@ -1,0 +1,251 @@
+//! The exchange so far as turns of user and model, from which each format makes its own.
+//!
+//! What formats want is wanted here once: turns alternate, the first is the user's, every call is followed by its
+//! result in the next turn, no result stands alone, and no opaque item of another format is among them.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use domain::step::{Block, Call, CallResult, Item, Outcome, Purpose, Step};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::format::Format;
+
+/// The longest identifier of a call that every format takes.
+const CALL_ID_MAX_BYTES: usize = 64;
+
+/// What one side says before the other one does.
+#[derive(Debug)]
+pub(crate) enum Turn<'a> {
+    /// Questions and results.
+    User(Vec<UserPiece<'a>>),
+    /// What the model said and called.
+    Model(Vec<ModelPiece<'a>>),
+}
+
+/// A piece of the user's turn. Whoever brings images into questions adds them here, as bytes and their type.
+#[derive(Debug)]
+pub(crate) enum UserPiece<'a> {
+    /// A question with what is attached, or an old result whose call is gone.
+    Text(Cow<'a, str>),
+    /// The result of a call of the turn before; `None` when there is none.
+    Result(&'a Call, Option<&'a CallResult>),
+}
+
+/// A piece of the model's turn.
+#[derive(Debug)]
+pub(crate) enum ModelPiece<'a> {
+    /// Answer text, never empty.
+    Text(&'a str),
+    /// A call.
+    Call(&'a Call),
+    /// An opaque item of the format's own.
+    Opaque(&'a str),
+}
+
+/// The exchange as turns for this format.
+pub(crate) fn turns(transcript: &[Item], format: Format) -> Vec<Turn<'_>> {
+    let mut turns = Vec::with_capacity(transcript.len() + 1);
+    let mut answered: HashSet<&str> = HashSet::new();
+    for (at, item) in transcript.iter().enumerate() {
+        match item {
+            Item::Question { text, attachments } => {
+                user(&mut turns).push(UserPiece::Text(question(text, attachments).into()));
+            }
+            Item::Step(step) => push_step(step, format, &transcript[at + 1..], &mut answered, &mut turns),
+            Item::Result(result) if answered.contains(result.call.as_str()) => {}
+            Item::Result(result) => user(&mut turns).push(UserPiece::Text(alone(result).into())),
+        }
+    }
+    if matches!(turns.first(), Some(Turn::Model(_))) {
+        let gone = UserPiece::Text("(What was said before is left out.)".into());
+        turns.insert(0, Turn::User(vec![gone]));
+    }
+    turns
+}
+
+fn push_step<'a>(
+    step: &'a Step,
+    format: Format,
+    later: &'a [Item],
+    answered: &mut HashSet<&'a str>,
+    turns: &mut Vec<Turn<'a>>,
+) {
+    let said = |block: &Block| match block {
+        Block::Text(text) => !text.trim().is_empty(),
+        Block::Call(_) => true,
+        Block::Reasoning(_) | Block::Opaque { .. } => false,
+    };
+    // Vendors refuse thoughts on which nothing follows.
+    if !step.blocks.iter().any(said) {
+        return;
+    }
+    let pieces = step.blocks.iter().filter_map(|block| match block {
+        Block::Text(text) if !text.trim().is_empty() => Some(ModelPiece::Text(text)),
+        Block::Call(call) => Some(ModelPiece::Call(call)),
+        Block::Opaque { format: of, json } if of == format.name() => Some(ModelPiece::Opaque(json)),
+        Block::Text(_) | Block::Reasoning(_) | Block::Opaque { .. } => None,
+    });
+    match turns.last_mut() {
+        Some(Turn::Model(said)) => said.extend(pieces),
+        Some(Turn::User(_)) | None => turns.push(Turn::Model(pieces.collect())),
+    }
+    for call in step.calls() {
+        let result = later.iter().find_map(|item| match item {
+            Item::Result(result) if result.call == call.id => Some(&**result),
+            Item::Result(_) | Item::Question { .. } | Item::Step(_) => None,
+        });
+        answered.insert(&call.id);
+        user(turns).push(UserPiece::Result(call, result));
+    }
+}
+
+/// The user's turn that comes last, begun if need be.
+fn user<'t, 'a>(turns: &'t mut Vec<Turn<'a>>) -> &'t mut Vec<UserPiece<'a>> {
+    if !matches!(turns.last(), Some(Turn::User(_))) {
+        turns.push(Turn::User(Vec::new()));
+    }
+    match turns.last_mut() {
+        Some(Turn::User(pieces)) => pieces,
+        Some(Turn::Model(_)) | None => unreachable!("the last turn is the user's"),
+    }
+}
+
+/// A question as the model reads it.
+pub(crate) fn question(text: &str, attachments: &[String]) -> String {
+    let mut out = text.to_owned();
+    if !attachments.is_empty() {
+        out.push_str("\n\nAttached files of the workspace:");
+        for path in attachments {
+            out.push_str("\n- ");
+            out.push_str(path);
+        }
+    }
+    out
+}
+
+/// A result whose call is not in the exchange any more.
+pub(crate) fn alone(result: &CallResult) -> String {
+    format!("An earlier call of {} returned:\n\n{}", result.tool, result.for_model())
+}
+
+/// A result as the model reads it.
+pub(crate) fn result_text(result: Option<&CallResult>) -> String {
+    result.map_or_else(|| "(no result)".to_owned(), CallResult::for_model)
+}
+
+/// Whether a call did not do what was asked.
+pub(crate) fn has_failed(result: Option<&CallResult>) -> bool {
+    result.is_none_or(|result| match result.outcome {
+        Outcome::Done => false,
+        Outcome::Failed | Outcome::Interrupted => true,
+    })
+}
+
+/// The arguments of a call as an object. Servers parse what the model wrote, and fail at what is no object or too
+/// deep; of that the result tells the model.
+pub(crate) fn arguments(call: &Call) -> &str {
+    let valid = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
+    if valid { &call.arguments } else { "{}" }
+}
+
+/// The same as JSON.
+pub(crate) fn arguments_json(call: &Call) -> Option<&RawValue> {
+    serde_json::from_str(arguments(call)).ok()
+}
+
+/// The identifier of a call as every format takes it: calls may be another vendor's.
+pub(crate) fn call_id(id: &str) -> Cow<'_, str> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    if !id.is_empty() && id.len() <= CALL_ID_MAX_BYTES && id.chars().all(plain) {
+        return id.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("call_{:016x}", hasher.finish()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn call(id: &str) -> Block {
+        Block::Call(Call { id: id.into(), tool: "t".into(), arguments: "{}".into(), purpose: Purpose::Tool })
+    }
+
+    fn step(blocks: Vec<Block>) -> Item {
+        Item::Step(Arc::new(Step { blocks, ..Step::default() }))
+    }
+
+    fn opaque(format: &str) -> Block {
+        Block::Opaque { format: format.into(), json: "{}".into() }
+    }
+
+    fn result(call: &str) -> Item {
+        Item::Result(Arc::new(CallResult {
+            call: call.into(),
+            tool: "t".into(),
+            outcome: Outcome::Done,
+            text: "r".into(),
+            passages: vec![],
+            written: vec![],
+        }))
+    }
+
+    fn ask(text: &str) -> Item {
+        Item::Question { text: text.into(), attachments: vec![] }
+    }
+
+    fn shape(transcript: &[Item]) -> String {
+        let turns = turns(transcript, Format::Anthropic);
+        let turn = |turn: &Turn<'_>| match turn {
+            Turn::User(pieces) => pieces
+                .iter()
+                .map(|piece| match piece {
+                    UserPiece::Text(_) => "u",
+                    UserPiece::Result(_, Some(_)) => "r",
+                    UserPiece::Result(_, None) => "-",
+                })
+                .collect::<String>(),
+            Turn::Model(pieces) => pieces
+                .iter()
+                .map(|piece| match piece {
+                    ModelPiece::Text(_) => "T",
+                    ModelPiece::Call(_) => "C",
+                    ModelPiece::Opaque(_) => "O",
+                })
+                .collect(),
+        };
+        turns.iter().map(turn).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn turns_alternate_and_every_call_has_its_result_behind_it() {
+        let said = || step(vec![Block::Text("x".into())]);
+        let called = step(vec![opaque("anthropic"), call("a"), call("b")]);
+        assert_eq!(shape(&[ask("Q"), called, result("b"), result("a"), said()]), "u OCC rr T");
+        assert_eq!(shape(&[ask("Q"), ask("R"), said(), said()]), "uu TT");
+        assert_eq!(shape(&[result("gone"), ask("Q")]), "uu");
+        assert_eq!(shape(&[said(), ask("Q"), step(vec![call("a")]), ask("R")]), "u T u C -u");
+    }
+
+    #[test]
+    fn thoughts_on_which_nothing_follows_and_items_of_another_format_are_left_out() {
+        let thought = step(vec![Block::Reasoning("r".into()), opaque("anthropic"), Block::Text(" ".into())]);
+        assert_eq!(shape(&[ask("Q"), thought, ask("R")]), "uu");
+        let foreign = step(vec![opaque("gemini"), Block::Text("x".into()), opaque("anthropic")]);
+        assert_eq!(shape(&[ask("Q"), foreign]), "u TO");
+    }
+
+    #[test]
+    fn identifiers_of_other_vendors_are_made_to_fit() {
+        assert_eq!(call_id("call_1-A"), "call_1-A");
+        let odd = call_id("functions.read:0");
+        assert!(odd.starts_with("call_") && odd == call_id("functions.read:0") && odd != call_id("x:0"));
+        assert!(call_id(&"x".repeat(100)).len() <= CALL_ID_MAX_BYTES);
+    }
+}

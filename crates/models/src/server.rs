@@ -1,0 +1,170 @@
+//! A vendor's server: its address, its key and the connections to it.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use domain::step::StepError;
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Client, Url, redirect};
+
+use crate::format::Format;
+use crate::vendor::{Secret, VendorError};
+
+/// How long a connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection without use is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many connections without use are kept for each server.
+const IDLE_MAX: usize = 64;
+
+/// A vendor's server: its address, key and connections. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Server {
+    base: Url,
+    header: Option<(HeaderName, HeaderValue)>,
+    key: Option<Secret>,
+    client: Arc<OnceLock<Client>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("host", &self.base.host_str()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// The server at `base`, whose path is completed as the format has it.
+    pub(crate) fn new(format: Format, base: &str, key: Option<Secret>) -> Result<Self, VendorError> {
+        let mut base = parse(base)?;
+        let path = format.base_path(base.path());
+        base.set_path(&path);
+        let header = match &key {
+            Some(key) => Some(format.key_header(key).ok_or(VendorError::Key)?),
+            None => None,
+        };
+        Ok(Self { base, header, key, client: Arc::default() })
+    }
+
+    /// Whether it is the vendor's own.
+    pub(crate) fn is_own(&self, format: Format) -> bool {
+        let host = self.base.host_str().unwrap_or("");
+        let own = Url::parse(format.default_base_url()).ok();
+        own.as_ref().and_then(Url::host_str) == Some(host) || host.ends_with(".openai.azure.com")
+    }
+
+    pub(crate) fn url(&self, path: &str, query: Option<&str>) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path()));
+        url.set_query(query);
+        url
+    }
+
+    pub(crate) fn key_header(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.header.clone()
+    }
+
+    /// A text of the server's without the key.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text))
+    }
+
+    /// The connections, made when they are first needed: reading the system's certificates takes a while,
+    /// and a server that is spoken to in clear text needs none.
+    pub(crate) fn client(&self) -> Result<&Client, StepError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = build(self.base.scheme() == "https").map_err(|error| StepError::Rejected {
+            reason: format!("no TLS connections can be made here: {}", error.without_url()),
+        })?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// An address without anything secret in it.
+pub(crate) fn parse(base: &str) -> Result<Url, VendorError> {
+    let base = Url::parse(base.trim()).map_err(|_| VendorError::BaseUrl)?;
+    let plain = base.username().is_empty()
+        && base.password().is_none()
+        && base.query().is_none()
+        && base.fragment().is_none();
+    if !plain || !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+        return Err(VendorError::BaseUrl);
+    }
+    Ok(base)
+}
+
+fn build(encrypted: bool) -> Result<Client, reqwest::Error> {
+    // Whoever installed a provider first has installed this one: the build has no other.
+    let _installed_before = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .user_agent(concat!("causerie/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .http1_only()
+        .tcp_nodelay(true)
+        .referer(false);
+    if encrypted { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vendor::VendorConfig;
+
+    fn base(url: &str) -> Result<String, VendorError> {
+        Server::new(Format::ChatCompletions, url, None).map(|server| server.url("/models", None).to_string())
+    }
+
+    #[test]
+    fn a_base_url_is_taken_however_it_is_written() {
+        for (url, models) in [
+            ("http://localhost:11434", "http://localhost:11434/v1/models"),
+            ("http://localhost:11434/", "http://localhost:11434/v1/models"),
+            ("http://localhost:11434/v1", "http://localhost:11434/v1/models"),
+            (" http://localhost:11434/v1/ ", "http://localhost:11434/v1/models"),
+            ("https://example.org/openai/v1//", "https://example.org/openai/v1/models"),
+            ("https://example.org/v1/chat/completions", "https://example.org/v1/models"),
+        ] {
+            assert_eq!(base(url).as_deref(), Ok(models), "{url}");
+        }
+        for url in ["", "localhost:8080", "ftp://x", "http://u:p@x/", "http://x/?q", "http://x/#f", "/v1"] {
+            assert_eq!(base(url), Err(VendorError::BaseUrl), "{url}");
+        }
+    }
+
+    #[test]
+    fn each_format_completes_the_address_as_its_own_programs_do() {
+        let step = |format: Format, url: &str| {
+            let (path, query) = format.step_path("m");
+            Server::new(format, url, None).unwrap().url(&path, query).to_string()
+        };
+        for url in ["https://x.org", "https://x.org/", "https://x.org/v1", "https://x.org/v1/messages"] {
+            assert_eq!(step(Format::Anthropic, url), "https://x.org/v1/messages", "{url}");
+        }
+        assert_eq!(step(Format::Anthropic, "https://x.org/proxy"), "https://x.org/proxy/v1/messages");
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        for format in Format::ALL {
+            let config = VendorConfig { key: Some(Secret::new("sk-secret")), ..VendorConfig::default() };
+            assert!(!format!("{config:?}").contains("secret"));
+            let server = Server::new(format, "https://example.org", config.key).unwrap();
+            assert!(!format!("{server:?} {:?}", server.key_header()).contains("secret"), "{format:?}");
+            assert_eq!(server.redact("bad key sk-secret!"), "bad key [key]!");
+            let broken = Server::new(format, "https://x", Some(Secret::new("a\nb")));
+            assert_eq!(broken.err(), Some(VendorError::Key));
+        }
+    }
+
+    #[test]
+    fn both_kinds_of_connection_can_be_made() {
+        assert!(build(false).is_ok());
+        assert!(build(true).is_ok());
+    }
+}

@@ -1,0 +1,173 @@
+//! The event sequences of the vendors' documents, in `tests/<format>`: each is read as it stands beside its file here,
+//! however its bytes come, and is never taken for whole when it is cut.
+
+use std::collections::{HashSet, VecDeque};
+
+use domain::step::{Block, StepError, StopReason};
+use models::{Decoder, Format, Next};
+use proptest::prelude::*;
+
+use super::stage::Said;
+
+/// A recorded stream and what it tells: text, reasoning, calls (tool and arguments), opaque items, tokens read and
+/// written, and why it stopped.
+struct Fixture {
+    format: Format,
+    name: &'static str,
+    bytes: &'static [u8],
+    text: &'static str,
+    reasoning: &'static str,
+    calls: &'static [(&'static str, &'static str)],
+    opaque: usize,
+    tokens: (u64, u64),
+    stop: StopReason,
+}
+
+macro_rules! fixture {
+    ($format:ident, $folder:literal, $name:literal) => {
+        Fixture {
+            format: Format::$format,
+            name: concat!($folder, "/", $name),
+            bytes: include_bytes!(concat!("../", $folder, "/", $name, ".sse")),
+            text: "",
+            reasoning: "",
+            calls: &[],
+            opaque: 0,
+            tokens: (0, 0),
+            stop: StopReason::Done,
+        }
+    };
+}
+
+fn fixtures() -> Vec<Fixture> {
+    vec![
+        Fixture { text: "Hello!", tokens: (25, 15), ..fixture!(Anthropic, "anthropic", "text") },
+        Fixture {
+            text: "Okay, let's check the weather for San Francisco, CA:",
+            calls: &[
+                ("get_weather", r#"{"location": "San Francisco, CA", "unit": "fahrenheit"}"#),
+                ("get_time", r#"{"zone": "PST"}"#),
+            ],
+            tokens: (472, 89),
+            stop: StopReason::Calls,
+            ..fixture!(Anthropic, "anthropic", "tools")
+        },
+        Fixture {
+            text: "27 * 453 = 12,231",
+            reasoning: "Let me solve this step by step:\n\n1. First break down 27 * 453",
+            opaque: 2,
+            tokens: (1045, 60),
+            ..fixture!(Anthropic, "anthropic", "thinking")
+        },
+        Fixture {
+            text: "příliš žluťoučký",
+            reasoning: "I think.",
+            tokens: (9, 4),
+            ..fixture!(ChatCompletions, "chat_completions", "text")
+        },
+        Fixture {
+            calls: &[("list", r#"{"path":"/"}"#), ("search", r#"{"query":"rent"}"#)],
+            tokens: (30, 20),
+            stop: StopReason::Calls,
+            ..fixture!(ChatCompletions, "chat_completions", "tools")
+        },
+    ]
+}
+
+/// Decodes the bytes as they are cut.
+fn decode(format: Format, pieces: &[&[u8]]) -> Said {
+    let mut decoder = Decoder::new(format, false, HashSet::new());
+    let (mut said, mut ready) = (Said::default(), VecDeque::new());
+    let take =
+        |said: &mut Said, ready: &mut VecDeque<_>| ready.drain(..).for_each(|event| said.take(Ok(event)));
+    for piece in pieces {
+        let next = decoder.push(piece, &mut ready);
+        take(&mut said, &mut ready);
+        match next {
+            Ok(Next::More) => {}
+            Ok(Next::End) => return said,
+            Err(error) => {
+                said.take(Err(error));
+                return said;
+            }
+        }
+    }
+    let ended = decoder.ended(&mut ready);
+    take(&mut said, &mut ready);
+    if let Err(error) = ended {
+        said.take(Err(error));
+    }
+    said
+}
+
+/// Identifiers that were made up differ each time.
+fn without_own_ids(mut said: Said) -> Said {
+    for block in &mut said.blocks {
+        if let Block::Call(call) = block {
+            call.id.clear();
+        }
+    }
+    said
+}
+
+#[test]
+fn documented_streams_are_read_as_they_stand() {
+    for fixture in fixtures() {
+        let said = decode(fixture.format, &[fixture.bytes]);
+        let name = fixture.name;
+        assert_eq!((said.text().as_str(), said.stop()), (fixture.text, fixture.stop), "{name}");
+        assert_eq!(said.reasoning(), fixture.reasoning, "{name}");
+        let calls: Vec<_> = said.calls().into_iter().map(|call| (call.tool, call.arguments)).collect();
+        let calls: Vec<_> = calls.iter().map(|(tool, arguments)| (&**tool, &**arguments)).collect();
+        assert_eq!(calls, fixture.calls, "{name}");
+        assert_eq!(said.opaque(), fixture.opaque, "{name}: {said:?}");
+        let usage = said.finished.unwrap().1.unwrap_or_default();
+        assert_eq!((usage.input_tokens, usage.output_tokens), fixture.tokens, "{name}");
+    }
+}
+
+#[test]
+fn every_format_has_its_fixtures() {
+    for format in Format::ALL {
+        assert!(fixtures().iter().filter(|fixture| fixture.format == format).count() >= 2, "{format:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
+    for fixture in fixtures() {
+        let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
+        for end in 0..fixture.bytes.len() {
+            let said = without_own_ids(decode(fixture.format, &[&fixture.bytes[..end]]));
+            let name = fixture.name;
+            match &said.error {
+                Some(error) => assert!(matches!(error, StepError::Unavailable { .. }), "{name} at {end}"),
+                // What is left out then is the end's mark, or what comes after the reason: usage.
+                None => assert_eq!(said.blocks, whole.blocks, "{name} at {end}"),
+            }
+            assert!(whole.text().starts_with(&said.text()), "{name} at {end}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn how_the_bytes_come_makes_no_difference(
+        which in any::<prop::sample::Index>(),
+        mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let fixtures = fixtures();
+        let fixture = which.get(&fixtures);
+        let mut places: Vec<_> = cuts.drain(..).map(|cut| cut.index(fixture.bytes.len())).collect();
+        places.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut begin = 0;
+        for place in places {
+            pieces.push(&fixture.bytes[begin..place]);
+            begin = place;
+        }
+        pieces.push(&fixture.bytes[begin..]);
+        let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
+        prop_assert_eq!(without_own_ids(decode(fixture.format, &pieces)), whole);
+    }
+}

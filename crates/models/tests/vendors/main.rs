@@ -1,0 +1,181 @@
+//! Every format against the stand-in: the same promises and the same faults, in one table.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod faults;
+mod fixtures;
+mod replay;
+mod stage;
+
+use std::time::Duration;
+
+use domain::step::{StepError, StepEvent, StopReason};
+use futures_util::StreamExt;
+use models::{Format, Options, Secret, Vendor, VendorConfig};
+use serde_json::{Value, json};
+use stage::{KEY, Said, request, say, script, stage};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+const HELLO: &str = "The stand-in says a few words.";
+
+#[tokio::test]
+async fn text_and_usage_come_with_the_key_in_its_header_alone() {
+    for format in Format::ALL {
+        let (standin, vendor) = stage(format).await;
+        let said = say(&vendor, request("standin", "Hello")).await;
+        assert_eq!((said.text().as_str(), said.stop()), (HELLO, StopReason::Done), "{format:?}");
+        let usage = said.finished.unwrap().1.unwrap();
+        assert!(usage.input_tokens > 0 && usage.output_tokens > 0 && !usage.estimated, "{format:?}");
+        let requests =
+            standin.until(|seen| seen.iter().all(|seen| seen.outcome == standin::Outcome::Done)).await;
+        assert!(requests[0].authorization.as_deref().is_some_and(|key| key.ends_with(KEY)), "{format:?}");
+        assert!(!format!("{}{}", requests[0].body, requests[0].path).contains(KEY), "{format:?}");
+        assert!(!format!("{vendor:?}").contains(KEY));
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_server_repeats_is_not_passed_on() {
+    for format in Format::ALL {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let locked = standin::serve_with(listener, standin::Settings { key: Some(KEY.to_owned()) }).unwrap();
+        let right = stage::vendor(format, &locked.root_url(), models::Patience::default());
+        assert_eq!(say(&right, request("standin", "Hello")).await.text(), HELLO, "{format:?}");
+        let config = VendorConfig {
+            key: Some(Secret::new("sk-wrong")),
+            base_url: Some(locked.root_url()),
+            ..VendorConfig::default()
+        };
+        let wrong = say(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
+        assert!(matches!(wrong.error, Some(StepError::Rejected { .. })), "{format:?}");
+        let refused = script(&format!(r#"{{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#));
+        let said = say(&right, request("standin", &refused)).await;
+        assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [key]".to_owned() }));
+        let broken = script(&format!(
+            r#"{{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#
+        ));
+        let said = say(&right, request("standin", &broken)).await;
+        let told = format!("{:?}", said.error);
+        assert!(told.contains("[key]") && !told.contains(KEY), "{format:?}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn the_effort_is_said_as_the_vendor_takes_it() {
+    for format in Format::ALL {
+        let (standin, vendor) = stage(format).await;
+        let mut told = Vec::new();
+        for effort in ["LOW", "MEDIUM", "HIGH"] {
+            let mut request = request("standin", "Hello");
+            effort.clone_into(&mut request.settings[0].1);
+            let said = say(&vendor, request).await;
+            assert_eq!(said.text(), HELLO, "{format:?}");
+            let body = standin.requests().last().unwrap().body.clone();
+            told.push(match format {
+                Format::Anthropic => body["output_config"]["effort"].clone(),
+                Format::ChatCompletions => body["reasoning_effort"].clone(),
+            });
+        }
+        assert_eq!(told, ["low", "medium", "high"].map(Value::from), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operators_options_are_put_into_the_request() {
+    for format in Format::ALL {
+        let standin = standin::start().await.unwrap();
+        let options = Options::parse(
+            r#"{"*": {"metadata": {"a": 1}, "stream": false}, "standin": {"metadata": {"b": 2}, "model": "x"}}"#,
+        );
+        let config = VendorConfig {
+            base_url: Some(standin.root_url()),
+            options: options.unwrap(),
+            ..VendorConfig::default()
+        };
+        let said = say(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
+        assert_eq!(said.text(), HELLO, "{format:?}: {said:?}");
+        assert_eq!(standin.requests()[0].body["metadata"], json!({"a": 1, "b": 2}), "{format:?}");
+        assert_eq!(standin.requests()[0].authorization, None, "no key is sent where none is set");
+    }
+}
+
+#[tokio::test]
+async fn the_models_are_listed() {
+    for format in Format::ALL {
+        let (_standin, vendor) = stage(format).await;
+        let models = vendor.models().await.unwrap();
+        assert_eq!(models[0].name, "standin", "{format:?}");
+        let told = match format {
+            Format::ChatCompletions => None,
+            Format::Anthropic => Some(100_000),
+        };
+        assert_eq!(models[0].context_tokens, told, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_step_ends_it_at_the_server() {
+    for format in Format::ALL {
+        let (standin, vendor) = stage(format).await;
+        drop(vendor.step(request("standin", "Hello")));
+        assert!(standin.requests().is_empty(), "nothing is asked before the stream is polled");
+        let mut events = vendor.step(request("stall", "Hello"));
+        assert!(matches!(events.next().await, Some(Ok(StepEvent::Text(_)))));
+        drop(events);
+        let seen = standin.until(|seen| seen[0].outcome != standin::Outcome::Open).await;
+        assert_eq!(seen[0].outcome, standin::Outcome::Closed, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn stamped_tokens_come_one_by_one() {
+    for format in Format::ALL {
+        let (_standin, vendor) = stage(format).await;
+        let said = say(&vendor, request("text-20x1", "Hello")).await;
+        assert_eq!(
+            (said.text().split_whitespace().count(), said.stop()),
+            (20, StopReason::Done),
+            "{format:?}"
+        );
+    }
+}
+
+/// Answers one request with these bytes.
+async fn raw(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 64 * 1024];
+        let _read = socket.read(&mut request).await;
+        let _written = socket.write_all(answer.as_bytes()).await;
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn a_document_in_place_of_a_stream_and_an_absent_server_are_passing_faults() {
+    for format in Format::ALL {
+        let patience = models::Patience::default();
+        let odd = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{\"odd\":1}";
+        let said = say(&stage::vendor(format, &raw(odd).await, patience), request("m", "Hello")).await;
+        assert!(is_unavailable(&said), "{format:?}: {said:?}");
+        let nobody = say(&stage::vendor(format, "http://127.0.0.1:1", patience), request("m", "Hello")).await;
+        assert!(is_unavailable(&nobody) && !format!("{nobody:?}").contains("127.0.0.1"), "{nobody:?}");
+        let moved = "HTTP/1.1 307 x\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let said = say(&stage::vendor(format, &raw(moved).await, patience), request("m", "Hello")).await;
+        assert!(matches!(said.error, Some(StepError::Rejected { .. })), "{format:?}: {said:?}");
+    }
+}
+
+fn is_unavailable(said: &Said) -> bool {
+    matches!(said.error, Some(StepError::Unavailable { .. }))
+}
+
+fn waits(said: &Said) -> Option<Duration> {
+    match said.error {
+        Some(StepError::Unavailable { retry_after, .. }) => retry_after,
+        _ => panic!("{said:?}"),
+    }
+}

@@ -1,0 +1,93 @@
+//! OpenAI's Chat Completions.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Message, Read, Refusal, parsed};
+
+#[derive(Deserialize)]
+struct Wire {
+    model: String,
+    messages: Vec<Message>,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: Value,
+    #[serde(default)]
+    tools: Option<Vec<Tool>>,
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    r#type: String,
+    function: Offered,
+}
+
+#[derive(Deserialize)]
+struct Offered {
+    name: String,
+    #[serde(default)]
+    parameters: Value,
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
+    let wire: Wire = parsed(body)?;
+    if !wire.stream {
+        return Err(Refusal::invalid("only streams are served here"));
+    }
+    check_messages(&wire.messages)?;
+    let tools = wire.tools.as_deref();
+    if tools.is_some_and(<[Tool]>::is_empty) {
+        return Err(Refusal::invalid("[] is too short - 'tools'"));
+    }
+    for tool in tools.unwrap_or_default() {
+        if tool.r#type != "function" || tool.function.name.is_empty() || !tool.function.parameters.is_object()
+        {
+            return Err(Refusal::invalid("a tool is malformed"));
+        }
+    }
+    Ok(Read {
+        offers_tools: tools.is_some(),
+        wants_usage: wire.stream_options["include_usage"] == Value::Bool(true),
+        model: wire.model,
+        messages: wire.messages,
+    })
+}
+
+/// Every call must be answered right after it, and nothing else may be.
+fn check_messages(messages: &[Message]) -> Result<(), Refusal> {
+    if messages.is_empty() {
+        return Err(Refusal::invalid("[] is too short - 'messages'"));
+    }
+    let mut open: HashSet<&str> = HashSet::new();
+    for message in messages {
+        if message.role != "tool" && !open.is_empty() {
+            return Err(Refusal::invalid("a tool call is not followed by its tool message"));
+        }
+        match message.role.as_str() {
+            "system" | "user" if message.content.is_some() => {}
+            "assistant" if message.content.is_some() || !message.tool_calls.is_empty() => {
+                for call in &message.tool_calls {
+                    if call.function.name.is_empty()
+                        || serde_json::from_str::<Value>(&call.function.arguments).is_err()
+                    {
+                        return Err(Refusal::invalid("a tool call is malformed"));
+                    }
+                    if !open.insert(&call.id) {
+                        return Err(Refusal::invalid("two tool calls have the same id"));
+                    }
+                }
+            }
+            "tool" if message.content.is_some() => {
+                let answered = message.tool_call_id.as_deref().unwrap_or("");
+                if !open.remove(answered) {
+                    return Err(Refusal::invalid("a tool message answers no call"));
+                }
+            }
+            _ => return Err(Refusal::invalid("a message is malformed")),
+        }
+    }
+    if open.is_empty() { Ok(()) } else { Err(Refusal::invalid("a tool call is not answered")) }
+}
