@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use domain::step::{Block, Call, CallResult, Item, Outcome, Purpose, Step};
+use domain::step::{Block, Call, CallResult, Item, Outcome, Step};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -170,6 +170,8 @@ pub(crate) fn call_id(id: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use domain::step::Purpose;
 
     use super::*;
 
