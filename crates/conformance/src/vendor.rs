@@ -35,6 +35,8 @@ pub enum Say {
     Cut,
     /// It declines to say more.
     Decline,
+    /// It does not tell what was used.
+    NoUsage,
     /// Instead of an answer: this status.
     Refuse(u16),
 }
@@ -155,7 +157,7 @@ impl Vendor {
         stream.write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
         )?;
-        let (mut calls, mut declined) = (0, false);
+        let (mut calls, mut declined, mut tells_usage) = (0, false, true);
         for say in script {
             match say {
                 Say::Text(text) => delta(stream, &json!({ "content": text }), None)?,
@@ -170,13 +172,16 @@ impl Vendor {
                 }
                 Say::Hold => self.hold(stream)?,
                 Say::Decline => declined = true,
+                Say::NoUsage => tells_usage = false,
                 Say::Cut | Say::Refuse(_) => return Ok(()),
             }
         }
         let end = if calls > 0 { "tool_calls" } else { "stop" };
         delta(stream, &json!({}), Some(if declined { "content_filter" } else { end }))?;
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 });
-        data(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
+        if tells_usage {
+            data(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
+        }
         data(stream, "[DONE]")?;
         stream.write_all(b"0\r\n\r\n")
     }

@@ -12,6 +12,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("no credits", an_account_without_credits),
     ("keys that may do little", keys_that_may_do_little),
     ("a key that may spend little", a_key_that_may_spend_little),
+    ("a full workspace", a_full_workspace),
     ("a bound on uploads", an_upload_beyond_the_operators_bound),
     ("an answer that is held", an_answer_that_is_held),
 ];
@@ -66,6 +67,24 @@ fn a_key_that_may_spend_little() {
     let api = key_with(&service, &account, &["--spending-limit", "1"]);
     api.completed(&api.ask("Hello?"));
     api.send(&json!({ "input": "And?" })).expect_code(409, "SPENDING_LIMIT");
+}
+
+fn a_full_workspace() {
+    let bounds = [("CAUSERIE_QUOTA_FILES_MAX", "4"), ("CAUSERIE_QUOTA_BYTES_MAX", "2 MiB")];
+    let environment = bounds.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let service = Service::start(Options { environment, ..Options::default() });
+    let api = service.api(&service.account());
+    api.upload("fits.bin", &[b'x'; 1_500_000]).expect_status(201);
+    api.upload("more.bin", &[b'x'; 1_000_000]).expect_code(409, "QUOTA_EXCEEDED");
+    api.download("/uploads/more.bin").expect_code(404, "NOT_FOUND");
+    api.create_folder("/one").expect_status(201);
+    api.create_folder("/two").expect_status(201);
+    api.create_folder("/three").expect_code(409, "QUOTA_EXCEEDED");
+    api.upload("small.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
+    // What is there can be read, and what is deleted makes room.
+    assert_eq!(api.download("/uploads/fits.bin").expect_status(200).body.len(), 1_500_000);
+    api.delete_file("/uploads/fits.bin").expect_status(204);
+    api.upload("more.bin", &[b'x'; 1_000_000]).expect_status(201);
 }
 
 fn an_upload_beyond_the_operators_bound() {

@@ -105,6 +105,18 @@ fn a_thousand_credits_carry_ten_plain_questions_at_once() {
 }
 
 #[test]
+fn what_a_vendor_does_not_tell_is_estimated_and_paid() {
+    let vendor = Vendor::start();
+    let service = dear(&vendor);
+    let account = service.account();
+    let api = service.api(&account);
+    vendor.will([Say::text("Some words that nobody counts."), Say::NoUsage]);
+    assert!(api.completed(&api.ask("Hello"))["error"].is_null());
+    let cost = 10_000 - settled(&service, &account);
+    assert!((2..=21).contains(&cost), "no more than was held, and more than the base: {cost}");
+}
+
+#[test]
 fn deleting_a_conversation_gives_back_what_was_held_and_nothing_that_was_spent() {
     let vendor = Vendor::start();
     let service = dear(&vendor);

@@ -110,6 +110,34 @@ fn a_conversation_is_streamed_through_its_questions() {
 }
 
 #[test]
+fn a_watcher_is_told_of_an_end_also_when_the_next_question_has_begun() {
+    let Stage { vendor, api, service: _service, .. } = stage();
+    for round in 0..5 {
+        vendor.will([Say::Hold, Say::text("First.")]);
+        let first = api.ask("One");
+        let chat = id(&first, "chatId");
+        let mut events = Events::new(api.chat_events(&chat, None));
+        vendor.wait_held(1);
+        vendor.will([Say::text("Second"), Say::Hold]);
+        vendor.release();
+        api.completed(&first);
+        let second = api.accepted(&json!({ "input": "Two", "chatId": chat }));
+        let mut ended = false;
+        loop {
+            let event = events.event().expect("the stream stays open");
+            if event.data["id"] == second["id"] {
+                break;
+            }
+            ended |= event.name == "completed" && event.text() == "First.";
+        }
+        assert!(ended, "the first answer's end was left out in round {round}");
+        vendor.wait_held(1);
+        vendor.release();
+        api.completed(&second);
+    }
+}
+
+#[test]
 fn deleting_a_conversation_ends_its_streams() {
     let Stage { vendor, api, service: _service, .. } = stage();
     vendor.will([Say::text("Half"), Say::Hold]);
