@@ -160,6 +160,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         jurisdictions: settings.jurisdictions,
         driver,
         plugins: PluginsConfig { folders: settings.plugins },
+        web: settings.web,
     };
     let environment = Environment::system();
     let process = u64::from_be_bytes(environment.bytes());

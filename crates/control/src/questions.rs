@@ -18,7 +18,7 @@ use store::{Sql, Store, StoreError, machines};
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
-use crate::dispatch::{Chosen, Dispatch, first_reservation};
+use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
 use crate::live::{Live, LiveAnswer, Meta};
 use crate::{Environment, Plugins};
 
@@ -181,6 +181,7 @@ pub struct Questions {
     pub(crate) workspaces: Workspaces,
     pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
     pub(crate) plugins: Plugins,
+    pub(crate) web: Web,
     /// Whether a question starts a machine that does not run.
     pub(crate) machine_started: bool,
 }
@@ -215,7 +216,12 @@ impl Questions {
             Target::New(new) => new.jurisdictions.as_slice(),
             Target::Existing(_) => &[],
         };
-        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions };
+        let web = match &target {
+            Target::New(new) => self.web.reach(new.web_search),
+            // At most, when the conversation allows it.
+            Target::Existing(_) => self.web.reach(true),
+        };
+        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions, web };
         let reserve = first_reservation(&asking.input, &attachments, model.measures(), library, chosen);
         let new = NewQuestion {
             account: caller.account,

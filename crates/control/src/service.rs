@@ -14,10 +14,11 @@ use models::{Catalog, Misconfigured, VendorsConfig};
 use store::{DatabaseUrl, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use web::WebConfig;
 use workspace::{Quota, Workspaces};
 
 use crate::catalogs::PluginsError;
-use crate::dispatch::{self, Dispatch, DispatchLimits};
+use crate::dispatch::{self, Dispatch, DispatchLimits, Web};
 use crate::figures::Figures;
 use crate::live::Live;
 use crate::vm::Records;
@@ -67,6 +68,8 @@ pub struct ServiceConfig {
     pub driver: Driver,
     /// Where plugins come from.
     pub plugins: PluginsConfig,
+    /// What of the web answers may use.
+    pub web: WebConfig,
 }
 
 /// Why a service did not start.
@@ -81,6 +84,9 @@ pub enum StartError {
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] Misconfigured),
+    /// What leads to the web cannot be used.
+    #[error("the web: {0}")]
+    Web(#[from] web::ConfigError),
     /// The plugins cannot be used.
     #[error("the plugins: {0}")]
     Plugins(#[from] PluginsError),
@@ -176,6 +182,7 @@ impl Service {
         let workspaces = open_workspaces(&config.data, config.quota)?;
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
+        let web = Web::new(config.web)?;
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
         let told = tokio::time::timeout(MODELS_TIMEOUT, refresh(&catalog)).await.unwrap_or(false);
@@ -189,6 +196,8 @@ impl Service {
             machines: machines.clone(),
             catalog: catalog.clone(),
             plugins: plugins.clone(),
+            web: web.clone(),
+            workspaces: workspaces.clone(),
             node,
             limits: config.limits,
         })
@@ -222,6 +231,7 @@ impl Service {
                 workspaces: workspaces.clone(),
                 jurisdictions: jurisdictions.clone(),
                 plugins,
+                web,
                 machine_started: config.rules.started_by_questions,
             },
             catalog,

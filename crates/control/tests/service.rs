@@ -105,6 +105,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         jurisdictions: builtin_jurisdictions(),
         driver: Driver::Simulated(driver.clone()),
         plugins: PluginsConfig::default(),
+        web: web::WebConfig::default(),
     }
 }
 

@@ -105,7 +105,6 @@ pub(crate) struct Settings {
     /// Folders of plugins.
     pub(crate) plugins: Vec<PathBuf>,
     /// What leaves the host besides models.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no tool of an answer reaches the web yet"))]
     pub(crate) web: ::web::WebConfig,
     /// The log.
     pub(crate) log: Log,

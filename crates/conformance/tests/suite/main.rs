@@ -29,3 +29,4 @@ mod tls;
 mod versions;
 mod vm;
 mod waiting;
+mod web;

@@ -28,6 +28,7 @@ use super::orders::Orders;
 use super::report::Report;
 use super::setup;
 use super::turn::{Audience, Beginning, Ended, INBOX_MAX, Inbox, Shell, see_through};
+use super::web::Reading;
 
 /// How many other agents work for one answer at once; the rest wait.
 pub(super) const AT_ONCE: usize = 4;
@@ -52,6 +53,8 @@ pub(super) struct Task {
     pub(super) created_at: Timestamp,
     /// What the agent is told of itself.
     pub(super) briefing: Briefing,
+    /// What it may read of the web.
+    pub(super) reading: Reading,
     /// Whoever gave it.
     pub(super) caller: mpsc::Sender<Inbox>,
     /// How many may work at once.
@@ -86,7 +89,8 @@ pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
 }
 
 async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {
-    let Task { desk, agent, arguments, model, mut settings, created_at, briefing, caller, places } = task;
+    let Task { desk, agent, arguments, model, mut settings, created_at, .. } = task;
+    let Task { briefing, reading, caller, places, .. } = task;
     let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
         return Ok(hosted::failed("The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}."));
     };
@@ -121,6 +125,7 @@ async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, 
         measures,
         created_at,
         briefing,
+        reading,
         counted: HashSet::new(),
         audience: Audience::Caller(report),
         turn,

@@ -30,6 +30,12 @@ impl Running {
         !self.0.is_empty()
     }
 
+    /// Runs a call that ends at once when it is dropped.
+    pub(super) fn start(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
+        let task = AbortOnDropHandle::new(tokio::spawn(work));
+        self.0.insert(call, Run { task, orders: None });
+    }
+
     /// Runs another agent, which has to be told to stop: its tools run in the machine.
     pub(super) fn delegate(
         &mut self,

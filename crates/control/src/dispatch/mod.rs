@@ -14,6 +14,7 @@ mod orders;
 mod report;
 mod setup;
 mod turn;
+mod web;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use workspace::Workspaces;
 
 use self::orders::{Order, Orders};
 use crate::figures::Figures;
@@ -37,6 +39,7 @@ use crate::{Environment, Plugins};
 
 pub use briefing::Chosen;
 pub use setup::first_reservation;
+pub use web::{Reach, Web};
 
 /// How long a lease holds without being renewed.
 const LEASE: Duration = Duration::from_secs(30);
@@ -82,6 +85,8 @@ pub(crate) struct Shared {
     machines: Machines,
     catalog: Arc<Catalog>,
     plugins: Plugins,
+    web: Web,
+    workspaces: Workspaces,
     node: NodeId,
     limits: DispatchLimits,
     wake: Notify,
@@ -112,6 +117,10 @@ pub struct Parts {
     pub catalog: Arc<Catalog>,
     /// The skills and agents.
     pub plugins: Plugins,
+    /// The web, as far as answers may go there.
+    pub web: Web,
+    /// Files.
+    pub workspaces: Workspaces,
     /// This process's identity, the same after a restart.
     pub node: NodeId,
     /// How much is worked on at once.
@@ -124,7 +133,8 @@ impl Dispatch {
     /// # Errors
     /// When the store fails.
     pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
-        let Parts { store, environment, live, machines, catalog, plugins, node, limits } = parts;
+        let Parts { store, environment, live, machines, catalog, plugins, web, workspaces, node, limits } =
+            parts;
         store.write(move |tx| turns::take_over(tx, node)).await?;
         let shared = Arc::new(Shared {
             store,
@@ -133,6 +143,8 @@ impl Dispatch {
             machines,
             catalog,
             plugins,
+            web,
+            workspaces,
             node,
             limits,
             wake: Notify::new(),

@@ -6,7 +6,7 @@ use domain::catalog::Measures;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
-use domain::step::{USE_AGENT, USE_SKILL};
+use domain::step::{USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::host::{self, Exchange, Hosted, Setup};
 use plugins::Library;
 use protocol::tool::{Effect, Tool};
@@ -19,7 +19,7 @@ use super::briefing::{Briefing, Chosen};
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
 /// The tools that the service runs itself. Calls of them may run again: another agent goes on where it was cut.
-const HOSTED: [&str; 2] = [USE_SKILL, USE_AGENT];
+const HOSTED: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
 
 /// The turn of a claimed answer.
 pub(super) fn setup(

@@ -1,5 +1,7 @@
 //! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
 
+mod calls;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use domain::answer::{Change, Stamp};
 use domain::catalog::Measures;
-use domain::step::{Call, Item, Outcome, Purpose, StepError, StepEvent, StepRequest, USE_AGENT, USE_SKILL};
+use domain::step::{Item, StepError, StepEvent, StepRequest};
 use domain::time::Timestamp;
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
@@ -23,10 +25,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::briefing::{Briefing, Chosen, counted};
 use super::desk::Desk;
-use super::hosted::{self, Running};
+use super::hosted::Running;
 use super::link::{self, LinkEvent};
 use super::orders::{self, Order, Orders};
 use super::report::Report;
+use super::web::{self, Reading};
 use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, delegate, hopeless, setup};
 use crate::live::{LiveAnswer, Meta};
 
@@ -215,6 +218,7 @@ pub(super) struct Shell {
     /// When the answer began.
     created_at: Timestamp,
     briefing: Briefing,
+    reading: Reading,
     /// Calls that open a skill which the account's use of it is to be counted by.
     opening: HashMap<String, String>,
     /// Skills whose use was counted with the question or an earlier call.
@@ -260,6 +264,7 @@ pub(super) struct Beginning {
     pub(super) measures: Measures,
     pub(super) created_at: Timestamp,
     pub(super) briefing: Briefing,
+    pub(super) reading: Reading,
     pub(super) counted: HashSet<String>,
     pub(super) audience: Audience,
     pub(super) turn: Turn,
@@ -308,6 +313,12 @@ impl Shell {
             agent: record.agent.as_deref(),
             skills: &record.skills,
             jurisdictions: &record.jurisdictions,
+            web: shared.web.reach(record.web_search),
+        };
+        let reading = Reading {
+            reach: chosen.web,
+            allowed: Arc::new(web::allowed_by(&record.earlier, &record.question)),
+            country: record.jurisdictions.first().cloned().filter(|_| record.jurisdictions.len() == 1),
         };
         let briefing = Briefing::new(shared.plugins.library(), chosen);
         let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing));
@@ -342,6 +353,7 @@ impl Shell {
             measures,
             created_at: record.created_at,
             briefing,
+            reading,
             counted,
             audience: Audience::Readers(live),
             turn,
@@ -354,7 +366,7 @@ impl Shell {
     /// Begins the work.
     pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<Inbox>) -> Self {
         let Beginning { desk, model, settings, measures, created_at, .. } = beginning;
-        let Beginning { briefing, counted, audience, turn, silent, guard, .. } = beginning;
+        let Beginning { briefing, reading, counted, audience, turn, silent, guard, .. } = beginning;
         Self {
             desk,
             model,
@@ -362,6 +374,7 @@ impl Shell {
             measures,
             created_at,
             briefing,
+            reading,
             opening: HashMap::new(),
             counted,
             audience,
@@ -412,49 +425,6 @@ impl Shell {
             }
         }
         Ok(None)
-    }
-
-    /// What the model said, with what a call is for.
-    fn named(&self, said: Event) -> Event {
-        match said {
-            Event::Said { number, attempt, event: StepEvent::Call(call) } => {
-                let purpose = self.briefing.purpose_of(&call);
-                Event::Said { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
-            }
-            other => other,
-        }
-    }
-
-    /// Runs a call that is the service's own, and tells what came of it if that is known at once.
-    fn run(&mut self, call: Call) -> Option<Event> {
-        let output = match (call.tool.as_str(), &call.purpose) {
-            (USE_SKILL, _) => self.briefing.open(&call),
-            (USE_AGENT, Purpose::Agent(agent)) => {
-                let task = delegate::Task {
-                    desk: Desk { delegation: Some(call.id.as_str().into()), ..self.desk.clone() },
-                    agent: agent.clone(),
-                    arguments: call.arguments.clone(),
-                    model: self.model.clone(),
-                    settings: self.settings.clone(),
-                    created_at: self.created_at,
-                    briefing: self.briefing.for_other(&agent.full_name),
-                    caller: self.events.clone(),
-                    places: self.others.clone(),
-                };
-                let (orders, given) = watch::channel(Orders::default());
-                self.running.delegate(call.id.clone(), delegate::run(task, given), orders);
-                return None;
-            }
-            (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
-            _ => hosted::failed("There is no such tool."),
-        };
-        if let Purpose::Skill(skill) = &call.purpose
-            && output.outcome == Outcome::Done
-            && self.counted.insert(skill.full_name.clone())
-        {
-            self.opening.insert(call.id.clone(), skill.full_name.clone());
-        }
-        Some(Event::Hosted { call: call.id, output })
     }
 
     async fn complete(&mut self, completion: Completion) -> Result<Event, Ended> {

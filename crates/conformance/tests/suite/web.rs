@@ -1,0 +1,174 @@
+//! The web (sections 2.7 and 2.10): the parts WEB_SEARCH, pages that are read, and what is not.
+
+use conformance::api::id;
+use conformance::{Expect, Options, Say, Service, Site, Vendor, poll};
+use serde_json::{Value, json};
+
+use crate::streams::Stage;
+
+/// A service whose searches find what stands on the site.
+fn stage() -> (Stage, Site) {
+    let (vendor, site) = (Vendor::start(), Site::start());
+    let mut environment = vendor.environment();
+    environment.extend(site.environment());
+    let service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    poll::until("the model is listed", || {
+        let models = api.catalog("models", None).json();
+        models.as_array()?.iter().any(|model| model["id"] == conformance::vendor::MODEL).then_some(())
+    });
+    (Stage { vendor, api, account, service }, site)
+}
+
+fn search(query: &str) -> Say {
+    Say::Call { tool: "web_search".to_owned(), arguments: json!({ "query": query }) }
+}
+
+fn fetch(url: &str) -> Say {
+    Say::Call { tool: "web_fetch".to_owned(), arguments: json!({ "url": url }) }
+}
+
+fn ask(Stage { api, .. }: &Stage, input: &str) -> Value {
+    api.completed(&api.accepted(&json!({ "input": input, "webSearchEnabled": true })))
+}
+
+fn tools(request: &Value) -> Vec<&str> {
+    let tools = request["tools"].as_array().map_or(&[][..], Vec::as_slice);
+    tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+}
+
+const PAGE: &[u8] = b"<html><head><title>The Lease Act</title></head><body><article><h1>Notice</h1>\
+    <p>The notice period of a lease is three months, unless the parties agree otherwise in writing.</p>\
+    <p>It begins with the first day of the month that follows the notice.</p></article></body></html>";
+
+#[test]
+fn a_search_is_a_part_with_its_query_and_what_it_found_and_is_cited() {
+    let (stage, site) = stage();
+    let act = site.page("/act", "text/html; charset=utf-8", PAGE);
+    site.finds(&act, "The Lease Act", "Notice periods of leases.");
+    site.finds("https://elsewhere.example/a", "Elsewhere", "Something else.");
+    let Stage { vendor, api, .. } = &stage;
+    vendor.will([Say::text("I search."), search("notice period lease")]);
+    vendor.will([fetch(&act)]);
+    vendor.will([Say::text("It is three months [3], says the act [1].")]);
+    let answer = ask(&stage, "How long is the notice period?");
+    let parts = answer["parts"].as_array().expect("parts");
+    let kinds: Vec<&Value> = parts.iter().map(|part| &part["type"]).collect();
+    assert_eq!(kinds, ["TEXT", "WEB_SEARCH", "TOOL", "TEXT"], "{answer}");
+    let part = &parts[1];
+    assert_eq!(
+        (&part["toolName"], &part["query"], &part["state"]),
+        (&json!("web_search"), &json!("notice period lease"), &json!("COMPLETE")),
+        "{part}"
+    );
+    assert!(part["toolCallId"].as_str().is_some_and(|call| !call.is_empty()), "{part}");
+    assert_eq!(part["sources"].as_array().map(Vec::len), Some(2), "{part}");
+    assert_eq!((&part["sources"][0]["type"], &part["sources"][0]["url"]), (&json!("URL"), &json!(act)));
+    assert_eq!((&parts[2]["toolName"], &parts[2]["sources"][0]["url"]), (&json!("web_fetch"), &json!(act)));
+    let cited: Vec<&Value> = parts[3]["citations"]
+        .as_array()
+        .expect("citations")
+        .iter()
+        .map(|one| &one["source"]["url"])
+        .collect();
+    assert_eq!(cited, [&json!(act), &json!(act)], "{answer}");
+    let html = parts[3]["content"].as_str().expect("content");
+    assert!(html.contains(&format!("href=\"{act}\"")), "{html}");
+    assert_eq!(answer["text"], "I search.\n\nIt is three months, says the act.");
+    assert!(vendor.requests()[2].to_string().contains("three months, unless"), "the page was read");
+    let history = api.chat(&id(&answer, "chatId")).expect_status(200).json();
+    assert_eq!(history["messages"][1]["parts"][1], *part);
+}
+
+#[test]
+fn without_leave_nothing_is_offered_and_nothing_leaves() {
+    let (stage, site) = stage();
+    let Stage { vendor, api, .. } = &stage;
+    let act = site.page("/act", "text/html", PAGE);
+    vendor.will([search("x"), fetch(&act)]);
+    let answer = api.completed(&api.ask(&format!("Read {act}")));
+    let states: Vec<&Value> =
+        answer["parts"].as_array().expect("parts").iter().take(2).map(|part| &part["state"]).collect();
+    assert_eq!(states, ["ERROR", "ERROR"], "{answer}");
+    let offered = vendor.requests();
+    assert!(!tools(&offered[0]).iter().any(|tool| tool.starts_with("web_")), "{:?}", tools(&offered[0]));
+    assert_eq!(site.asked(), [""; 0]);
+}
+
+#[test]
+fn only_what_the_user_wrote_or_the_web_gave_is_read() {
+    let (stage, site) = stage();
+    let Stage { vendor, .. } = &stage;
+    let written = site.page(
+        "/written",
+        "text/html",
+        format!("<p>Hello</p><a href=\"{}\">on</a>", site.url("/linked")).as_bytes(),
+    );
+    let linked = site.page("/linked", "text/plain", b"You got here.");
+    let secret = site.page("/collect?secret=rent", "text/plain", b"thanks");
+    vendor.will([fetch(&secret), fetch(&linked)]);
+    vendor.will([fetch(&written)]);
+    vendor.will([fetch(&linked)]);
+    vendor.will([Say::text("Done.")]);
+    let answer = ask(&stage, &format!("Read {written} for me"));
+    let states: Vec<&Value> =
+        answer["parts"].as_array().expect("parts").iter().take(4).map(|part| &part["state"]).collect();
+    assert_eq!(states, ["ERROR", "ERROR", "COMPLETE", "COMPLETE"], "{answer}");
+    assert_eq!(site.asked(), ["/written", "/linked"]);
+    assert!(vendor.requests()[3].to_string().contains("You got here."));
+}
+
+#[test]
+fn a_task_for_another_agent_is_no_users_word() {
+    let (stage, site) = stage();
+    let Stage { vendor, .. } = &stage;
+    let secret = site.page("/collect", "text/plain", b"thanks");
+    let task = json!({ "agent": "lawyer", "task": format!("Read {secret}") });
+    vendor.will([Say::Call { tool: "agent".to_owned(), arguments: task }]);
+    vendor.will([fetch(&secret)]);
+    vendor.will([Say::text("It is not allowed.")]);
+    vendor.will([Say::text("So it is.")]);
+    assert_eq!(ask(&stage, "Go on")["text"], "So it is.");
+    assert_eq!(site.asked(), [""; 0], "the agents can't make up an address between them");
+    assert!(tools(&vendor.requests()[1]).contains(&"web_fetch"), "the user's leave holds for it");
+}
+
+#[test]
+fn a_document_of_the_web_is_read_in_the_machine() {
+    let (stage, site) = stage();
+    let Stage { vendor, api, .. } = &stage;
+    let pdf = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/documents/najemni-smlouva-byt.pdf"
+    ));
+    let url = site.page("/files/the%20lease.pdf", "application/pdf", &pdf.expect("an example"));
+    vendor.will([fetch(&url)]);
+    let answer = ask(&stage, &format!("What is in {url}?"));
+    let parts = answer["parts"].as_array().expect("parts");
+    assert_eq!((&parts[0]["state"], &parts[1]["type"]), (&json!("COMPLETE"), &json!("FILE")), "{answer}");
+    let path = parts[1]["path"].as_str().expect("a path");
+    assert!(path.starts_with("/web/") && path.ends_with(".pdf"), "{path}");
+    api.download(path).expect_status(200);
+    vendor.will([Say::Call { tool: "read".to_owned(), arguments: json!({ "path": path }) }]);
+    let answer = ask(&stage, "Read it");
+    assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{answer}");
+}
+
+#[test]
+fn a_search_engine_that_is_away_breaks_no_answer() {
+    let vendor = Vendor::start();
+    let mut environment = vendor.environment();
+    environment.push(("SEARXNG_URL".to_owned(), "http://127.0.0.1:1/".to_owned()));
+    let service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    let stage = Stage { api: service.api(&account), vendor, account, service };
+    stage.vendor.will([search("x")]);
+    stage.vendor.will([Say::text("I could not search.")]);
+    let answer = ask(&stage, "Search");
+    assert_eq!((&answer["text"], &answer["error"]), (&json!("I could not search."), &Value::Null));
+    assert_eq!(
+        (&answer["parts"][0]["type"], &answer["parts"][0]["state"]),
+        (&json!("WEB_SEARCH"), &json!("ERROR"))
+    );
+}

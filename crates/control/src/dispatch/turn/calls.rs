@@ -1,0 +1,79 @@
+//! Calls that the service runs itself: what they are for, and who runs them.
+
+use domain::step::{Call, Outcome, Purpose, StepEvent, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::turn::host::Event;
+use tokio::sync::watch;
+
+use super::{Inbox, Shell};
+use crate::dispatch::desk::Desk;
+use crate::dispatch::orders::Orders;
+use crate::dispatch::web::Errand;
+use crate::dispatch::{delegate, hosted};
+
+impl Shell {
+    /// What the model said, with what a call is for.
+    pub(super) fn named(&self, said: Event) -> Event {
+        match said {
+            Event::Said { number, attempt, event: StepEvent::Call(call) } => {
+                let purpose = self.briefing.purpose_of(&call);
+                Event::Said { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a call that is the service's own, and tells what came of it if that is known at once.
+    pub(super) fn run(&mut self, call: Call) -> Option<Event> {
+        let output = match (call.tool.as_str(), &call.purpose) {
+            (USE_SKILL, _) => self.briefing.open(&call),
+            (USE_AGENT, Purpose::Agent(agent)) => {
+                let task = delegate::Task {
+                    desk: Desk { delegation: Some(call.id.as_str().into()), ..self.desk.clone() },
+                    agent: agent.clone(),
+                    arguments: call.arguments.clone(),
+                    model: self.model.clone(),
+                    settings: self.settings.clone(),
+                    created_at: self.created_at,
+                    briefing: self.briefing.for_other(&agent.full_name),
+                    reading: self.reading.with(self.turn.log()),
+                    caller: self.events.clone(),
+                    places: self.others.clone(),
+                };
+                let (orders, given) = watch::channel(Orders::default());
+                self.running.delegate(call.id.clone(), delegate::run(task, given), orders);
+                return None;
+            }
+            (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
+            (WEB_SEARCH | WEB_FETCH, _) => {
+                let errand = self.errand();
+                let (events, Call { id, tool, arguments, .. }) = (self.events.clone(), call);
+                self.running.start(id.clone(), async move {
+                    let output = errand.run(&tool, &arguments).await;
+                    // A turn that is gone needs to know nothing.
+                    let _ = events.send(Inbox::Event(Event::Hosted { call: id, output })).await;
+                });
+                return None;
+            }
+            _ => hosted::failed("There is no such tool."),
+        };
+        if let Purpose::Skill(skill) = &call.purpose
+            && output.outcome == Outcome::Done
+            && self.counted.insert(skill.full_name.clone())
+        {
+            self.opening.insert(call.id.clone(), skill.full_name.clone());
+        }
+        Some(Event::Hosted { call: call.id, output })
+    }
+
+    /// What a call of the web goes out with.
+    fn errand(&self) -> Errand {
+        let Desk { shared, account, .. } = &self.desk;
+        Errand {
+            web: shared.web.clone(),
+            workspaces: shared.workspaces.clone(),
+            account: *account,
+            reading: self.reading.clone(),
+            log: self.turn.log().to_vec(),
+        }
+    }
+}

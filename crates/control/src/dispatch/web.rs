@@ -1,0 +1,313 @@
+//! The tools `web_search` and `web_fetch`, which the service runs: nothing in a machine can ask for them.
+//!
+//! They are offered only where the question allows web search. What may be fetched is read anew from the conversation
+//! each time: the addresses in its users' words, and those that its searches and fetches gave.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use domain::answer::LogEntry;
+use domain::citation::{Passage, Place};
+use domain::id::AccountId;
+use domain::step::{CallResult, Outcome, ToolSpec, USE_AGENT, WEB_FETCH, WEB_SEARCH};
+use domain::turn::Output;
+use domain::turn::host::Exchange;
+use futures_util::stream;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use web::{
+    Allowed, ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Page, Query, Search, WebConfig,
+    WebUrl,
+};
+use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
+
+use super::briefing::is_named;
+use super::hosted::failed;
+
+/// How often one agent may go to the web for an answer.
+const CALLS_MAX: usize = 60;
+/// How many results a search gives unless the model says.
+const RESULTS: usize = 8;
+/// The folder of the workspace where documents of the web are kept.
+const FOLDER: &str = "/web";
+/// The longest name of a document that is taken over from its address, in characters.
+const NAME_MAX_CHARS: usize = 80;
+
+const SEARCH_TOOL: &str = "Search the web. Gives titles, addresses and what the pages say of the query, as numbered \
+    passages; cite them by number. Read a page with web_fetch before you rest anything on it.";
+const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What is searched for, in a few words. Never put text of the user's documents into it."},"count":{"type":"integer","minimum":1,"maximum":20,"default":8},"language":{"type":"string","description":"The language of the pages that are preferred, such as cs."}},"required":["query"],"additionalProperties":false}"#;
+const FETCH_TOOL: &str = "Read a page of the web: only addresses that stand in the user's words, or that a search or a \
+    page of this conversation gave, letter by letter. The text comes as numbered passages; cite them by number. A \
+    document (PDF, DOCX, …) is put into the workspace, to be read there.";
+const FETCH_SCHEMA: &str = r#"{"type":"object","properties":{"url":{"type":"string"},"first_passage":{"type":"integer","minimum":0,"default":0,"description":"Where to go on in a long page."}},"required":["url"],"additionalProperties":false}"#;
+
+/// What of the web there is for a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reach {
+    search: bool,
+    fetch: bool,
+}
+
+impl Reach {
+    /// Whether there is anything.
+    pub(super) const fn is_any(self) -> bool {
+        self.search || self.fetch
+    }
+
+    /// What of it an agent has that names its tools, here or as other programs call them.
+    pub(super) fn named(self, named: Option<&[String]>) -> Self {
+        Self {
+            search: self.search && is_named(named, &[WEB_SEARCH, "websearch"]),
+            fetch: self.fetch && is_named(named, &[WEB_FETCH, "webfetch"]),
+        }
+    }
+
+    /// The tools that are offered.
+    pub(super) fn tools(self) -> impl Iterator<Item = ToolSpec> {
+        let search = self.search.then_some((WEB_SEARCH, SEARCH_TOOL, SEARCH_SCHEMA));
+        let fetch = self.fetch.then_some((WEB_FETCH, FETCH_TOOL, FETCH_SCHEMA));
+        search.into_iter().chain(fetch).map(|(name, description, schema)| ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            schema: schema.to_owned(),
+        })
+    }
+}
+
+/// The web, as far as the operator lets answers go there. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Web {
+    search: Search,
+    fetch: FetchConfig,
+    /// Made when it is first used: that reads the system's certificates.
+    fetcher: Arc<OnceLock<Fetcher>>,
+}
+
+#[derive(Deserialize)]
+struct SearchArguments {
+    query: String,
+    count: Option<usize>,
+    language: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct FetchArguments {
+    url: String,
+    #[serde(default)]
+    first_passage: usize,
+}
+
+/// What a call of the web is made with besides its arguments.
+pub(super) struct Errand {
+    pub(super) web: Web,
+    pub(super) workspaces: Workspaces,
+    pub(super) account: AccountId,
+    pub(super) reading: Reading,
+    /// What this agent did for the answer.
+    pub(super) log: Vec<LogEntry>,
+}
+
+/// What an agent may read of the web.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    /// What there is for the question.
+    pub(super) reach: Reach,
+    /// What may be fetched, besides what this agent finds itself. Tasks that agents give each other add nothing: they
+    /// are no user's words.
+    pub(super) allowed: Arc<Allowed>,
+    /// The country whose pages are preferred.
+    pub(super) country: Option<String>,
+}
+
+impl Reading {
+    /// The same after what the log tells.
+    pub(super) fn with(&self, log: &[LogEntry]) -> Self {
+        let mut allowed = (*self.allowed).clone();
+        add_log(&mut allowed, log);
+        Self { allowed: Arc::new(allowed), ..self.clone() }
+    }
+}
+
+impl Web {
+    /// Connects to nothing.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(config: WebConfig) -> Result<Self, ConfigError> {
+        let (search, fetch) = (Search::new(config.search)?, config.fetch);
+        Ok(Self { search, fetch, fetcher: Arc::default() })
+    }
+
+    /// What there is for a question that allows web search, or does not.
+    #[must_use]
+    pub fn reach(&self, allowed: bool) -> Reach {
+        Reach { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
+    }
+
+    fn fetcher(&self) -> Result<&Fetcher, ConfigError> {
+        if let Some(fetcher) = self.fetcher.get() {
+            return Ok(fetcher);
+        }
+        let fetcher = Fetcher::new(self.fetch.clone())?;
+        Ok(self.fetcher.get_or_init(|| fetcher))
+    }
+}
+
+/// What a search is for, as far as its arguments can be read.
+pub(super) fn query_of(arguments: &str) -> Option<String> {
+    serde_json::from_str(arguments).ok().map(|SearchArguments { query, .. }| query)
+}
+
+/// What a conversation may fetch before its present answer: what its users wrote, and what came of it.
+pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> Allowed {
+    let mut allowed = Allowed::new();
+    for exchange in earlier {
+        allowed.add_words(&exchange.question);
+        add_log(&mut allowed, &exchange.log);
+    }
+    allowed.add_words(question);
+    allowed
+}
+
+/// Adds the addresses that searches and fetches gave.
+pub(super) fn add_log(allowed: &mut Allowed, log: &[LogEntry]) {
+    for result in results(log) {
+        for passage in &result.passages {
+            if let Place::Web { url, .. } = &passage.place
+                && let Some(url) = WebUrl::parse(url)
+            {
+                allowed.add(&url);
+            }
+        }
+        if result.tool == WEB_FETCH {
+            allowed.add_words(&result.text);
+        }
+    }
+}
+
+/// What came of the web, also by way of another agent.
+fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
+    let of_web = |result: &&CallResult| [WEB_SEARCH, WEB_FETCH, USE_AGENT].contains(&result.tool.as_str());
+    let results = log.iter().filter_map(|entry| match entry {
+        LogEntry::Result { result, .. } => Some(&**result),
+        LogEntry::Step { .. } => None,
+    });
+    results.filter(of_web)
+}
+
+impl Errand {
+    /// Runs a call of one of the two tools.
+    pub(super) async fn run(self, tool: &str, arguments: &str) -> Output {
+        if results(&self.log).count() >= CALLS_MAX {
+            return failed(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
+        }
+        match tool {
+            WEB_SEARCH if self.reading.reach.search => self.search(arguments).await,
+            WEB_FETCH if self.reading.reach.fetch => self.fetch(arguments).await,
+            _ => failed("The user did not allow the web for this question."),
+        }
+    }
+
+    async fn search(self, arguments: &str) -> Output {
+        let SearchArguments { query, count, language } = match serde_json::from_str(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return failed(format!("The arguments can't be read: {error}.")),
+        };
+        let count = count.unwrap_or(RESULTS).clamp(1, web::RESULTS_MAX);
+        let query = Query { text: query, count, language, country: self.reading.country };
+        match self.web.search.search(&query).await {
+            Ok(found) if found.is_empty() => {
+                Output { outcome: Outcome::Done, text: "Nothing was found.".to_owned(), ..failed("") }
+            }
+            Ok(found) => {
+                let passages = found.into_iter().map(passage_of).collect();
+                Output { outcome: Outcome::Done, passages, ..failed("") }
+            }
+            Err(error) => failed(format!("The search failed: {error}.")),
+        }
+    }
+
+    async fn fetch(self, arguments: &str) -> Output {
+        let FetchArguments { url, first_passage } = match serde_json::from_str(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return failed(format!("The arguments can't be read: {error}.")),
+        };
+        let allowed = self.reading.with(&self.log).allowed;
+        let fetcher = match self.web.fetcher() {
+            Ok(fetcher) => fetcher,
+            Err(error) => return failed(format!("It was not fetched: {error}.")),
+        };
+        match fetcher.fetch(&url, first_passage, &allowed).await {
+            Ok(Fetched::Page(page)) => read(page),
+            Ok(Fetched::Document(document)) => self.keep(document).await,
+            Err(error) => failed(format!("It was not fetched: {error}.")),
+        }
+    }
+
+    /// Puts a document into the workspace: it is hostile, and what reads it runs in the machine.
+    async fn keep(self, document: Document) -> Output {
+        let url = document.url.as_str().to_owned();
+        match self.store(document).await {
+            Ok(path) => Output {
+                outcome: Outcome::Done,
+                text: format!("{url} is a document. It is now in the workspace: read it as {path}"),
+                written: vec![path],
+                passages: Vec::new(),
+            },
+            Err(error) => {
+                failed(format!("{url} is a document that could not be put into the workspace: {error}."))
+            }
+        }
+    }
+
+    async fn store(&self, document: Document) -> Result<String, WorkspaceError> {
+        let workspace = self.workspaces.of(self.account);
+        let folder = AskedPath::from_text(FOLDER).map_err(WorkspaceError::from)?;
+        match workspace.create_folder(&folder).await {
+            Ok(_) | Err(WorkspaceError::AlreadyExists) => {}
+            Err(error) => return Err(error),
+        }
+        let name = FileName::from_upload(name_of(&document)).map_err(WorkspaceError::from)?;
+        let content = stream::iter([Ok::<_, std::io::Error>(Bytes::from(document.bytes))]);
+        let uploaded = workspace.upload(&Destination::Folder(folder), &name, content).await?;
+        Ok(uploaded.path.to_string())
+    }
+}
+
+fn passage_of(found: Found) -> Passage {
+    let Found { title, url, snippet } = found;
+    Passage { place: Place::Web { url: url.as_str().to_owned(), title }, text: snippet }
+}
+
+fn read(page: Page) -> Output {
+    let mut text = format!("# {}\n<{}>\n", page.title, page.url.as_str());
+    if let Some(next) = page.next_passage {
+        text.push_str(&format!("\nThe page is longer: go on with first_passage {next}.\n"));
+    }
+    if !page.links.is_empty() {
+        text.push_str("\nIts links:\n");
+        for link in &page.links {
+            text.push_str(&format!("- {} <{}>\n", link.text, link.url.as_str()));
+        }
+    }
+    Output { outcome: Outcome::Done, text, passages: page.passages, written: Vec::new() }
+}
+
+/// A name for a document: what its address calls it, and what tells it from others of that name.
+fn name_of(document: &Document) -> String {
+    let address = document.url.as_str();
+    let last = address.split(['?', '#']).next().unwrap_or(address).rsplit('/').next().unwrap_or_default();
+    let stem = last.rsplit_once('.').map_or(last, |(stem, _)| stem);
+    let plain = |letter: char| if letter.is_alphanumeric() || "-_".contains(letter) { letter } else { '-' };
+    let stem: String = stem.chars().take(NAME_MAX_CHARS).map(plain).collect();
+    let digest = Sha256::digest(address.as_bytes());
+    let stem = if stem.is_empty() { "document" } else { &stem };
+    format!(
+        "{stem}-{:02x}{:02x}{:02x}{:02x}.{}",
+        digest[0],
+        digest[1],
+        digest[2],
+        digest[3],
+        document.kind.extension()
+    )
+}
