@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
-use utoipa::openapi::{Header, HeaderBuilder, OpenApi, RefOr};
+use utoipa::openapi::{Header, HeaderBuilder, OpenApi, Ref, RefOr, Response};
+
+/// What every response has, whatever became of the request.
+const EVERYWHERE: &str = "X-Request-Id";
 
 /// The headers of an operation's responses with these statuses.
 const TOLD: &[(&str, &[&str], &[&str])] = &[
@@ -44,6 +47,10 @@ fn meaning(name: &str) -> (&'static str, Value) {
             ("Of `CONVERSATION_BUSY` and `UNAVAILABLE`: after how many seconds to try again", json!(5))
         }
         "Vary" => ("What the response depends on", json!("Accept-Language")),
+        EVERYWHERE => (
+            "Names the request: as the client did, if it sent one of at most 128 visible ASCII characters, or anew",
+            json!("9f2c4e5d8b1a7f03-2a"),
+        ),
         _ => ("", Value::Null),
     }
 }
@@ -57,6 +64,18 @@ pub(super) fn add(document: &mut OpenApi) {
                 add_to(operation, status, names);
             }
         }
+        operation.responses.responses.values_mut().for_each(name_request);
+    }
+    let components = document.components.get_or_insert_default();
+    components.headers.insert(EVERYWHERE.to_owned(), header(EVERYWHERE).into());
+    components.responses.values_mut().for_each(name_request);
+}
+
+/// A response that is told elsewhere gets it there.
+fn name_request(response: &mut RefOr<Response>) {
+    if let RefOr::T(response) = response {
+        let told = Ref::new(format!("#/components/headers/{EVERYWHERE}"));
+        response.headers.insert(EVERYWHERE.to_owned(), RefOr::Ref(told));
     }
 }
 

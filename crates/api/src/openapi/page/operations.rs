@@ -65,11 +65,15 @@ impl<'a> Page<'a> {
         out
     }
 
+    /// What is told here, or where this refers to.
+    fn resolved<'b>(&'b self, told: &'b Value) -> &'b Value {
+        let reference = told.get("$ref").and_then(Value::as_str);
+        let there = reference.and_then(|reference| self.told.pointer(reference.trim_start_matches('#')));
+        there.unwrap_or(told)
+    }
+
     fn response(&self, status: &str, response: &Value, out: &mut String) {
-        let reference = response.get("$ref").and_then(Value::as_str);
-        let response = reference
-            .and_then(|reference| self.told.pointer(reference.trim_start_matches('#')))
-            .unwrap_or(response);
+        let response = self.resolved(response);
         let told = response["description"].as_str().unwrap_or_default();
         let class = status.get(..1).unwrap_or_default();
         let _ = write!(out, "<details><summary><b class=\"s{class}\">{}</b> ", Plain(status));
@@ -91,6 +95,7 @@ impl<'a> Page<'a> {
         if let Some(headers) = response.get("headers").and_then(Value::as_object) {
             out.push_str("<table>");
             for (name, header) in headers {
+                let header = self.resolved(header);
                 let said = header["description"].as_str().unwrap_or_default();
                 out.push_str(&row(name, "header", false, &header["schema"], said));
             }

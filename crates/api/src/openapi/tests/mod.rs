@@ -232,6 +232,7 @@ fn every_body_and_header_is_shown_by_an_example() {
                 seen += 1;
             }
             for (header, told) in told.get("headers").and_then(Value::as_object).into_iter().flatten() {
+                let told = resolved(&document, told).unwrap();
                 assert!(!told["description"].as_str().unwrap().is_empty(), "{name}: {header}");
                 assert!(told["example"] != Value::Null, "{name}: {header} has no example");
                 check(&document, &told["schema"], &told["example"]).unwrap();
@@ -240,6 +241,16 @@ fn every_body_and_header_is_shown_by_an_example() {
         }
     }
     assert!(seen > 100, "{seen} bodies and headers");
+}
+
+#[test]
+fn every_response_is_told_to_name_its_request() {
+    let document = document();
+    for (name, operation) in operations(&document) {
+        for (status, response) in responses(&document, operation) {
+            assert!(response["headers"]["X-Request-Id"].is_object(), "{name}: {status}");
+        }
+    }
 }
 
 /// Every schema in the document, with those inside it.
