@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools agent agent-debug build demo test schemathesis fuzz check fmt bench audit
+.PHONY: help setup tools agent agent-debug full-debug build demo test schemathesis fuzz check fmt bench audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -15,11 +15,16 @@ OPTIMISED = --workspace --profile $(PROFILE)
 PROFILE := release
 demo: PROFILE := demo
 
+# Of the service, what is not built unless wanted: `otlp` for traces.
+FEATURES :=
+WANTED = $(if $(FEATURES),--features $(addprefix causerie/,$(FEATURES)))
+
 # The agent is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
 # other builds leave under its name, and replaced only by one that differs.
 STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-agent.sh)
 AGENT = $(TARGET)/agent/$(PROFILE)/causerie-agent
 AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
+FULL_DEBUG := $(TARGET)/full/debug/causerie
 
 # What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
 ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|streams|streams_resumed|vm)::/)))
@@ -41,18 +46,24 @@ agent-debug:
 	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-agent
 	@cmp -s $(TARGET)/debug/causerie-agent $(AGENT_DEBUG) || install -D $(TARGET)/debug/causerie-agent $(AGENT_DEBUG)
 
+# The service with all that it can be built with, for the tests of that; kept apart from the one that is built by default.
+full-debug: agent-debug
+	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --features causerie/otlp --bin causerie
+	@cmp -s $(TARGET)/debug/causerie $(FULL_DEBUG) || install -D $(TARGET)/debug/causerie $(FULL_DEBUG)
+
 build: agent ## Build target/release/causerie with the agent in it
-	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(OPTIMISED) --bin causerie
+	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(OPTIMISED) $(WANTED) --bin causerie
 
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools agent-debug ## Run every test; those that the database matters to on PostgreSQL first
+test: tools full-debug ## Run every test; those that the database matters to on PostgreSQL first
+	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
 	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
 		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
-	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
-		$(CARGO) nextest run --workspace
+	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
+		CAUSERIE_PYTHON=$(TARGET)/python $(CARGO) nextest run --workspace
 
 schemathesis: tools agent-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
@@ -67,6 +78,7 @@ check: ## Formatting, lints, tidy, licences and spelling (the first run builds c
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features causerie/otlp -- -D warnings
 	$(CARGO) xtask tidy
 	@sh tools/setup.sh deny typos
 	$(CARGO) deny --offline check bans licenses sources

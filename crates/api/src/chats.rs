@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::access::Caller;
@@ -17,6 +18,7 @@ use domain::id::{ConversationId, MessageId};
 use domain::limits::TITLE_MAX_CHARS;
 use edge::limits::JSON_BODY_MAX_BYTES;
 use edge::{BodyError, limited_json_body};
+use measure::trace::Context;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -57,12 +59,14 @@ pub(crate) async fn ask(
     State(ending): State<Ending>,
     State(limits): State<Limits>,
     Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Answered<Response> {
+    let (Parts { headers, extensions, .. }, body) = request.into_parts();
     let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout).await?;
     let question: Question = object(&raw)?;
-    let asking = asking(question, idempotency(&headers, raw.get())?)?;
+    let idempotency = idempotency(&headers, raw.get())?;
+    let trace = extensions.get::<Context>().copied();
+    let asking = Asking { idempotency, trace, ..asking(question)? };
     let (live, replayed) = match questions.ask(&caller, asking).await? {
         Taken::Accepted(live) => (live, false),
         Taken::Replayed { conversation, answer } => {
@@ -230,7 +234,7 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
     serde_json::from_str(raw.get()).map_err(ApiError::bad_request)
 }
 
-fn asking(question: Question, idempotency: Option<Idempotency>) -> Answered<Asking> {
+fn asking(question: Question) -> Answered<Asking> {
     let conversation = question.chat_id.map(|text| text.parse::<ConversationId>()).transpose();
     let settings = question.settings.unwrap_or_default();
     Ok(Asking {
@@ -243,7 +247,7 @@ fn asking(question: Question, idempotency: Option<Idempotency>) -> Answered<Aski
         web_search: question.web_search_enabled.unwrap_or_default(),
         agent: question.agent_id,
         skills: question.skill_ids.unwrap_or_default(),
-        idempotency,
+        ..Asking::default()
     })
 }
 

@@ -41,9 +41,14 @@ impl Figures {
         let row = operation
             .and_then(|operation| OPERATIONS.iter().position(|one| std::ptr::eq(one, operation)))
             .unwrap_or(ELSEWHERE);
-        let column = STATUSES.iter().position(|one| *one == status.as_u16());
-        self.answered[row][column.unwrap_or(STATUSES.len() - 1)].increment();
+        self.answered[row][column(status)].increment();
         self.took[row].took(took);
+    }
+
+    /// Counts a request that was answered before the interface looked at it. How long that took says nothing of the
+    /// interface.
+    pub fn refused(&self, status: StatusCode) {
+        self.answered[ELSEWHERE][column(status)].increment();
     }
 
     /// How often each operation was answered with each status; `other` stands for what is not in the schema.
@@ -61,6 +66,11 @@ impl Figures {
     pub fn durations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
         self.took.iter().enumerate().map(|(row, took)| (name(row), took))
     }
+}
+
+/// The last is for all that are not counted apart.
+fn column(status: StatusCode) -> usize {
+    STATUSES.iter().position(|one| *one == status.as_u16()).unwrap_or(STATUSES.len() - 1)
 }
 
 fn name(row: usize) -> &'static str {

@@ -12,6 +12,7 @@ use control::access::{AccessError, Caller};
 use domain::scope::Scope;
 use edge::limits::TARGET_MAX_BYTES;
 use edge::{Guard, Oversize};
+use measure::trace::Context;
 
 use crate::error::{ApiError, Code};
 use crate::figures::Figures;
@@ -34,7 +35,8 @@ pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next:
     let began = Instant::now();
     let operation = operation_of(&request);
     let oversize = edge::oversize(&request);
-    let response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
+    let traced = request.extensions().get::<Context>().is_some();
+    let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
@@ -42,6 +44,9 @@ pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next:
         Err(refusal) => refusal,
     };
     gate.figures.answered(operation.known(), response.status(), began.elapsed());
+    if let Some(operation) = operation.known().filter(|_| traced) {
+        response.extensions_mut().insert(operation);
+    }
     response
 }
 

@@ -13,7 +13,7 @@ pub struct Operation {
     pub needs: &'static [Permission],
     pub(crate) method: Method,
     /// The path as the router has it.
-    pub(crate) path: &'static str,
+    pub path: &'static str,
 }
 
 const fn operation(

@@ -10,13 +10,14 @@ use std::time::Duration;
 use api::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse;
-use edge::Peer;
 use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT};
+use edge::{Compression, Peer};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use measure::trace::Tracer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -25,7 +26,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::metrics::METRICS;
+use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
 use crate::tls::Tls;
+use crate::traces;
 
 /// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
 /// so that its stalling is noticed.
@@ -77,29 +81,35 @@ pub(crate) struct Server {
     shared: Shared,
 }
 
+/// What answers requests, and what is done to each whatever its route.
+pub(crate) struct Front {
+    /// The routes.
+    pub(crate) router: Router,
+    /// Names of requests.
+    pub(crate) ids: RequestIds,
+    /// Their spans.
+    pub(crate) tracer: Tracer,
+    /// Where requests are counted that never reach the interface.
+    pub(crate) figures: Arc<api::Figures>,
+    /// Cancelled when requests under way are to be the last ones.
+    pub(crate) ending: api::Ending,
+}
+
 /// What all connections share.
 #[derive(Clone)]
 struct Shared {
     builder: Arc<Builder<TokioExecutor>>,
-    router: Router,
+    front: Arc<Front>,
     limits: Connections,
-    /// Requests under way are to be the last ones.
-    ending: CancellationToken,
     /// No more is waited for.
     over: CancellationToken,
 }
 
 impl Server {
-    /// Serves `router` on `listener`, until `ending`.
-    pub(crate) fn new(
-        listener: TcpListener,
-        tls: Option<Tls>,
-        router: Router,
-        limits: Connections,
-        ending: CancellationToken,
-    ) -> Self {
+    /// Serves what comes on `listener`, until the front is told to end.
+    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Front, limits: Connections) -> Self {
         let builder = Arc::new(builder(&limits));
-        let shared = Shared { builder, router, limits, ending, over: CancellationToken::new() };
+        let shared = Shared { builder, front: Arc::new(front), limits, over: CancellationToken::new() };
         Self { listener, tls, shared }
     }
 
@@ -107,7 +117,7 @@ impl Server {
     /// meanwhile is told to come again.
     pub(crate) async fn run(self) {
         let (early, late) = (TaskTracker::new(), TaskTracker::new());
-        let ending = self.shared.ending.clone();
+        let ending = self.shared.front.ending.0.clone();
         let accepting = async {
             let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
             loop {
@@ -197,21 +207,31 @@ impl Shared {
     ) {
         let activity = Arc::new(Activity::default());
         let service = {
-            let (router, activity) = (self.router, activity.clone());
+            let (front, activity) = (self.front.clone(), activity.clone());
             let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
             hyper::service::service_fn(move |request| {
-                answer(router.clone(), request, peer, activity.clone(), bounds)
+                let (front, under_way) = (front.clone(), UnderWay::new(activity.clone()));
+                async move {
+                    let response = front.answer(request, peer, bounds).await;
+                    Ok::<_, Infallible>(response.map(|body| Answer { body, _under_way: under_way }))
+                }
             })
         };
         let mut connection = pin!(self.builder.serve_connection(TokioIo::new(stream), service));
+        let ending = &self.front.ending.0;
         // Who comes to an ending service is answered before being let go.
         let (mut leaving, mut seen) = (late, 0);
         let mut look = pin!(sleep(self.limits.header_timeout));
         loop {
             tokio::select! {
                 // What breaks a connection is its client's to see.
-                _ = connection.as_mut() => return,
-                () = self.ending.cancelled(), if !leaving => {
+                ended = connection.as_mut() => {
+                    if let Some(status) = ended.err().and_then(|error| refused(error.as_ref())) {
+                        self.front.figures.refused(status);
+                    }
+                    return;
+                }
+                () = ending.cancelled(), if !leaving => {
                     leaving = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -258,23 +278,65 @@ impl Drop for UnderWay {
     }
 }
 
-async fn answer(
-    router: Router,
-    request: Request<Incoming>,
-    peer: Peer,
-    activity: Arc<Activity>,
-    bounds: (usize, usize),
-) -> Result<Response<Answer>, Infallible> {
-    let under_way = UnderWay::new(activity);
-    let mut request = request.map(Body::new);
-    let response = match beyond(bounds, &request) {
-        Some(refused) => refused.into_response(),
-        None => {
-            request.extensions_mut().insert(peer);
-            router.oneshot(request).await?
+impl Front {
+    /// Answers a request under its name, with a line of the log.
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: Peer,
+        bounds: (usize, usize),
+    ) -> Response<Body> {
+        let span = traces::begin(&self.tracer, &mut request);
+        let begun = Instant::now();
+        let id = self.ids.of(request.headers());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        // Who watches the service sees it end.
+        let ending = self.ending.0.is_cancelled() && uri.path() != METRICS;
+        let answered = self.answered(request, peer, bounds);
+        let mut response = requests::under(id.clone(), api::shield(ending, &self.figures, answered)).await;
+        Line { id: &id, method: &method, uri: &uri, status: response.status(), took: begun.elapsed() }.log();
+        if let Some(span) = span {
+            traces::end(span, method.as_str(), &response);
         }
-    };
-    Ok(response.map(|body| Answer { body, _under_way: under_way }))
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    async fn answered(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        bounds: (usize, usize),
+    ) -> Response<Body> {
+        if let Some(refused) = beyond(bounds, &request) {
+            let response = refused.into_response();
+            self.figures.refused(response.status());
+            return response;
+        }
+        // An empty body needs no memory of its own.
+        let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
+        let mut request = request.map(body);
+        let compression = Compression::asked(&request);
+        request.extensions_mut().insert(peer);
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        compression.of(response)
+    }
+}
+
+/// The status with which the connection itself refused what is no request.
+fn refused(error: &(dyn std::error::Error + 'static)) -> Option<StatusCode> {
+    let error = error.downcast_ref::<hyper::Error>()?;
+    if !error.is_parse() || error.is_parse_version_h2() {
+        return None;
+    }
+    Some(if !error.is_parse_too_large() {
+        StatusCode::BAD_REQUEST
+    } else if error.to_string().contains("URI too long") {
+        // Nothing but its words tells it from the other.
+        StatusCode::URI_TOO_LONG
+    } else {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    })
 }
 
 /// How a head is refused that has more headers, or more bytes, than it may.

@@ -9,15 +9,19 @@ mod data;
 mod demo;
 mod failure;
 mod http;
+mod log;
 mod metrics;
 mod notify;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod plugin_commands;
+mod requests;
 mod serve;
 mod settings;
 mod socket;
 mod tls;
+mod traces;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,13 +54,17 @@ fn main() -> ExitCode {
     let code = runtime.block_on(run(cli.command));
     // A backup that is still being written is not waited for: there is none until it is whole.
     runtime.shutdown_timeout(FAREWELL);
+    log::flush();
     code
 }
 
 async fn run(command: Command) -> ExitCode {
     if !matches!(command, Command::Serve(_)) {
         let level = std::env::var("RUST_LOG").ok().filter(|level| !level.is_empty());
-        log(&Log { format: LogFormat::Text, level: level.unwrap_or_else(|| "error".to_owned()) });
+        log::begin_plain(&Log {
+            format: LogFormat::Text,
+            level: level.unwrap_or_else(|| "error".to_owned()),
+        });
     }
     let done = match command {
         Command::Serve(options) => serve(&options).await,
@@ -93,28 +101,17 @@ async fn run(command: Command) -> ExitCode {
 async fn serve(options: &ServeOptions) -> Result<(), String> {
     let sources = settings::sources(options.config.as_deref(), options.arguments());
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    log(&loaded.settings.log);
+    log::begin(&loaded.settings.log);
     for warning in loaded.warnings {
         tracing::warn!("{warning}");
     }
     serve::run(loaded.settings).await.map_err(|error| error.to_string())
 }
 
-/// The log goes to standard error, one line an event.
-fn log(wanted: &Log) {
-    // What does not parse was refused before.
-    let filter = tracing_subscriber::EnvFilter::try_new(&wanted.level).unwrap_or_default();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match wanted.format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),
-        LogFormat::Json => {
-            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
-        }
-    }
-}
-
 #[expect(clippy::print_stderr, reason = "this is the command line")]
 fn failed(error: &str) -> ExitCode {
+    // It is the last word.
+    log::flush();
     for line in error.lines() {
         eprintln!("causerie: {line}");
     }

@@ -11,7 +11,13 @@ use control::Service;
 use domain::machine::MachineStatus;
 use edge::Guard;
 use measure::Kind::{Counter, Gauge, Histogram};
+use measure::trace::Spans;
 use measure::{Kind, Metric, Page};
+
+use crate::log;
+
+/// The path of the figures.
+pub(crate) const METRICS: &str = "/metrics";
 
 /// What figures are taken of.
 #[derive(Clone)]
@@ -19,6 +25,7 @@ pub(crate) struct Sources {
     pub(crate) service: Arc<Service>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) requests: Arc<api::Figures>,
+    pub(crate) spans: Option<Arc<Spans>>,
 }
 
 const fn metric(name: &'static str, kind: Kind, help: &'static str) -> Metric {
@@ -64,6 +71,16 @@ const STORE_WAITING: Metric =
     metric("causerie_store_waiting", Gauge, "Callers that wait for a thread of the database.");
 const STORE_GROUP: Metric =
     metric("causerie_store_commit_writes", Histogram, "Writes in one commit of SQLite.");
+const LOG_DROPPED: Metric = metric(
+    "causerie_log_dropped_total",
+    Counter,
+    "Lines of the log that were dropped because they came faster than they were taken.",
+);
+const SPANS_DROPPED: Metric = metric(
+    "causerie_spans_dropped_total",
+    Counter,
+    "Spans of traces that were dropped because the collector did not take them.",
+);
 const CPU: Metric = metric("process_cpu_seconds_total", Counter, "Processor time of this process.");
 const MEMORY: Metric = metric("process_resident_memory_bytes", Gauge, "Memory of this process.");
 const FILES: Metric = metric("process_open_fds", Gauge, "Open file descriptors of this process.");
@@ -83,6 +100,10 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     }
     machines(&mut page, &sources.service);
     store(&mut page, &sources.service);
+    page.metric(&LOG_DROPPED).value(&[], log::dropped());
+    if let Some(spans) = &sources.spans {
+        page.metric(&SPANS_DROPPED).value(&[], spans.dropped.get());
+    }
     process(&mut page);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page.text())
 }
@@ -177,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 21] = [
+    const ALL: [&Metric; 23] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
@@ -194,6 +215,8 @@ mod tests {
         &STORE_SECONDS,
         &STORE_WAITING,
         &STORE_GROUP,
+        &LOG_DROPPED,
+        &SPANS_DROPPED,
         &CPU,
         &MEMORY,
         &FILES,

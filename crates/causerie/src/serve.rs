@@ -9,7 +9,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::get;
 use control::service::StartError;
 use control::{Environment, PluginsConfig, Service, ServiceConfig};
@@ -21,10 +20,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::data::{self, Holder};
+use crate::http::Front;
 use crate::metrics::{self, Sources};
+use crate::requests::RequestIds;
 use crate::settings::{MachineDriver, Settings};
 use crate::tls::{Tls, TlsError};
-use crate::{agent, http, notify, socket};
+use crate::traces::Traces;
+use crate::{agent, http, log, notify, socket};
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +64,7 @@ pub(crate) struct Running {
     /// Where it listens.
     pub(crate) address: std::net::SocketAddr,
     tls: Option<Tls>,
+    traces: Traces,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
     _lock: File,
@@ -111,6 +114,8 @@ fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "a bug: something panicked");
+        // Nobody knows what becomes of the process.
+        log::flush();
     }));
 }
 
@@ -163,6 +168,8 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         web: settings.web,
     };
     let environment = Environment::system();
+    let traces = Traces::begin(settings.otlp, &environment);
+    let environment = environment.traced(traces.tracer());
     let process = u64::from_be_bytes(environment.bytes());
     let service = Arc::new(Service::start(config, environment).await?);
     let ending = CancellationToken::new();
@@ -174,15 +181,23 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     };
     let guard = Arc::new(Guard::new(settings.rates));
     let requests = Arc::new(api::Figures::default());
-    let sources = Sources { service: service.clone(), guard: guard.clone(), requests: requests.clone() };
-    let router = api::router(&service, limits, api::Ending(ending.clone()), guard, requests)
-        .merge(state_of(sources))
-        .layer(from_fn(edge::compression))
-        .layer(from_fn_with_state(api::Ending(ending.clone()), api::shield))
-        .layer(from_fn_with_state(edge::RequestIds::new(process), edge::requests));
-    let server = http::Server::new(listener, tls.clone(), router, settings.connections, ending.clone());
+    let sources = Sources {
+        service: service.clone(),
+        guard: guard.clone(),
+        requests: requests.clone(),
+        spans: traces.spans(),
+    };
+    let front = Front {
+        router: api::router(&service, limits, api::Ending(ending.clone()), guard, requests.clone())
+            .merge(state_of(sources)),
+        ids: RequestIds::new(process),
+        tracer: traces.tracer(),
+        figures: requests,
+        ending: api::Ending(ending.clone()),
+    };
+    let server = http::Server::new(listener, tls.clone(), front, settings.connections);
     let serving = tokio::spawn(server.run());
-    Ok(Running { service, address, tls, ending, serving, _lock: lock })
+    Ok(Running { service, address, tls, traces, ending, serving, _lock: lock })
 }
 
 impl Running {
@@ -192,6 +207,7 @@ impl Running {
         // A panic in it was reported when it happened.
         let _ = self.serving.await;
         self.service.shutdown().await;
+        self.traces.end().await;
     }
 }
 
@@ -200,7 +216,7 @@ fn state_of(sources: Sources) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
         .route("/readyz", get(ready))
-        .route("/metrics", get(metrics::show))
+        .route(metrics::METRICS, get(metrics::show))
         .with_state(sources)
 }
 

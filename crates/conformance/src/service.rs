@@ -96,12 +96,24 @@ impl Service {
     /// # Panics
     /// As [`Service::start`].
     #[must_use]
-    pub fn start_on(mut options: Options, prepare: impl FnOnce(&Self)) -> Self {
+    pub fn start_on(options: Options, prepare: impl FnOnce(&Self)) -> Self {
+        Self::start_of(binary(), options, prepare)
+    }
+
+    /// Starts the binary with all that it can be built with, not only what is built by default.
+    ///
+    /// # Panics
+    /// As [`Service::start`].
+    #[must_use]
+    pub fn start_full(options: Options) -> Self {
+        Self::start_of(full_binary(), options, |_| {})
+    }
+
+    fn start_of(binary: PathBuf, mut options: Options, prepare: impl FnOnce(&Self)) -> Self {
         let given = options.environment.iter().any(|(name, _)| name == DATABASE);
         if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
             options.environment.push((DATABASE.to_owned(), servers::shared().new_database()));
         }
-        let binary = binary();
         assert!(
             binary.is_file(),
             "{} is not there: `make test` builds it before the tests",
@@ -378,6 +390,16 @@ fn binary() -> PathBuf {
     }
     let test = std::env::current_exe().expect("the test knows its own path");
     test.ancestors().nth(2).expect("target/<profile>").join("causerie")
+}
+
+fn full_binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("CAUSERIE_FULL_BIN") {
+        return path.into();
+    }
+    let test = std::env::current_exe().expect("the test knows its own path");
+    let built = test.ancestors().nth(2).expect("target/<profile>");
+    let profile = built.file_name().expect("it has a name");
+    built.with_file_name("full").join(profile).join("causerie")
 }
 
 /// An address that was free a moment ago.

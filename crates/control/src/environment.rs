@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::time::{Clock, Timestamp};
+use measure::trace::Tracer;
 
 /// Where random bits come from.
 pub trait Entropy: Send + Sync {
@@ -11,11 +12,12 @@ pub trait Entropy: Send + Sync {
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// What the service takes from the world around it. Cheap to clone.
+/// What the service takes from the world around it, and where it tells what took how long. Cheap to clone.
 #[derive(Clone)]
 pub struct Environment {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    tracer: Tracer,
 }
 
 impl Environment {
@@ -28,7 +30,19 @@ impl Environment {
     /// Another world, as tests have it.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { clock, entropy }
+        Self { clock, entropy, tracer: Tracer::off() }
+    }
+
+    /// The same, with traces.
+    #[must_use]
+    pub fn traced(self, tracer: Tracer) -> Self {
+        Self { tracer, ..self }
+    }
+
+    /// What makes spans.
+    #[must_use]
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// The clock itself.

@@ -18,6 +18,7 @@ pub mod live;
 pub mod passwords;
 pub mod questions;
 pub mod service;
+mod spans;
 pub mod vm;
 
 pub use access::Access;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use domain::answer::Answer;
 use domain::catalog::{Jurisdiction, ModelEntry};
-use domain::id::{AccountId, ConversationId, MessageId, PostingId};
+use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use domain::machine::MachineStatus;
 use machine::{MachineError, Machines};
+use measure::trace::Context;
 use models::Catalog;
 use plugins::{Library, Lookup};
 use store::conversations::{self, ConversationError};
@@ -20,7 +21,7 @@ use workspace::{AskedPath, WorkspaceError, Workspaces};
 use crate::access::Caller;
 use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
 use crate::live::{Live, LiveAnswer, Meta};
-use crate::{Environment, Plugins};
+use crate::{Environment, Plugins, spans};
 
 /// The most names that a refusal lists.
 const NAMES_TOLD_MAX: usize = 100;
@@ -50,6 +51,8 @@ pub struct Asking {
     pub skills: Vec<String>,
     /// What keeps a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
+    /// The span of the request, when its trace is recorded.
+    pub trace: Option<Context>,
 }
 
 /// Why a question was not accepted. Nothing was done.
@@ -197,6 +200,22 @@ impl Questions {
         if let Some(repeated) = self.repeated(caller, asking.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
+        let answer = MessageId::from_random(self.environment.bits());
+        let mut span = spans::accept(self.environment.tracer(), asking.trace, answer);
+        let taken = self.check_and_take(caller, asking, answer).await;
+        if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
+            span.fail();
+        }
+        taken
+    }
+
+    /// The rest of [`Self::ask`], when it was not accepted before.
+    async fn check_and_take(
+        &self,
+        caller: &Caller,
+        asking: Asking,
+        answer: MessageId,
+    ) -> Result<Taken, AskError> {
         if asking.input.trim().is_empty() {
             return Err(AskError::Blank);
         }
@@ -227,10 +246,10 @@ impl Questions {
             account: caller.account,
             user: caller.user,
             through: Through::Key(caller.key),
-            trace: None,
+            trace: asking.trace.map(|request| TraceId::from_bits(request.trace)),
             target,
             question: MessageId::from_random(self.environment.bits()),
-            answer: MessageId::from_random(self.environment.bits()),
+            answer,
             measures: model.measures(),
             reserve,
             text: asking.input,

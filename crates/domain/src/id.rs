@@ -71,7 +71,7 @@ ids! {
     InstanceId,
     /// A process of the service that holds leases.
     NodeId,
-    /// A request, for logs and traces.
+    /// What was done for a request, wherever and whenever: a trace.
     TraceId,
     /// A skill of a plugin (section 2.4).
     SkillId,
@@ -83,6 +83,14 @@ ids! {
 const SKILLS: Uuid = Uuid::from_u128(0x6d0f_2f5c_8a53_4a0e_9b1d_37c1_5be0_42a7);
 /// The same for agents.
 const AGENTS: Uuid = Uuid::from_u128(0xb2c4_91de_0f7a_4c36_8e55_d40a_6f19_73ec);
+
+impl TraceId {
+    /// The trace of these 128 bits: clients choose them as they like.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Self {
+        Self(Uuid::from_u128(bits))
+    }
+}
 
 impl SkillId {
     /// The identifier of the skill of this full name: the same wherever and whenever it is made (version 5).

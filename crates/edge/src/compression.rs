@@ -15,7 +15,6 @@ use axum::http::header::{
     HeaderMap, HeaderValue, VARY,
 };
 use axum::http::{Method, StatusCode};
-use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
@@ -32,23 +31,38 @@ pub(crate) struct Uncompressed;
 /// Places for responses that are being compressed. When all are taken, responses go as they are.
 static PLACES: Semaphore = Semaphore::const_new(COMPRESSED_MAX);
 
-/// Compresses responses with zstd, brotli or gzip, as the client accepts it. For
-/// [`axum::middleware::from_fn`], as the outermost layer.
+/// How a response is to be compressed: with zstd, brotli or gzip, as the client accepts it.
 ///
 /// Downloads, parts of content, and small or already compressed content go as they are. A strong entity tag
 /// becomes a weak one, as other bytes are sent than those that it names.
-pub async fn compression(request: Request, next: Next) -> Response {
-    let encoding = Encoding::negotiated(request.headers().get_all(ACCEPT_ENCODING).iter());
-    let is_head = *request.method() == Method::HEAD;
-    let mut response = next.run(request).await;
-    if is_head || !is_compressible(&response) {
-        return response;
+#[derive(Debug, Clone, Copy)]
+pub struct Compression {
+    encoding: Option<Encoding>,
+    is_head: bool,
+}
+
+impl Compression {
+    /// As the request asks for it.
+    #[must_use]
+    pub fn asked(request: &Request) -> Self {
+        Self {
+            encoding: Encoding::negotiated(request.headers().get_all(ACCEPT_ENCODING).iter()),
+            is_head: *request.method() == Method::HEAD,
+        }
     }
-    response.headers_mut().append(VARY, HeaderValue::from(ACCEPT_ENCODING));
-    let Some(encoding) = encoding else { return response };
-    match PLACES.try_acquire() {
-        Ok(place) => compressed(response, encoding, place),
-        Err(_) => response,
+
+    /// Compresses the response to that request. Nothing may compress it again.
+    #[must_use]
+    pub fn of(self, mut response: Response) -> Response {
+        if self.is_head || !is_compressible(&response) {
+            return response;
+        }
+        response.headers_mut().append(VARY, HeaderValue::from(ACCEPT_ENCODING));
+        let Some(encoding) = self.encoding else { return response };
+        match PLACES.try_acquire() {
+            Ok(place) => compressed(response, encoding, place),
+            Err(_) => response,
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 //! Whoever counts holds its own [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct; a [`Page`] is written of them
 //! when somebody asks. Counting takes an atomic addition, and no memory besides the struct's own: there are no labels
 //! but those that the struct has fields for.
+//!
+//! What took how long in the course of one request or answer is told by the spans of [`trace`].
+
+pub mod trace;
 
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

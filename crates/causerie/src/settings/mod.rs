@@ -5,6 +5,7 @@
 
 mod form;
 mod jurisdictions;
+mod otlp;
 mod rates;
 mod source;
 mod vendors;
@@ -24,6 +25,7 @@ use workspace::Quota;
 
 use crate::http::Connections;
 use crate::settings::form::{address, bytes, choice, count, duration, duration_or_never, path, paths, text};
+pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
 
@@ -108,6 +110,8 @@ pub(crate) struct Settings {
     pub(crate) web: ::web::WebConfig,
     /// The log.
     pub(crate) log: Log,
+    /// Where traces are sent.
+    pub(crate) otlp: Option<Otlp>,
 }
 
 /// Settings that hold, with where each came from.
@@ -162,6 +166,7 @@ impl Settings {
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
             web: web::read(from),
             log: log(from),
+            otlp: otlp::read(from),
         }
     }
 }

@@ -34,6 +34,9 @@ const ALIASES: &[(&str, &str)] = &[
     ("web.brave_api_key", "BRAVE_API_KEY"),
     ("web.tavily_api_key", "TAVILY_API_KEY"),
     ("log.level", "RUST_LOG"),
+    ("otlp.endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+    ("otlp.headers", "OTEL_EXPORTER_OTLP_HEADERS"),
+    ("otlp.service_name", "OTEL_SERVICE_NAME"),
 ];
 /// Variables of this name that are no settings: of `ask`, of the choice of the file, of builds and tests.
 pub(super) const OTHERS: &[&str] = &[
@@ -43,6 +46,7 @@ pub(super) const OTHERS: &[&str] = &[
     "CAUSERIE_API_KEY",
     "CAUSERIE_AGENT",
     "CAUSERIE_BIN",
+    "CAUSERIE_FULL_BIN",
     "CAUSERIE_BASE_URL",
 ];
 /// What stands for a secret wherever settings are shown.
@@ -230,6 +234,11 @@ impl Sources {
         let origin = self.read.iter().find(|read| read.key == key).map(|read| read.origin.clone());
         let origin = origin.unwrap_or(Origin::Default);
         self.problems.push(format!("{origin}: {key}: {what}"));
+    }
+
+    /// Something is odd and no error.
+    pub(crate) fn warn(&mut self, what: String) {
+        self.warnings.push(what);
     }
 
     /// Ends the reading of some keys: all that is wrong with them.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use conformance::{Expect, Options, Service};
+use conformance::{Expect, Options, Service, poll};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -43,7 +43,8 @@ fn a_file_sets_the_service_up() {
     api.upload("b.txt", &[b'x'; 3000]).expect_refusal(413);
     api.upload("b.txt", b"x").expect_status(201);
     api.upload("c.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
-    for line in service.log().lines() {
+    let log = poll::until("the log is begun", || Some(service.log()).filter(|log| log.ends_with("\n")));
+    for line in log.lines() {
         let event: Value = serde_json::from_str(line).expect("one JSON object a line");
         assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
     }

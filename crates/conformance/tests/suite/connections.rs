@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use conformance::http::send_bytes;
-use conformance::{Connection, Expect, Options, Request, Service};
+use conformance::{Connection, Expect, Options, Request, Service, poll};
 use serde_json::Value;
 
 /// How long a connection that is to say nothing is listened to.
@@ -53,12 +53,35 @@ fn headers_are_bounded_in_bytes_and_lines() {
         told(format!("GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "q".repeat(65_500))),
         Some(431)
     );
+    assert_eq!(
+        told(format!("GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "q".repeat(65_600))),
+        Some(414)
+    );
+    assert_eq!(told("GET /healthz HTTP/1.1\r\nx y\r\n\r\n".to_owned()), Some(400));
     assert_eq!(told(with("")), Some(200), "and the service goes on");
     for beyond in [lines(101), lines(300), long(70_000)] {
         let mut connection = Connection::open(&service.address().into()).expect("it listens");
         connection.write(with(&beyond).as_bytes());
         connection.response("GET").expect("an answer").expect_code(431, "HEAD_TOO_LARGE");
     }
+    // Nothing of these came as far as the interface, and yet the operator sees them.
+    let counted = |status: u16| {
+        let page = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
+        let name = format!("causerie_requests_total{{operation=\"other\",status=\"{status}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+    };
+    for (status, count) in [(431, 6), (414, 1), (400, 1)] {
+        poll::until("it is counted", || (counted(status) == Some(count)).then_some(()));
+    }
+}
+
+#[test]
+fn what_is_too_long_is_refused_under_a_name_like_all_else() {
+    let service = service(&[]);
+    let long =
+        Request::new("GET", "/healthz").header("x-long", &"y".repeat(70_000)).header("x-request-id", "mine");
+    let refused = long.send(service.address()).expect_status(431);
+    assert_eq!(refused.header("x-request-id"), Some("mine"));
 }
 
 #[test]
@@ -120,7 +143,10 @@ fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
     assert!(made[0] != made[1] && made[1] != made[2], "{made:?}");
     let api = service.api(&account);
     api.completed(&api.ask("What is the code word heron?"));
-    let log = service.log();
+    send("/api/v1/vm", key, Some("given-last"));
+    let log = poll::until("the log tells of all", || {
+        Some(service.log()).filter(|log| log.ends_with('\n') && log.contains("given-last"))
+    });
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
     let line =

@@ -26,6 +26,7 @@ mod shutdown;
 mod streams;
 mod streams_resumed;
 mod tls;
+mod traces;
 mod versions;
 mod vm;
 mod waiting;

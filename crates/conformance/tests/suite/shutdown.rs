@@ -34,6 +34,10 @@ fn new_requests_are_told_to_come_again_from_the_signal_on() {
     refused.clone().expect_code(503, "UNAVAILABLE");
     assert_eq!(refused.header("retry-after"), Some("5"));
     assert!(refused.header("x-request-id").is_some());
+    let metrics = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
+    let counted = "causerie_requests_total{operation=\"other\",status=\"503\"} ";
+    let counted = metrics.lines().find_map(|line| line.strip_prefix(counted)?.parse::<u64>().ok());
+    assert!(counted.is_some_and(|count| count > 0), "who is refused is counted: {counted:?}");
     drop(busy);
     assert!(service.ended().success(), "it ends when nothing is under way");
     service.restart();

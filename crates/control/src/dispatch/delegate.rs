@@ -119,7 +119,11 @@ async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, 
     let id = delegate_id(desk.fence.answer, &call);
     let turn = Turn::new(setup::delegated(id, desk.fence.epoch, task, delegation, measures, &briefing));
     let beginning = Beginning {
-        desk: Desk { model: model.entry.id.clone(), ..desk },
+        desk: Desk {
+            spans: desk.spans.of_call(&call, &model.entry.id),
+            model: model.entry.id.clone(),
+            ..desk
+        },
         model: Some(model),
         settings,
         measures,

@@ -8,12 +8,13 @@ use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, PostingId};
 use domain::step::CallResult;
 use domain::turn::host::{Completion, Event};
-use store::turns::{self, Fence, Reserve, StepDone, TurnError, delegations};
+use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord, delegations};
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::turn::Ended;
+use crate::spans::Spans;
 
 /// How long a database that can't be reached is waited for with what is to be written, and between two tries.
 const OUTAGE_MAX: Duration = Duration::from_secs(300);
@@ -33,9 +34,23 @@ pub(super) struct Desk {
     pub(super) model: String,
     /// The call that gave the task, when the turn is not the answer's own.
     pub(super) delegation: Option<Arc<str>>,
+    /// What the trace is told of the work.
+    pub(super) spans: Spans,
 }
 
 impl Desk {
+    /// That of a claimed answer.
+    pub(super) fn of(shared: &Arc<Shared>, claimed: &Claimed, record: &TurnRecord) -> Self {
+        Self {
+            shared: shared.clone(),
+            fence: claimed.fence,
+            account: claimed.account,
+            model: record.model.clone(),
+            delegation: None,
+            spans: Spans::begin(shared.environment.tracer(), record, claimed.fence),
+        }
+    }
+
     /// Holds the greatest cost of a step.
     pub(super) async fn reserve(&self, number: u32, greatest: Credits) -> Result<Event, Ended> {
         let new = Reserve {
@@ -119,6 +134,7 @@ impl Desk {
         if event == Event::Completed {
             if self.delegation.is_none() {
                 self.shared.figures.ended(ending.as_ref(), age);
+                self.spans.completed(ending.as_ref(), age);
             }
             if let Some((usage, cost)) = settled {
                 self.shared.figures.settled(&self.model, usage, cost);

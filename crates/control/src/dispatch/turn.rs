@@ -339,13 +339,7 @@ impl Shell {
             }
         };
         let counted = counted(&record);
-        let desk = Desk {
-            shared: shared.clone(),
-            fence: claimed.fence,
-            account: claimed.account,
-            model: record.model,
-            delegation: None,
-        };
+        let desk = Desk::of(shared, &claimed, &record);
         let beginning = Beginning {
             desk,
             model,
@@ -393,6 +387,7 @@ impl Shell {
 
     /// Does what the turn wants and tells what came of it at once, if something did.
     async fn carry_out(&mut self, effect: Effect) -> Result<Option<Event>, Ended> {
+        self.desk.spans.wanted(&effect);
         match effect {
             Effect::Send(frame) => return Ok(self.send(&frame)),
             Effect::Relink => self.drop_link(),
@@ -492,6 +487,7 @@ impl Shell {
         if self.link.task.is_some() || !self.turn.wants_link() {
             return;
         }
+        self.desk.spans.reach();
         self.link.number += 1;
         let (number, fruitless) = (self.link.number, self.link.fruitless);
         let run = link::run(
@@ -541,8 +537,9 @@ impl Shell {
         self.voice = Some(Voice { number, attempt, stream, jitter });
     }
 
-    /// Takes note of the answer's first word.
+    /// Takes note of the answer's first word, and of what its trace tells.
     fn hear(&mut self, event: &Event) {
+        self.desk.spans.met(event);
         let word = matches!(event, Event::Said { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
         if word && std::mem::take(&mut self.silent) {
             self.desk.shared.figures.first_word.took(self.age());

@@ -7,10 +7,9 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{Method, Request};
-use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use edge::{compression, download_response, event_stream};
+use edge::{Compression, download_response, event_stream};
 use futures_util::{StreamExt, stream};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt;
@@ -28,14 +27,15 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
     ([(CONTENT_TYPE, content_type)], body.into()).into_response()
 }
 
-/// Sends the response through the layer to a client that accepts this.
+/// The response as a client gets it that accepts this.
 async fn through(response: Response, method: Method, accepted: &str) -> Response {
     let router = Router::new()
         .route("/", any(|State(once): State<Once>| async move { once.lock().unwrap().take().unwrap() }))
-        .with_state(Arc::new(Mutex::new(Some(response))))
-        .layer(from_fn(compression));
+        .with_state(Arc::new(Mutex::new(Some(response))));
     let request = Request::builder().method(method).uri("/").header("accept-encoding", accepted);
-    router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    let request = request.body(Body::empty()).unwrap();
+    let compression = Compression::asked(&request);
+    compression.of(router.oneshot(request).await.unwrap())
 }
 
 enum Decoder {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use domain::answer::LogEntry;
 use domain::catalog::Measures;
 use domain::credits::{Bill, Credits, Price};
-use domain::id::{AccountId, ConversationId, InstanceId, MessageId};
+use domain::id::{AccountId, ConversationId, InstanceId, MessageId, TraceId};
 use domain::step::{Block, Step, StopReason, Usage};
 use domain::time::Timestamp;
 use domain::turn::host::Exchange;
@@ -65,6 +65,8 @@ pub struct TurnRecord {
     pub measures: Option<Measures>,
     /// What it has used and paid.
     pub bill: Bill,
+    /// The trace that its question belongs to.
+    pub trace: Option<TraceId>,
     /// The credits that are held for it.
     pub outstanding: Credits,
     /// Whether the user asked that it be stopped.
@@ -111,7 +113,8 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 d.stop_requested, q.text, q.attachments, q.agent, q.skills, c.model, c.settings, c.jurisdictions,
                 c.web_search, ",
             bill_columns!(),
-            ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens
+            ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
+                q.trace_id
              FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
              JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
              WHERE a.id = $1 AND a.completed_at IS NULL"
@@ -137,6 +140,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 web_search: row.flag(14)?,
                 bill: read_bill(row, 15)?,
                 measures: read_measures(row, 21)?,
+                trace: row.opt_id(26)?,
                 earlier: Vec::new(),
                 earlier_left_out: 0,
                 log: Vec::new(),

@@ -1,0 +1,351 @@
+//! The log of a service: lines that others write at once, and a thread that brings them to standard error.
+//!
+//! Nobody waits for whoever reads the log. Lines are gathered in a buffer of bounded size; what comes while it is full is
+//! dropped, counted and told of. What was gathered is written when the service ends and when something panics.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
+
+use crate::requests;
+use crate::settings::{Log, LogFormat};
+
+/// What is gathered at most; more than is logged in the time in which a disk may stall.
+const WAITING_MAX_BYTES: usize = 4 << 20;
+/// How long further lines are gathered once there is one, unless somebody is in a hurry.
+const GATHERED_FOR: Duration = Duration::from_millis(5);
+/// From here on they are written at once.
+const GATHERED_ENOUGH_BYTES: usize = 64 << 10;
+/// How long an ending service waits for whoever reads the log.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Where the lines of this process go; none before a service has begun its log.
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// Begins the log of a service.
+pub(crate) fn begin(wanted: &Log) {
+    let terminal = io::stderr().is_terminal();
+    let lines = LINES.get_or_init(|| Lines::new(wanted.format));
+    let writer = std::thread::Builder::new().name("log".to_owned());
+    if writer.spawn(move || lines.bring_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
+        // Without it each line is written where it comes up.
+        lines.gathered().writer = Writing::Nobody;
+    }
+    subscribe(wanted, terminal, lines);
+}
+
+/// Begins the log of a command, which is written as it comes up.
+pub(crate) fn begin_plain(wanted: &Log) {
+    subscribe(wanted, io::stderr().is_terminal(), io::stderr);
+}
+
+fn subscribe<W>(wanted: &Log, terminal: bool, writer: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // What does not parse was refused before.
+    let filter = EnvFilter::try_new(&wanted.level).unwrap_or_default();
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    match wanted.format {
+        LogFormat::Text => lines.with_ansi(terminal).with_target(false).fmt_fields(OfRequest).init(),
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
+        }
+    }
+}
+
+/// Sees to it that what was logged so far is written, unless nobody takes it.
+pub(crate) fn flush() {
+    if let Some(lines) = LINES.get() {
+        lines.flush(FAREWELL);
+    }
+}
+
+/// Lines that were dropped since the start.
+pub(crate) fn dropped() -> u64 {
+    LINES.get().map_or(0, |lines| lines.gathered().dropped)
+}
+
+/// Where lines may be written that are formatted already, and how: in services that do not write to a terminal.
+pub(crate) fn direct() -> Option<&'static Lines> {
+    static DIRECT: OnceLock<bool> = OnceLock::new();
+    let lines = LINES.get()?;
+    (lines.format == LogFormat::Json || !DIRECT.get_or_init(|| io::stderr().is_terminal())).then_some(lines)
+}
+
+/// Lines on their way.
+pub(crate) struct Lines {
+    /// How they look.
+    pub(crate) format: LogFormat,
+    gathered: Mutex<Gathered>,
+    /// There is something to be written, or somebody in a hurry.
+    wanted: Condvar,
+    /// Something was written.
+    written: Condvar,
+}
+
+/// What waits to be written.
+struct Gathered {
+    bytes: Vec<u8>,
+    hurry: bool,
+    writer: Writing,
+    dropped: u64,
+    dropped_told: u64,
+}
+
+/// What the thread that writes does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    /// It waits to be told of a line.
+    Idle,
+    /// It looks for itself when it has done what it does.
+    Busy,
+    /// It has lines that are gathered no more.
+    Out,
+    /// There is none.
+    Nobody,
+}
+
+impl Lines {
+    fn new(format: LogFormat) -> Self {
+        let gathered =
+            Gathered { bytes: Vec::new(), hurry: false, writer: Writing::Busy, dropped: 0, dropped_told: 0 };
+        Self { format, gathered: Mutex::new(gathered), wanted: Condvar::new(), written: Condvar::new() }
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds whole lines. Never waits.
+    pub(crate) fn add(&self, line: &[u8]) {
+        let mut gathered = self.gathered();
+        if gathered.bytes.len() + line.len() > WAITING_MAX_BYTES {
+            gathered.dropped += 1;
+            return;
+        }
+        if gathered.writer == Writing::Nobody {
+            drop(gathered);
+            let _ = io::stderr().lock().write_all(line);
+            return;
+        }
+        gathered.bytes.extend_from_slice(line);
+        if gathered.writer == Writing::Idle {
+            gathered.writer = Writing::Busy;
+            self.wanted.notify_one();
+        } else if gathered.bytes.len() >= GATHERED_ENOUGH_BYTES
+            && gathered.bytes.len() - line.len() < GATHERED_ENOUGH_BYTES
+        {
+            self.wanted.notify_one();
+        }
+    }
+
+    /// Waits until all that was added before is written, but not longer than that.
+    fn flush(&self, at_most: Duration) {
+        let until = Instant::now() + at_most;
+        let mut gathered = self.gathered();
+        while gathered.writer != Writing::Nobody
+            && (!gathered.bytes.is_empty() || gathered.writer == Writing::Out)
+        {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            gathered.hurry = true;
+            self.wanted.notify_one();
+            gathered = self.written.wait_timeout(gathered, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Writes what is gathered, for ever.
+    fn bring_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+        let mut batch = Vec::new();
+        loop {
+            self.next(&mut batch);
+            // There is nobody to be told that the log can't be written.
+            let _ = write(&batch);
+            batch.clear();
+            if batch.capacity() > 2 * GATHERED_ENOUGH_BYTES {
+                batch = Vec::new();
+            }
+            self.gathered().writer = Writing::Busy;
+            self.written.notify_all();
+        }
+    }
+
+    /// Waits for lines and takes them into the batch, which is empty.
+    fn next(&self, batch: &mut Vec<u8>) {
+        let mut gathered = self.gathered();
+        while gathered.bytes.is_empty() {
+            gathered.writer = Writing::Idle;
+            gathered = self.wanted.wait(gathered).unwrap_or_else(PoisonError::into_inner);
+        }
+        gathered.writer = Writing::Busy;
+        let more = |gathered: &mut Gathered| !gathered.hurry && gathered.bytes.len() < GATHERED_ENOUGH_BYTES;
+        let waited = self.wanted.wait_timeout_while(gathered, GATHERED_FOR, more);
+        gathered = waited.unwrap_or_else(PoisonError::into_inner).0;
+        std::mem::swap(&mut gathered.bytes, batch);
+        let lost = gathered.dropped - gathered.dropped_told;
+        gathered.dropped_told = gathered.dropped;
+        (gathered.hurry, gathered.writer) = (false, Writing::Out);
+        drop(gathered);
+        if lost > 0 {
+            self.tell_of_lost(lost, batch);
+        }
+    }
+
+    fn tell_of_lost(&self, lost: u64, batch: &mut Vec<u8>) {
+        let message = "lines of the log were dropped: they came faster than they are taken";
+        let time = Now::new();
+        let time = time.text();
+        // Writing into memory does not fail.
+        let _ = match self.format {
+            LogFormat::Text => writeln!(batch, "{time}  WARN {message} lines={lost}"),
+            LogFormat::Json => writeln!(
+                batch,
+                "{{\"timestamp\":\"{time}\",\"level\":\"WARN\",\"message\":\"{message}\",\"lines\":{lost},\
+                 \"target\":\"causerie::log\"}}"
+            ),
+        };
+    }
+}
+
+impl Write for &Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.add(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for &'static Lines {
+    type Writer = &'static Lines;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+/// Before the fields of a line of text, the request in whose course it was written.
+struct OfRequest;
+
+impl<'w> FormatFields<'w> for OfRequest {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        requests::current(|id| write!(writer, "request{{id={id:?}}}: "))?;
+        DefaultFields::new().format_fields(writer, fields)
+    }
+}
+
+/// The length of `2026-11-21T09:30:00`.
+const SECOND_BYTES: usize = 19;
+
+thread_local! {
+    /// The last second that a line was written in, and how it is written.
+    static SECOND: Cell<(u64, [u8; SECOND_BYTES])> = const { Cell::new((u64::MAX, [b'0'; SECOND_BYTES])) };
+}
+
+/// The present as lines have it: `2026-11-21T09:30:00.123456Z`.
+pub(crate) struct Now([u8; SECOND_BYTES + 8]);
+
+impl Now {
+    pub(crate) fn new() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (mut known, mut second) = SECOND.get();
+        if known != since.as_secs() {
+            known = since.as_secs();
+            let time = i64::try_from(known).ok().and_then(|time| jiff::Timestamp::from_second(time).ok());
+            let text = time.unwrap_or_default().to_string();
+            if let Some(text) = text.as_bytes().first_chunk() {
+                second = *text;
+            }
+            SECOND.set((known, second));
+        }
+        let mut text = [b'Z'; SECOND_BYTES + 8];
+        text[..SECOND_BYTES].copy_from_slice(&second);
+        text[SECOND_BYTES] = b'.';
+        let mut micros = since.subsec_micros();
+        for digit in text[SECOND_BYTES + 1..SECOND_BYTES + 7].iter_mut().rev() {
+            *digit = b'0' + (micros % 10) as u8;
+            micros /= 10;
+        }
+        Self(text)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+
+    use super::*;
+
+    /// Lines whose thread hands each batch to the test.
+    fn lines() -> (Arc<Lines>, mpsc::Receiver<Vec<u8>>) {
+        let lines = Arc::new(Lines::new(LogFormat::Text));
+        // One batch is taken at a time: the next waits until it was.
+        let (batches, taken) = mpsc::sync_channel(0);
+        let writer = lines.clone();
+        std::thread::spawn(move || {
+            writer.bring_to(|batch| batches.send(batch.to_vec()).map_err(|_| io::Error::other("over")))
+        });
+        (lines, taken)
+    }
+
+    #[test]
+    fn lines_come_whole_in_their_order_and_flushing_waits_for_them() {
+        let (lines, taken) = lines();
+        let reader = std::thread::spawn(move || {
+            taken.iter().take_while(|batch| batch != b"end\n").flatten().collect()
+        });
+        for number in 0..10_000 {
+            lines.add(format!("line {number}\n").as_bytes());
+        }
+        lines.flush(Duration::from_secs(60));
+        assert!(lines.gathered().bytes.is_empty() && lines.gathered().writer != Writing::Out);
+        lines.add(b"end\n");
+        let read: Vec<u8> = reader.join().expect("it reads to the end");
+        let wanted: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
+        assert!(read == wanted.as_bytes());
+    }
+
+    #[test]
+    fn what_nobody_takes_is_dropped_beyond_a_bound_counted_and_told() {
+        let (lines, taken) = lines();
+        lines.add(b"first\n");
+        lines.flush(Duration::from_millis(1));
+        let line = [b'x'; 1 << 10];
+        for _ in 0..3 * (WAITING_MAX_BYTES >> 10) {
+            lines.add(&line);
+        }
+        let dropped = lines.gathered().dropped;
+        assert!(dropped >= (WAITING_MAX_BYTES >> 10) as u64, "{dropped}");
+        lines.flush(Duration::from_millis(1));
+        let mut read = Vec::new();
+        while !read.ends_with(format!("taken lines={dropped}\n").as_bytes()) {
+            read.extend(taken.recv_timeout(Duration::from_secs(60)).expect("it goes on"));
+            assert!(read.len() < 2 * WAITING_MAX_BYTES);
+        }
+        assert!(read.starts_with(b"first\n"));
+    }
+
+    #[test]
+    fn the_present_is_written_as_by_everybody() {
+        let now = Now::new();
+        let parsed: jiff::Timestamp = now.text().parse().expect("a time");
+        assert!(jiff::Timestamp::now().duration_since(parsed).unsigned_abs() < Duration::from_secs(60));
+        assert_eq!(now.text().len(), "2026-11-21T09:30:00.123456Z".len());
+    }
+}

@@ -1,0 +1,349 @@
+//! Requests by name: an identifier on every answer, and one line of the log for each.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use bytes::BytesMut;
+use tracing::Level;
+
+use crate::log::{self, Now};
+use crate::settings::LogFormat;
+
+/// The header in which a client may name its request, and in which each answer carries the name.
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest name that a client may give.
+const ID_MAX_BYTES: usize = 128;
+/// The longest name that is made: two numbers and a dash.
+const MADE_MAX_BYTES: usize = 33;
+/// What made names are cut from, so that memory is not asked for by each.
+const BLOCK_BYTES: usize = 4096;
+/// How much of a path stands in the log.
+const PATH_LOGGED_MAX_BYTES: usize = 512;
+/// Paths that are asked for every few seconds by whoever watches the service.
+const WATCHED: &[&str] = &["/healthz", "/readyz", "/metrics"];
+
+tokio::task_local! {
+    /// The request that is being answered.
+    static CURRENT: HeaderValue;
+}
+
+/// Answers a request under its name: whatever is logged meanwhile tells it.
+pub(crate) async fn under<T>(id: HeaderValue, answered: impl Future<Output = T>) -> T {
+    CURRENT.scope(id, answered).await
+}
+
+/// Tells the name of the request that is being answered, if one is.
+pub(crate) fn current(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
+    CURRENT.try_with(|id| tell(text(id))).unwrap_or(Ok(()))
+}
+
+fn text(id: &HeaderValue) -> &str {
+    id.to_str().unwrap_or_default()
+}
+
+/// Names of requests: those of one process begin alike and are counted. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestIds {
+    process: u64,
+    counted: Arc<AtomicU64>,
+}
+
+impl RequestIds {
+    /// Names of a process that these random bits tell from others.
+    pub(crate) fn new(process: u64) -> Self {
+        Self { process, counted: Arc::default() }
+    }
+
+    /// The client's own name, if it is one of up to 128 visible ASCII characters, or a new one.
+    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+        let mut given = headers.get_all(X_REQUEST_ID).iter();
+        if let (Some(id), None) = (given.next(), given.next())
+            && (1..=ID_MAX_BYTES).contains(&id.len())
+            && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        {
+            return id.clone();
+        }
+        self.made(self.counted.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn made(&self, count: u64) -> HeaderValue {
+        thread_local! {
+            static BLOCK: RefCell<BytesMut> = RefCell::default();
+        }
+        let id = BLOCK.with_borrow_mut(|block| {
+            if block.capacity() < MADE_MAX_BYTES {
+                block.reserve(BLOCK_BYTES);
+            }
+            // There is room for it.
+            let _ = write!(block, "{:016x}-{count:x}", self.process);
+            block.split().freeze()
+        });
+        HeaderValue::from_maybe_shared(id).unwrap_or_else(|_| HeaderValue::from_static("-"))
+    }
+}
+
+/// What the log tells of a request: nothing of its headers, its body and its query.
+pub(crate) struct Line<'a> {
+    pub(crate) id: &'a HeaderValue,
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) status: StatusCode,
+    /// Until the answer began.
+    pub(crate) took: Duration,
+}
+
+/// The target that lines of requests can be chosen by.
+const TARGET: &str = "requests";
+
+impl Line<'_> {
+    /// Writes the line, if lines of its severity are wanted: `info`; of failures `warn`, of watched paths `debug`.
+    pub(crate) fn log(&self) {
+        let path = self.uri.path();
+        let path = path.get(..path.len().min(PATH_LOGGED_MAX_BYTES)).unwrap_or_default();
+        if self.status >= StatusCode::INTERNAL_SERVER_ERROR {
+            if tracing::enabled!(target: TARGET, Level::WARN) {
+                self.log_at(Level::WARN, path);
+            }
+        } else if WATCHED.contains(&path) {
+            if tracing::enabled!(target: TARGET, Level::DEBUG) {
+                self.log_at(Level::DEBUG, path);
+            }
+        } else if tracing::enabled!(target: TARGET, Level::INFO) {
+            self.log_at(Level::INFO, path);
+        }
+    }
+
+    fn log_at(&self, level: Level, path: &str) {
+        thread_local! {
+            static LINE: RefCell<String> = const { RefCell::new(String::new()) };
+        }
+        let Some(lines) = log::direct() else { return self.trace(level, path) };
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            // Writing into memory does not fail.
+            let _ = self.format(lines.format, &Now::new(), level, path, line);
+            lines.add(line.as_bytes());
+        });
+    }
+
+    /// As any other line of the log is written.
+    fn trace(&self, level: Level, path: &str) {
+        let (id, method) = (text(self.id), self.method);
+        let (status, ms) = (self.status.as_u16(), self.took.as_micros() as f64 / 1000.0);
+        macro_rules! write_line {
+            ($level:ident) => {
+                tracing::$level!(target: TARGET, id, %method, path, status, ms, "request")
+            };
+        }
+        match level {
+            Level::WARN => write_line!(warn),
+            Level::DEBUG => write_line!(debug),
+            _ => write_line!(info),
+        }
+    }
+
+    /// The same to the letter, without what makes any line of any fields: a request has one, and it costs.
+    fn format(
+        &self,
+        format: LogFormat,
+        now: &Now,
+        level: Level,
+        path: &str,
+        line: &mut String,
+    ) -> fmt::Result {
+        let (method, status, micros) = (self.method.as_str(), self.status.as_str(), self.took.as_micros());
+        match format {
+            LogFormat::Text => {
+                line.push_str(now.text());
+                line.push_str(match level {
+                    Level::WARN => "  WARN request id=",
+                    Level::DEBUG => " DEBUG request id=",
+                    _ => "  INFO request id=",
+                });
+                quoted(text(self.id), line, |text, line| write!(line, "{text:?}"))?;
+                line.push_str(" method=");
+                line.push_str(method);
+                line.push_str(" path=");
+                quoted(path, line, |text, line| write!(line, "{text:?}"))?;
+                line.push_str(" status=");
+                line.push_str(status);
+                line.push_str(" ms=");
+                millis(micros, line)?;
+                line.push('\n');
+            }
+            LogFormat::Json => {
+                line.push_str("{\"timestamp\":\"");
+                line.push_str(now.text());
+                line.push_str(match level {
+                    Level::WARN => "\",\"level\":\"WARN",
+                    Level::DEBUG => "\",\"level\":\"DEBUG",
+                    _ => "\",\"level\":\"INFO",
+                });
+                line.push_str("\",\"message\":\"request\",\"id\":");
+                quoted(text(self.id), line, json)?;
+                line.push_str(",\"method\":");
+                quoted(method, line, json)?;
+                line.push_str(",\"path\":");
+                quoted(path, line, json)?;
+                line.push_str(",\"status\":");
+                line.push_str(status);
+                line.push_str(",\"ms\":");
+                millis(micros, line)?;
+                line.push_str(",\"target\":\"requests\"}\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text in quotes; `escaped` writes what does not stand for itself.
+fn quoted(
+    text: &str,
+    line: &mut String,
+    escaped: impl FnOnce(&str, &mut String) -> fmt::Result,
+) -> fmt::Result {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+        line.push('"');
+        line.push_str(text);
+        line.push('"');
+        return Ok(());
+    }
+    escaped(text, line)
+}
+
+fn json(text: &str, line: &mut String) -> fmt::Result {
+    line.push_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?);
+    Ok(())
+}
+
+/// Thousandths as decimals: at least one, and no zeros behind it.
+fn millis(micros: u128, line: &mut String) -> fmt::Result {
+    let thousandths = micros % 1000;
+    write!(line, "{}.", micros / 1000)?;
+    match (thousandths % 10, thousandths / 10 % 10) {
+        (0, 0) => write!(line, "{}", thousandths / 100),
+        (0, _) => write!(line, "{:02}", thousandths / 10),
+        _ => write!(line, "{thousandths:03}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_client_s_name_is_taken_when_it_is_one() {
+        let ids = RequestIds::new(0xabc);
+        let of = |given: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for id in given {
+                headers.append(X_REQUEST_ID, HeaderValue::from_bytes(id).expect("a header"));
+            }
+            ids.of(&headers).to_str().expect("visible").to_owned()
+        };
+        assert_eq!(of(&[b"req-1/2:3"]), "req-1/2:3");
+        let longest = [b'x'; 128];
+        assert_eq!(of(&[&longest]), "x".repeat(128));
+        let too_long = [b'x'; 129];
+        let mut made = Vec::new();
+        let wrong: [&[&[u8]]; 6] = [&[], &[b""], &[b"a b"], &[b"\xc5\xbe"], &[b"a", b"b"], &[&too_long]];
+        for wrong in wrong {
+            made.push(of(wrong));
+        }
+        assert!(made.iter().all(|id| id.starts_with("0000000000000abc-")), "{made:?}");
+        made.dedup();
+        assert_eq!(made.len(), 6, "each is another");
+    }
+
+    #[test]
+    fn made_names_are_numbers_whatever_they_are_cut_from() {
+        let ids = RequestIds::new(u64::MAX);
+        let kept: Vec<HeaderValue> = (0..10_000).map(|_| ids.of(&HeaderMap::new())).collect();
+        for (number, id) in kept.iter().enumerate() {
+            assert_eq!(text(id), format!("ffffffffffffffff-{number:x}"));
+        }
+        assert_eq!(ids.made(u64::MAX).len(), MADE_MAX_BYTES);
+    }
+
+    /// What was written so far.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("whole").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The line as the log's own machinery writes it.
+    fn traced(line: &Line<'_>, format: LogFormat, level: Level, path: &str) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let lines = tracing_subscriber::fmt().with_max_level(Level::TRACE);
+        let lines = lines.with_writer(move || writer.clone()).with_ansi(false);
+        let trace = || line.trace(level, path);
+        match format {
+            LogFormat::Text => tracing::subscriber::with_default(lines.with_target(false).finish(), trace),
+            LogFormat::Json => {
+                let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
+                tracing::subscriber::with_default(lines.finish(), trace);
+            }
+        }
+        String::from_utf8(written.0.lock().expect("whole").clone()).expect("text")
+    }
+
+    #[test]
+    fn a_line_is_what_the_log_would_make_of_it() {
+        let now = Now::new();
+        let timeless = |line: &str| {
+            let at = line.find("20").expect("a time");
+            format!("{}{}", &line[..at], &line[at + now.text().len()..])
+        };
+        let paths = ["/api/v1/vm", "/a\"b\\c", "/ž\u{1b}[31m\u{7f}\t", "/api/v1/files/n%C3%A1"];
+        let mut seen = 0;
+        for format in [LogFormat::Text, LogFormat::Json] {
+            for (micros, status) in
+                [(0, 200), (7, 404), (120, 500), (1_000, 304), (98_765_430, 503), (1_200, 101)]
+            {
+                for (path, level) in paths.iter().zip([Level::INFO, Level::DEBUG, Level::WARN, Level::INFO]) {
+                    let line = Line {
+                        id: &HeaderValue::from_static("a\"b\\c-1"),
+                        method: &Method::from_bytes(b"X-METHOD").expect("one"),
+                        uri: &Uri::from_static("/"),
+                        status: StatusCode::from_u16(status).expect("one"),
+                        took: Duration::from_micros(micros),
+                    };
+                    let mut direct = String::new();
+                    line.format(format, &now, level, path, &mut direct).expect("it is written");
+                    assert_eq!(timeless(&direct), timeless(&traced(&line, format, level, path)));
+                    seen += 1;
+                }
+            }
+        }
+        assert_eq!(seen, 48);
+    }
+
+    #[tokio::test]
+    async fn the_name_of_the_request_is_known_while_it_is_answered() {
+        let told = || {
+            let mut told = String::new();
+            current(|id| write!(told, "{id}")).expect("it is written");
+            told
+        };
+        assert_eq!(told(), "");
+        assert_eq!(under(HeaderValue::from_static("one"), async { told() }).await, "one");
+        assert_eq!(told(), "");
+    }
+}

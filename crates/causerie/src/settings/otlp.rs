@@ -1,0 +1,133 @@
+//! Where traces are sent.
+
+use std::fmt;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use super::form::text;
+use super::source::Sources;
+
+/// The header lines that a collector may want.
+const HEADERS_MAX: usize = 32;
+
+/// A collector of traces.
+#[derive(Clone)]
+pub(crate) struct Otlp {
+    /// Its base URL.
+    #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
+    pub(crate) endpoint: String,
+    /// What it wants to be sent besides, most likely a secret.
+    #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
+    pub(crate) headers: HeaderMap,
+    /// What this service is called there.
+    pub(crate) service_name: String,
+}
+
+impl fmt::Debug for Otlp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Otlp").field("service_name", &self.service_name).finish_non_exhaustive()
+    }
+}
+
+/// Reads the keys under `otlp`.
+pub(super) fn read(from: &mut Sources) -> Option<Otlp> {
+    const ENDPOINT: &str = "otlp.endpoint";
+    const HEADERS: &str = "otlp.headers";
+    let endpoint = from.optional(ENDPOINT, text());
+    let headers = from.secret(HEADERS, "otlp.headers_file");
+    let service_name = from.key("otlp.service_name", "causerie".to_owned(), text());
+    let headers =
+        headers.map_or_else(|| Some(HeaderMap::new()), |text| headers_of(&text)).unwrap_or_else(|| {
+            from.refuse(HEADERS, "names and values are wanted: name=value,name=value");
+            HeaderMap::new()
+        });
+    let endpoint = endpoint?;
+    if !is_base(&endpoint) {
+        from.refuse(ENDPOINT, "a URL such as \"http://127.0.0.1:4318\" is wanted");
+    }
+    if !cfg!(feature = "otlp") {
+        // It may be there for other programs.
+        from.warn(format!("{ENDPOINT}: this build sends no traces; build it with --features otlp"));
+    }
+    Some(Otlp { endpoint, headers, service_name })
+}
+
+fn is_base(endpoint: &str) -> bool {
+    let Ok(uri) = endpoint.parse::<Uri>() else { return false };
+    let told = |scheme| uri.scheme_str() == Some(scheme);
+    (told("http") || told("https"))
+        && uri.host().is_some_and(|host| !host.is_empty())
+        && uri.query().is_none()
+}
+
+/// Pairs with commas between them, as others write them: values may be percent-encoded.
+fn headers_of(text: &str) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).take(HEADERS_MAX) {
+        let (name, value) = pair.split_once('=')?;
+        let name: HeaderName = name.trim().parse().ok()?;
+        let mut value = HeaderValue::from_bytes(&decoded(value.trim())?).ok()?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Some(headers)
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        rest = after;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<(Option<Otlp>, Vec<String>), Vec<String>> {
+        let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut sources = Sources::new(Vec::new(), variables);
+        let otlp = read(&mut sources);
+        sources.finish().map(|(_, warnings)| (otlp, warnings))
+    }
+
+    #[test]
+    fn the_variables_of_other_programs_hold_and_ours_before_them() {
+        assert!(of(&[]).expect("nothing is wrong with nothing").0.is_none());
+        let set = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
+            ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x%3D1, x-team=law"),
+            ("OTEL_SERVICE_NAME", "advice"),
+        ];
+        let (otlp, warnings) = of(&set).expect("all can be read");
+        let otlp = otlp.expect("a collector");
+        assert_eq!((otlp.endpoint.as_str(), otlp.service_name.as_str()), ("http://collector:4318", "advice"));
+        let text = |name: &str| otlp.headers[name].to_str().unwrap();
+        assert_eq!((text("authorization"), text("x-team")), ("Bearer x=1", "law"));
+        assert!(!format!("{otlp:?}").contains("Bearer"));
+        assert_eq!(warnings.len(), usize::from(!cfg!(feature = "otlp")), "{warnings:?}");
+        let ours = [set[0], ("CAUSERIE_OTLP_ENDPOINT", "https://traces.example.org/otlp")];
+        let endpoint = of(&ours).expect("all can be read").0.map(|otlp| otlp.endpoint);
+        assert_eq!(endpoint.as_deref(), Some("https://traces.example.org/otlp"));
+    }
+
+    #[test]
+    fn what_can_not_be_used_is_refused_without_telling_secrets() {
+        for endpoint in ["collector:4318", "grpc://collector:4317", "http://", "http://collector?x=1", "/v1"]
+        {
+            assert!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]).is_err(), "{endpoint}");
+        }
+        for headers in ["s3cret", "a b=s3cret", "a=s3cret%0a", "a=s3cret%zz", "a=s3cret%2"] {
+            let problems = of(&[("OTEL_EXPORTER_OTLP_HEADERS", headers)]).expect_err(headers);
+            assert!(!problems.concat().contains("s3cret"), "{problems:?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Traces, when the operator wants them: spans of requests and answers on their way to a collector.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use control::Environment;
+use measure::trace::{Context, Given, Span, Spans, Tracer};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Otlp;
+
+/// The header in which clients name the trace that their request belongs to.
+const TRACEPARENT: &str = "traceparent";
+/// What of the paths is told of: the interface. Others are asked for every few seconds by whoever watches the service.
+const INTERFACE: &str = "/api/";
+/// Methods that are told by their names.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+
+/// The traces of a service.
+#[derive(Default)]
+pub(crate) struct Traces {
+    spans: Option<Arc<Spans>>,
+    exporting: Option<JoinHandle<()>>,
+    over: CancellationToken,
+}
+
+impl Traces {
+    /// Begins to export spans, when there is somewhere to.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn begin(settings: Option<Otlp>, environment: &Environment) -> Self {
+        let Some(settings) = settings else { return Self::default() };
+        let (spans, over) = (Spans::new(environment.bits()), CancellationToken::new());
+        let exporter = crate::otlp::Exporter::new(settings, spans.clone());
+        let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(over.clone())));
+        Self { spans: Some(spans), exporting, over }
+    }
+
+    /// This build has nothing that exports spans, which was warned of when the settings were read.
+    #[cfg(not(feature = "otlp"))]
+    pub(crate) fn begin(_settings: Option<Otlp>, _environment: &Environment) -> Self {
+        Self::default()
+    }
+
+    /// What makes the spans.
+    pub(crate) fn tracer(&self) -> Tracer {
+        self.spans.clone().map_or_else(Tracer::off, Tracer::new)
+    }
+
+    /// The spans themselves, when there are any.
+    pub(crate) fn spans(&self) -> Option<Arc<Spans>> {
+        self.spans.clone()
+    }
+
+    /// Exports what is left, within a bound.
+    pub(crate) async fn end(self) {
+        self.over.cancel();
+        if let Some(exporting) = self.exporting {
+            // A panic in it was reported when it happened.
+            let _ = exporting.await;
+        }
+    }
+}
+
+/// Begins the span of a request, and marks the request with it. A client's trace is known to its question also where no
+/// spans are made.
+pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span> {
+    let given = given(request.headers());
+    if !tracer.is_on() && given.is_none() || !request.uri().path().starts_with(INTERFACE) {
+        return None;
+    }
+    let span = tracer.request(given, "request");
+    let of_client = || given.filter(|given| given.sampled).map(|given| given.context);
+    let context: Option<Context> = span.as_ref().map(Span::context).or_else(of_client);
+    if let Some(context) = context {
+        request.extensions_mut().insert(context);
+    }
+    span
+}
+
+/// Ends it with what became of the request: by operation, never by path.
+pub(crate) fn end<B>(mut span: Span, method: &str, response: &Response<B>) {
+    let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("_OTHER");
+    let operation = response.extensions().get::<&'static api::operations::Operation>();
+    match operation {
+        Some(operation) => {
+            span.rename(format!("{method} {}", operation.path));
+            span.set("http.route", operation.path);
+            span.set("causerie.operation", operation.id);
+        }
+        None => span.rename(method),
+    }
+    span.set("http.request.method", method);
+    span.set("http.response.status_code", u32::from(response.status().as_u16()));
+    if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
+        span.fail();
+    }
+}
+
+fn given(headers: &HeaderMap) -> Option<Given> {
+    let mut lines = headers.get_all(TRACEPARENT).iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => Given::parse(line.to_str().ok()?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::trace::Value;
+
+    use super::*;
+
+    const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+
+    fn request(path: &str, traces: &[&str]) -> Request<()> {
+        let request = Request::get(path);
+        let request = traces.iter().fold(request, |request, trace| request.header(TRACEPARENT, *trace));
+        request.body(()).expect("a request")
+    }
+
+    #[test]
+    fn a_request_goes_on_with_its_client_s_trace_and_tells_neither_path_nor_query() {
+        let spans = Spans::new(1);
+        let tracer = Tracer::new(spans.clone());
+        let mut told = request("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
+        let span = begin(&tracer, &mut told).expect("it is traced");
+        assert_eq!(told.extensions().get::<Context>(), Some(&span.context()));
+        let mut response = Response::new(());
+        response.extensions_mut().insert(&api::operations::OPERATIONS[8]);
+        end(span, "GET", &response);
+        let [told] = &spans.take(2)[..] else { panic!("one span") };
+        assert_eq!(
+            (told.context.trace >> 64, told.parent),
+            (0x0af7_6519_16cd_43dd, Some(0xb7ad_6b71_6920_3331))
+        );
+        assert_eq!(told.name, "GET /api/v1/files/{*path}");
+        assert!(told.attributes.contains(&("http.response.status_code", Value::Number(200))));
+        assert!(!format!("{told:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_a_client_says_wrongly_is_ignored_and_what_it_does_not_want_is_not_done() {
+        let tracer = Tracer::new(Spans::new(1));
+        for wrong in [&["nonsense"] as &[&str], &[SAMPLED, SAMPLED], &[]] {
+            let span = begin(&tracer, &mut request("/api/v1/vm", wrong)).expect("a trace of its own");
+            assert_ne!(span.context().trace >> 64, 0x0af7_6519_16cd_43dd);
+        }
+        let mut unwanted = request("/api/v1/vm", &[UNSAMPLED]);
+        assert!(begin(&tracer, &mut unwanted).is_none() && unwanted.extensions().get::<Context>().is_none());
+        assert!(begin(&tracer, &mut request("/healthz", &[SAMPLED])).is_none());
+    }
+
+    #[test]
+    fn without_a_collector_a_client_s_trace_is_known_all_the_same() {
+        let mut told = request("/api/v1/chats", &[SAMPLED]);
+        assert!(begin(&Tracer::off(), &mut told).is_none());
+        let context = told.extensions().get::<Context>().expect("the client's");
+        assert_eq!(context.span, 0xb7ad_6b71_6920_3331);
+        let mut untold = request("/api/v1/chats", &[]);
+        assert!(begin(&Tracer::off(), &mut untold).is_none() && untold.extensions().is_empty());
+    }
+}

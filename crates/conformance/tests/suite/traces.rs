@@ -1,0 +1,228 @@
+//! Traces: what a collector of OpenTelemetry is told of requests and answers.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use conformance::vendor::Vendor;
+use conformance::{Expect, Options, Request, Say, Service, poll};
+use serde_json::{Value, json};
+
+use crate::streams::shows;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CLIENT: &str = "00f067aa0ba902b7";
+
+/// A collector of traces. It lives as long as the test's process.
+#[derive(Clone, Default)]
+struct Collector {
+    address: String,
+    /// Heads and bodies.
+    told: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let collector = Self { address, ..Self::default() };
+        let taking = collector.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let taking = taking.clone();
+                thread::spawn(move || taking.serve(stream.expect("a connection")));
+            }
+        });
+        collector
+    }
+
+    /// Takes request after request, until the connection ends.
+    fn serve(&self, mut stream: TcpStream) {
+        let mut read = Vec::new();
+        let mut more = [0; 4096];
+        while let Ok(count) = stream.read(&mut more) {
+            if count == 0 {
+                return;
+            }
+            read.extend_from_slice(&more[..count]);
+            let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let head = String::from_utf8_lossy(&read[..end]).into_owned();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length: usize = length.expect("a length").parse().expect("a number");
+            if read.len() < end + 4 + length {
+                continue;
+            }
+            let body: Vec<u8> = read.drain(..end + 4 + length).skip(end + 4).collect();
+            self.told.lock().expect("whole").push((head, String::from_utf8(body).expect("text")));
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").expect("it is read");
+        }
+    }
+
+    /// Every span so far.
+    fn spans(&self) -> Vec<Told> {
+        let told = self.told.lock().expect("whole");
+        let bodies = told.iter().map(|(_, body)| serde_json::from_str::<Value>(body).expect("JSON"));
+        bodies.flat_map(|body| spans_of(&body)).collect()
+    }
+
+    /// Everything that was sent, as it was.
+    fn raw(&self) -> String {
+        let told = self.told.lock().expect("whole");
+        told.iter().map(|(_, body)| body.as_str()).collect()
+    }
+}
+
+/// A span as a collector keeps it.
+#[derive(Debug, Clone)]
+struct Told {
+    trace: String,
+    id: String,
+    parent: String,
+    name: String,
+    kind: u64,
+    begun: u64,
+    ended: u64,
+    attributes: BTreeMap<String, String>,
+    failed: bool,
+}
+
+/// Reads `ExportTraceServiceRequest` in its JSON, and nothing else.
+fn spans_of(body: &Value) -> Vec<Told> {
+    let mut spans = Vec::new();
+    for resource in body["resourceSpans"].as_array().expect("a list") {
+        let service = &resource["resource"]["attributes"][0];
+        assert_eq!(
+            (&service["key"], &service["value"]["stringValue"]),
+            (&json!("service.name"), &json!("advice"))
+        );
+        for scope in resource["scopeSpans"].as_array().expect("a list") {
+            spans.extend(scope["spans"].as_array().expect("a list").iter().map(told));
+        }
+    }
+    spans
+}
+
+fn told(span: &Value) -> Told {
+    let text = |field: &str| span[field].as_str().expect("a text").to_owned();
+    let hex = |field: &str, digits: usize| {
+        let text = text(field);
+        assert!(text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit()), "{field}: {text}");
+        text
+    };
+    let nanos = |field: &str| text(field).parse::<u64>().expect("a number as text");
+    let attributes = span["attributes"].as_array().expect("a list").iter().map(|attribute| {
+        let value = attribute["value"].as_object().expect("an object");
+        let (kind, value) = value.iter().next().expect("one value");
+        let value = match kind.as_str() {
+            "stringValue" => value.as_str().expect("a text").to_owned(),
+            "intValue" => value.as_str().expect("a text").parse::<i64>().expect("a number").to_string(),
+            _ => value.as_bool().expect("yes or no").to_string(),
+        };
+        (attribute["key"].as_str().expect("a name").to_owned(), value)
+    });
+    let told = Told {
+        trace: hex("traceId", 32),
+        id: hex("spanId", 16),
+        parent: if span["parentSpanId"] == "" { String::new() } else { hex("parentSpanId", 16) },
+        name: text("name"),
+        kind: span["kind"].as_u64().expect("a number"),
+        begun: nanos("startTimeUnixNano"),
+        ended: nanos("endTimeUnixNano"),
+        attributes: attributes.collect(),
+        failed: span["status"]["code"] == 2,
+    };
+    assert!(told.begun <= told.ended, "{told:?}");
+    told
+}
+
+fn service(vendor: &Vendor, collector: &Collector) -> Service {
+    let mut environment = vendor.environment();
+    for (name, value) in [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address)),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "x-token=a%20token".to_owned()),
+        ("OTEL_SERVICE_NAME", "advice".to_owned()),
+    ] {
+        environment.push((name.to_owned(), value));
+    }
+    Service::start_full(Options { environment, ..Options::default() })
+}
+
+#[test]
+fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
+    let (vendor, collector) = (Vendor::start(), Collector::start());
+    let mut service = service(&vendor, &collector);
+    let account = service.account();
+    let api = service.api(&account);
+    api.upload("petunia.txt", b"The code word is heron.").expect_status(201);
+    let list = Say::Call { tool: "list".to_owned(), arguments: json!({ "path": "/uploads" }) };
+    vendor.will([Say::text("A wombat "), list]);
+    vendor.will([Say::text("said in va"), Say::Hold]);
+    let asked = Request::new("POST", "/api/v1/chats")
+        .header("x-api-key", &account.key)
+        .header("traceparent", &format!("00-{TRACE}-{CLIENT}-01"))
+        .body(json!({ "input": "Which marmot?", "filePaths": ["/uploads/petunia.txt"] }).to_string())
+        .send(service.address());
+    let answer = asked.expect_status(202).json();
+    shows(&mut api.events_of(&answer), "A wombat \n\nsaid in va");
+    service.terminate();
+    vendor.will([Say::text("A marmot.")]);
+    service.restart();
+    let api = service.api(&account);
+    api.completed(&answer);
+    let spans = poll::until("the answer is told of", || {
+        let spans: Vec<Told> = collector.spans().into_iter().filter(|span| span.trace == TRACE).collect();
+        // They belong to its work, which is told of last.
+        (spans.iter().filter(|span| span.name == "work on answer").count() == 2).then_some(spans)
+    });
+    let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let one = |name: &str| match named(name)[..] {
+        [one] => one,
+        ref others => panic!("{name}: {others:?}"),
+    };
+    let (request, accept, whole) = (one("POST /api/v1/chats"), one("accept question"), one("answer"));
+    assert_eq!((request.parent.as_str(), request.kind), (CLIENT, 2));
+    assert_eq!(request.attributes["http.response.status_code"], "202");
+    assert_eq!((&accept.parent, &whole.parent), (&request.id, &accept.id));
+    assert_eq!(whole.attributes["causerie.answer.outcome"], "done");
+    let works = named("work on answer");
+    assert!(works.iter().all(|work| work.parent == whole.id && work.begun >= whole.begun));
+    for name in ["reach machine", "model step", "tool call", "complete answer"] {
+        let spans = named(name);
+        assert!(!spans.is_empty(), "{name}");
+        assert!(
+            spans.iter().all(|span| works.iter().any(|work| work.id == span.parent)),
+            "{name}: {spans:?}"
+        );
+    }
+    let (steps, call) = (named("model step"), one("tool call"));
+    assert_eq!(steps.len(), 3, "two steps, of which the second was begun twice: {steps:?}");
+    let committed: Vec<_> =
+        steps.iter().filter(|step| step.attributes.contains_key("gen_ai.usage.output_tokens")).collect();
+    assert!(committed.len() == 2 && steps.iter().all(|step| step.kind == 3), "{steps:?}");
+    assert!(steps.iter().all(|step| !step.attributes["gen_ai.request.model"].is_empty()));
+    assert_eq!((call.attributes["gen_ai.tool.name"].as_str(), call.failed), ("list", false));
+    let raw = collector.raw();
+    for secret in ["marmot", "wombat", "petunia", "heron", account.key.as_str(), "a token", &account.email] {
+        assert!(!raw.contains(secret), "the collector is told {secret}");
+    }
+    let heads = collector.told.lock().expect("whole");
+    assert!(heads.iter().all(|(head, _)| {
+        head.starts_with("POST /v1/traces HTTP/1.1") && head.contains("x-token: a token")
+    }));
+}
+
+#[test]
+fn a_collector_that_takes_nothing_keeps_nobody_waiting() {
+    let (vendor, mut collector) = (Vendor::start(), Collector::default());
+    // It accepts connections and says nothing on them.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    collector.address = silent.local_addr().expect("an address").to_string();
+    let mut service = service(&vendor, &collector);
+    let api = service.api(&service.account());
+    api.completed(&api.ask("Go on"));
+    // The farewell is bounded: within it the end has come.
+    service.terminate();
+    drop(silent);
+}

@@ -1,0 +1,260 @@
+//! What answers tell to the traces of their questions.
+//!
+//! ```text
+//!   the request ── accept question ── answer ─┬─ work on answer ─┬─ reach machine
+//!                                             │                  ├─ model step
+//!                                             │                  ├─ tool call ── work of other agent ── …
+//!                                             │                  └─ complete answer
+//!                                             └─ work on answer …   by another attempt, or after a restart
+//! ```
+//!
+//! The trace is stored with the question. The numbers of `accept question` and `answer` are made of the answer's
+//! identifier, so that whoever works on it knows what its spans belong to. Nothing that people or models wrote is told:
+//! neither questions and answers nor names of files, skills or of tools that the program does not know itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use domain::answer::{Ending, LogEntry};
+use domain::id::MessageId;
+use domain::step::{Outcome, USE_AGENT, USE_SKILL};
+use domain::turn::HostFrame;
+use domain::turn::host::{Effect, Event};
+use measure::trace::{Context, Span, Tracer};
+use protocol::tool::Tool;
+use store::turns::{Fence, TurnRecord};
+
+/// Calls under way whose spans are kept; more are not told of.
+const CALLS_MAX: usize = 64;
+
+/// The span of the acceptance of the answer's question.
+fn accepting(trace: u128, answer: MessageId) -> Context {
+    Context { trace, span: folded(answer).max(1) }
+}
+
+/// The span of the answer.
+fn answering(trace: u128, answer: MessageId) -> Context {
+    Context { trace, span: (!folded(answer)).max(1) }
+}
+
+fn folded(answer: MessageId) -> u64 {
+    let bits = answer.bits();
+    (bits >> 64) as u64 ^ bits as u64
+}
+
+/// Begins the span in which the question of this answer is accepted.
+pub(crate) fn accept(tracer: &Tracer, request: Option<Context>, answer: MessageId) -> Option<Span> {
+    let request = request?;
+    tracer.known(accepting(request.trace, answer), request.span, "accept question")
+}
+
+/// The spans of one attempt to work on an answer, or on a task of it: made of what its turn wants and meets. Cheap to
+/// clone; nothing is done without a trace.
+#[derive(Clone)]
+pub(crate) struct Spans(Option<Arc<Mutex<Work>>>);
+
+struct Work {
+    tracer: Tracer,
+    answering: Context,
+    answer: MessageId,
+    model: String,
+    link: Option<Span>,
+    step: Option<Span>,
+    calls: HashMap<String, Span>,
+    end: Option<Span>,
+    /// How the end is called.
+    end_name: &'static str,
+    /// The last, so that it is let go after those that belong to it.
+    span: Span,
+}
+
+impl Spans {
+    /// Those of the attempt under this lease.
+    pub(crate) fn begin(tracer: &Tracer, record: &TurnRecord, lease: Fence) -> Self {
+        let Some(trace) = record.trace else { return Self(None) };
+        let answering = answering(trace.bits(), lease.answer);
+        let Some(mut span) = tracer.span(Some(answering), "work on answer") else { return Self(None) };
+        span.set("causerie.answer.epoch", lease.epoch);
+        Self::of(Work {
+            tracer: tracer.clone(),
+            answering,
+            answer: lease.answer,
+            model: record.model.clone(),
+            link: None,
+            step: None,
+            calls: HashMap::new(),
+            end: None,
+            end_name: "complete answer",
+            span,
+        })
+    }
+
+    fn of(work: Work) -> Self {
+        Self(Some(Arc::new(Mutex::new(work))))
+    }
+
+    fn work(&self) -> Option<MutexGuard<'_, Work>> {
+        Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Those of a task that this call gives to another agent.
+    pub(crate) fn of_call(&self, call: &str, model: &str) -> Self {
+        let Some(work) = self.work() else { return Self(None) };
+        let parent = work.calls.get(call).map_or(work.span.context(), Span::context);
+        let Some(span) = work.tracer.span(Some(parent), "work of other agent") else { return Self(None) };
+        Self::of(Work {
+            tracer: work.tracer.clone(),
+            answering: work.answering,
+            answer: work.answer,
+            model: model.to_owned(),
+            link: None,
+            step: None,
+            calls: HashMap::new(),
+            end: None,
+            end_name: "complete task",
+            span,
+        })
+    }
+
+    /// The machine is started, if it has to be, and its agent asked for.
+    pub(crate) fn reach(&self) {
+        if let Some(mut work) = self.work() {
+            work.link = work.child("reach machine");
+        }
+    }
+
+    /// The turn wants this done.
+    pub(crate) fn wanted(&self, effect: &Effect) {
+        if let Some(mut work) = self.work() {
+            work.wanted(effect);
+        }
+    }
+
+    /// The turn meets this.
+    pub(crate) fn met(&self, event: &Event) {
+        let of_span = matches!(
+            event,
+            Event::Linked(_) | Event::Unlinked | Event::MachineFailed(_) | Event::SayFailed { .. }
+        );
+        if let Some(mut work) = self.work().filter(|_| of_span) {
+            work.met(event);
+        }
+    }
+
+    /// The answer is completed, at this age.
+    pub(crate) fn completed(&self, ending: Option<&Ending>, age: Duration) {
+        let Some(mut work) = self.work() else { return };
+        work.end = None;
+        let parent = accepting(work.answering.trace, work.answer).span;
+        let Some(mut span) = work.tracer.known(work.answering, parent, "answer") else { return };
+        span.since(age);
+        let outcome = match ending {
+            Some(Ending::Done) | None => "done",
+            Some(Ending::Stopped) => "stopped",
+            Some(Ending::Failed(_)) => {
+                span.fail();
+                "failed"
+            }
+        };
+        span.set("causerie.answer.outcome", outcome);
+    }
+}
+
+impl Work {
+    fn child(&self, name: &'static str) -> Option<Span> {
+        self.tracer.span(Some(self.span.context()), name)
+    }
+
+    fn wanted(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Say { number, attempt, .. } => self.say(*number, *attempt),
+            Effect::CommitStep { entry, .. } => self.said(Some(entry)),
+            Effect::Run(call) => self.call(&call.id, &call.tool),
+            Effect::CommitResult { number, result } => {
+                if let Some(mut span) = self.calls.remove(&result.call) {
+                    span.set("causerie.step", *number);
+                    if result.outcome != Outcome::Done {
+                        span.fail();
+                    }
+                }
+            }
+            Effect::Complete(completion) => {
+                self.said(completion.partial.as_ref());
+                self.end = self.child(self.end_name);
+            }
+            Effect::Send(frame) => self.sent(frame),
+            // What was said before it is hushed is committed yet.
+            Effect::Hush
+            | Effect::Relink
+            | Effect::Reserve { .. }
+            | Effect::Pause { .. }
+            | Effect::Publish(..)
+            | Effect::Leave => {}
+        }
+    }
+
+    fn met(&mut self, event: &Event) {
+        let ended = match event {
+            Event::Linked(_) => {
+                self.link = None;
+                return;
+            }
+            Event::SayFailed { .. } => self.step.take(),
+            _ => self.link.take(),
+        };
+        if let Some(mut ended) = ended {
+            ended.fail();
+        }
+    }
+
+    fn say(&mut self, number: u32, attempt: u32) {
+        let Some(mut span) = self.child("model step").map(Span::of_client) else { return };
+        span.set("gen_ai.operation.name", "chat");
+        span.set("gen_ai.request.model", self.model.clone());
+        span.set("causerie.step", number);
+        span.set("causerie.attempt", attempt);
+        self.step = Some(span);
+    }
+
+    fn said(&mut self, entry: Option<&LogEntry>) {
+        let Some(mut span) = self.step.take() else { return };
+        if let Some(LogEntry::Step { step, .. }) = entry {
+            span.set("gen_ai.usage.input_tokens", step.usage.input_tokens);
+            span.set("gen_ai.usage.output_tokens", step.usage.output_tokens);
+        }
+    }
+
+    fn sent(&mut self, frame: &HostFrame) {
+        let calls = match frame {
+            HostFrame::Open(open) => &open.pending,
+            HostFrame::Step { calls, .. } => calls,
+            HostFrame::Acknowledged { .. } | HostFrame::Close => return,
+        };
+        for note in calls {
+            self.call(&note.call.id, &note.call.tool);
+        }
+    }
+
+    /// A call begins, unless it is only told again.
+    fn call(&mut self, id: &str, tool: &str) {
+        if self.calls.len() >= CALLS_MAX || self.calls.contains_key(id) {
+            return;
+        }
+        let Some(mut span) = self.child("tool call") else { return };
+        span.set("gen_ai.operation.name", "execute_tool");
+        span.set("gen_ai.tool.name", known(tool));
+        self.calls.insert(id.to_owned(), span);
+    }
+}
+
+/// The tool's name, when it is the program's own: models and servers may call tools as they like.
+fn known(tool: &str) -> &'static str {
+    match tool {
+        USE_SKILL => USE_SKILL,
+        USE_AGENT => USE_AGENT,
+        "web_search" => "web_search",
+        "web_fetch" => "web_fetch",
+        other => Tool::named(other).map_or("other", Tool::name),
+    }
+}

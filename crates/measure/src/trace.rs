@@ -1,0 +1,431 @@
+//! Spans of traces: what took how long, and in whose course.
+//!
+//! Whoever does something begins a [`Span`] of a [`Tracer`] and lets it go when it is done. Finished spans wait in a queue
+//! of bounded length for whoever exports them; what does not fit is dropped and counted, so that nobody ever waits for
+//! an exporter. Without one ([`Tracer::off`]) there are no spans, and beginning one costs nothing.
+//!
+//! A trace and a span are known by the numbers of [W3C Trace Context](https://www.w3.org/TR/trace-context/). Spans are
+//! only ever made of traces that are to be recorded: whoever does not want that hands no [`Context`] on.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::Counter;
+
+/// Spans that wait to be exported.
+pub const SPANS_WAITING_MAX: usize = 8192;
+/// Attributes of a span; more are left out.
+const ATTRIBUTES_MAX: usize = 16;
+
+/// A span that others may belong to: the trace, and which of its spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// The trace; never zero.
+    pub trace: u128,
+    /// The span; never zero.
+    pub span: u64,
+}
+
+/// What a client says of the trace that its request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    /// The client's span.
+    pub context: Context,
+    /// Whether the trace is recorded.
+    pub sampled: bool,
+}
+
+impl Given {
+    /// Reads a `traceparent`; `None` of what is none, which is to be ignored.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = |from: usize, to: usize| {
+            let digits = text.get(from..to)?;
+            let hex = digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            hex.then_some(digits)
+        };
+        let dashes = [2, 35, 52].into_iter().all(|at| text.as_bytes().get(at) == Some(&b'-'));
+        let (version, flags) = (digits(0, 2)?, u8::from_str_radix(digits(53, 55)?, 16).ok()?);
+        // Later versions may say more after a dash; the first has this much and no more.
+        let ends = match text.as_bytes().get(55) {
+            None => true,
+            Some(next) => version != "00" && *next == b'-',
+        };
+        let trace = u128::from_str_radix(digits(3, 35)?, 16).ok()?;
+        let span = u64::from_str_radix(digits(36, 52)?, 16).ok()?;
+        let holds = dashes && ends && version != "ff" && trace != 0 && span != 0;
+        holds.then_some(Self { context: Context { trace, span }, sampled: flags & 1 == 1 })
+    }
+}
+
+/// Whose side of an exchange a span tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Something within the service.
+    Internal,
+    /// A request that it answers.
+    Server,
+    /// A request that it makes.
+    Client,
+}
+
+/// The value of an attribute. Never what users wrote, and no name, path or key of theirs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A word of the program or of its operator.
+    Text(Cow<'static, str>),
+    /// A number.
+    Number(i64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Number(i64::from(number))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+/// A span that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Its trace and itself.
+    pub context: Context,
+    /// The span that it belongs to.
+    pub parent: Option<u64>,
+    /// What was done.
+    pub name: Cow<'static, str>,
+    /// Whose side it tells of.
+    pub side: Side,
+    /// When it began, in nanoseconds since 1970.
+    pub begun_nanos: u64,
+    /// When it ended.
+    pub ended_nanos: u64,
+    /// What else is told of it.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// Makes spans. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Tracer(Option<Arc<Spans>>);
+
+/// Finished spans on their way to an exporter.
+#[derive(Debug)]
+pub struct Spans {
+    waiting: Mutex<Vec<Finished>>,
+    /// Spans that were dropped, because too many were waiting.
+    pub dropped: Counter,
+    seed: u128,
+    made: AtomicU64,
+}
+
+impl Spans {
+    /// Those of a process that these random bits tell from others.
+    #[must_use]
+    pub fn new(seed: u128) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            dropped: Counter::default(),
+            seed,
+            made: AtomicU64::new(0),
+        })
+    }
+
+    /// Takes at most so many of those that are finished, the oldest first.
+    #[must_use]
+    pub fn take(&self, at_most: usize) -> Vec<Finished> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = at_most.min(waiting.len());
+        waiting.drain(..count).collect()
+    }
+
+    fn add(&self, span: Finished) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= SPANS_WAITING_MAX {
+            drop(waiting);
+            return self.dropped.increment();
+        }
+        waiting.push(span);
+    }
+
+    /// 64 bits that come once, and look like any others.
+    fn number(&self, seed: u128) -> u64 {
+        let count = self.made.fetch_add(1, Ordering::Relaxed);
+        // SplitMix64, whose steps are a bijection: within a process no number comes twice from one seed.
+        let mut bits = (seed as u64).wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (bits ^ (bits >> 31)).max(1)
+    }
+
+    fn span_number(&self) -> u64 {
+        self.number(self.seed)
+    }
+}
+
+impl Tracer {
+    /// One whose spans wait there.
+    #[must_use]
+    pub fn new(spans: Arc<Spans>) -> Self {
+        Self(Some(spans))
+    }
+
+    /// One that makes none.
+    #[must_use]
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    /// Whether spans are made.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Begins a span of a new trace, or of the client's; `None` when there is to be none.
+    #[must_use]
+    pub fn request(&self, given: Option<Given>, name: &'static str) -> Option<Span> {
+        let spans = self.0.as_ref()?;
+        let (trace, parent) = match given {
+            Some(Given { sampled: false, .. }) => return None,
+            Some(Given { context, .. }) => (context.trace, Some(context.span)),
+            None => {
+                let high = spans.number(spans.seed >> 64);
+                (u128::from(high) << 64 | u128::from(spans.span_number()), None)
+            }
+        };
+        let context = Context { trace, span: spans.span_number() };
+        Some(Span::begun(spans, context, parent, name, Side::Server))
+    }
+
+    /// Begins a span that belongs to another.
+    #[must_use]
+    pub fn span(&self, parent: Option<Context>, name: &'static str) -> Option<Span> {
+        let (spans, parent) = (self.0.as_ref()?, parent?);
+        let context = Context { trace: parent.trace, span: spans.span_number() };
+        Some(Span::begun(spans, context, Some(parent.span), name, Side::Internal))
+    }
+
+    /// Begins a span whose number is known beforehand, so that others can belong to it wherever they are made.
+    #[must_use]
+    pub fn known(&self, context: Context, parent: u64, name: &'static str) -> Option<Span> {
+        Some(Span::begun(self.0.as_ref()?, context, Some(parent), name, Side::Internal))
+    }
+}
+
+/// Something that is being done; finished when it is let go.
+#[derive(Debug)]
+pub struct Span {
+    spans: Arc<Spans>,
+    begun: Instant,
+    /// Taken when it is over.
+    told: Option<Finished>,
+    context: Context,
+}
+
+impl Span {
+    fn begun(
+        spans: &Arc<Spans>,
+        context: Context,
+        parent: Option<u64>,
+        name: &'static str,
+        side: Side,
+    ) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let told = Finished {
+            context,
+            parent,
+            name: Cow::Borrowed(name),
+            side,
+            begun_nanos: nanos(since),
+            ended_nanos: 0,
+            attributes: Vec::new(),
+            failed: false,
+        };
+        Self { spans: spans.clone(), begun: Instant::now(), told: Some(told), context }
+    }
+
+    /// What other spans belong to it by.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Tells something of it.
+    pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
+        if let Some(told) = self.told.as_mut().filter(|told| told.attributes.len() < ATTRIBUTES_MAX) {
+            told.attributes.push((name, value.into()));
+        }
+    }
+
+    /// Calls it otherwise.
+    pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
+        if let Some(told) = &mut self.told {
+            told.name = name.into();
+        }
+    }
+
+    /// It makes a request of another.
+    #[must_use]
+    pub fn of_client(mut self) -> Self {
+        if let Some(told) = &mut self.told {
+            told.side = Side::Client;
+        }
+        self
+    }
+
+    /// It failed.
+    pub fn fail(&mut self) {
+        if let Some(told) = &mut self.told {
+            told.failed = true;
+        }
+    }
+
+    /// It began so long ago.
+    pub fn since(&mut self, age: Duration) {
+        if let Some(told) = &mut self.told {
+            told.begun_nanos = told.begun_nanos.saturating_sub(nanos(age));
+            self.begun = self.begun.checked_sub(age).unwrap_or(self.begun);
+        }
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let Some(mut told) = self.told.take() {
+            // By a clock that is never set back.
+            told.ended_nanos = told.begun_nanos.saturating_add(nanos(self.begun.elapsed()));
+            self.spans.add(told);
+        }
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    const GIVEN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    #[test]
+    fn a_client_s_trace_is_read() {
+        let given = Given::parse(GIVEN).expect("it is one");
+        let context =
+            Context { trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span: 0xb7ad_6b71_6920_3331 };
+        assert_eq!(given, Given { context, sampled: true });
+        let other =
+            |flags: &str| Given::parse(&format!("{}{flags}", &GIVEN[..53])).map(|given| given.sampled);
+        assert_eq!((other("00"), other("02"), other("03")), (Some(false), Some(false), Some(true)));
+        let later = format!("cc{}", &GIVEN[2..]);
+        assert!(Given::parse(&later).is_some() && Given::parse(&format!("{later}-more")).is_some());
+    }
+
+    #[test]
+    fn what_is_no_trace_is_ignored() {
+        let wrong = [
+            "".to_owned(),
+            "00".to_owned(),
+            GIVEN.to_uppercase(),
+            format!("{GIVEN}-"),
+            format!("{GIVEN}0"),
+            format!("cc{}more", &GIVEN[2..]),
+            format!("ff{}", &GIVEN[2..]),
+            format!(" {GIVEN}"),
+            GIVEN.replace('-', "_"),
+            GIVEN.replace("0af7", "+af7"),
+            GIVEN.replace("0af7", "žaf"),
+            GIVEN.replace("01", ""),
+            format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)),
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01".to_owned(),
+        ];
+        for wrong in wrong {
+            assert_eq!(Given::parse(&wrong), None, "{wrong:?}");
+        }
+        for cut in 0..GIVEN.len() {
+            assert_eq!(Given::parse(&GIVEN[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn spans_belong_to_each_other_and_end_when_let_go() {
+        let spans = Spans::new(7 << 64 | 8);
+        let tracer = Tracer::new(spans.clone());
+        let mut outer = tracer.request(Given::parse(GIVEN), "outer").expect("it is on");
+        outer.set("status", 200_u32);
+        let mut inner = tracer.span(Some(outer.context()), "inner").expect("it is on").of_client();
+        inner.fail();
+        inner.since(Duration::from_secs(60));
+        assert!(spans.take(10).is_empty(), "none is over");
+        drop(inner);
+        drop(outer);
+        let [inner, outer] = &spans.take(10)[..] else { panic!("both are over") };
+        assert_eq!((outer.parent, inner.parent), (Some(0xb7ad_6b71_6920_3331), Some(outer.context.span)));
+        assert_eq!((outer.context.trace, inner.context.trace >> 120), (inner.context.trace, 0x0a));
+        assert!(inner.failed && !outer.failed && inner.side == Side::Client);
+        assert_eq!(outer.attributes, [("status", Value::Number(200))]);
+        assert!(inner.ended_nanos - inner.begun_nanos >= 60_000_000_000);
+        assert!(outer.ended_nanos >= outer.begun_nanos && inner.begun_nanos < outer.begun_nanos);
+    }
+
+    #[test]
+    fn without_an_exporter_or_for_a_client_that_does_not_want_it_there_are_none() {
+        assert!(Tracer::off().request(None, "request").is_none() && !Tracer::off().is_on());
+        let tracer = Tracer::new(Spans::new(1));
+        assert!(tracer.request(Given::parse(&format!("{}00", &GIVEN[..53])), "request").is_none());
+        assert!(tracer.span(None, "inner").is_none());
+    }
+
+    #[test]
+    fn what_is_not_taken_is_dropped_beyond_a_bound() {
+        let spans = Spans::new(1);
+        let tracer = Tracer::new(spans.clone());
+        for _ in 0..SPANS_WAITING_MAX + 5 {
+            drop(tracer.request(None, "request"));
+        }
+        assert_eq!(spans.dropped.get(), 5);
+        assert_eq!((spans.take(5).len(), spans.take(usize::MAX).len()), (5, SPANS_WAITING_MAX - 5));
+    }
+
+    #[test]
+    fn numbers_come_once() {
+        let spans = Spans::new(3 << 64 | 4);
+        let tracer = Tracer::new(spans.clone());
+        let begun: Vec<Span> = (0..2000).filter_map(|_| tracer.request(None, "request")).collect();
+        let traces: HashSet<u128> = begun.iter().map(|span| span.context().trace).collect();
+        let numbers: HashSet<u64> = begun.iter().map(|span| span.context().span).collect();
+        assert_eq!((traces.len(), numbers.len()), (2000, 2000));
+    }
+}
