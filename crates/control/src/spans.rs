@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::id::MessageId;
-use domain::step::{Outcome, USE_AGENT, USE_SKILL};
+use domain::step::{Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
 use measure::trace::{Context, Span, Tracer};
@@ -253,8 +253,8 @@ fn known(tool: &str) -> &'static str {
     match tool {
         USE_SKILL => USE_SKILL,
         USE_AGENT => USE_AGENT,
-        "web_search" => "web_search",
-        "web_fetch" => "web_fetch",
+        WEB_SEARCH => WEB_SEARCH,
+        WEB_FETCH => WEB_FETCH,
         other => Tool::named(other).map_or("other", Tool::name),
     }
 }
