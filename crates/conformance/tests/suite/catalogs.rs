@@ -14,12 +14,12 @@ fn models_of_a_server_are_discovered() {
     let server = Vendor::start();
     let service = Service::start(Options { environment: server.environment(), ..Options::default() });
     let api = service.api(&service.account());
-    let found = conformance::poll::until("the server's model is listed", || {
+    let found = poll::until("the server's model is listed", || {
         let models = entries(&api.catalog("models", None).expect_status(200).json());
         models.into_iter().find(|model| model["id"] == vendor::MODEL)
     });
     assert_eq!((&found["provider"], &found["default"]), (&Value::from("OPENAI"), &Value::from(true)));
-    conformance::poll::until("its health is known", || {
+    poll::until("its health is known", || {
         let models = entries(&api.catalog("models", None).json());
         models.into_iter().find(|model| model["id"] == vendor::MODEL && model["status"] == "UP")
     });
