@@ -10,6 +10,7 @@ mod plugin_folder;
 mod turn_frames;
 mod upload_form;
 mod vendor_stream;
+mod web_page;
 mod workspace_paths;
 
 pub use markdown::try_input as markdown;
@@ -17,6 +18,7 @@ pub use plugin_folder::try_input as plugin_folder;
 pub use turn_frames::try_input as turn_frames;
 pub use upload_form::try_input as upload_form;
 pub use vendor_stream::try_input as vendor_stream;
+pub use web_page::try_input as web_page;
 pub use workspace_paths::try_input as workspace_paths;
 
 /// A name, and the function that tries one input.
@@ -29,5 +31,6 @@ pub const TARGETS: &[Target] = &[
     ("turn_frames", turn_frames),
     ("upload_form", upload_form),
     ("vendor_stream", vendor_stream),
+    ("web_page", web_page),
     ("workspace_paths", workspace_paths),
 ];

@@ -35,7 +35,7 @@ pub use connections::USER_AGENT;
 pub use fetch::{
     BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, LINK_TEXT_MAX_BYTES,
     LINKS_MAX, Link, NotAHost, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page, PrivateHost,
-    REDIRECTS_MAX,
+    REDIRECTS_MAX, read_body,
 };
 pub use mcp::{
     ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, Mcp, McpError, McpOutput, McpServerConfig, McpTools,

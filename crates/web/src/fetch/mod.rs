@@ -244,10 +244,10 @@ impl Fetcher {
             BodyError::Cut => unavailable("the connection broke"),
         })?;
         kind.truncate(kind.floor_char_boundary(content::KIND_MAX_BYTES));
-        let read = move || content::read(url, &kind, &coding, bytes, first_passage);
+        let read = move || read_body(url, &kind, &coding, bytes, first_passage);
         // Unpacking and reading take a while, within the body's bound.
         let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or(Err(Unreadable::Broken)).map_err(FetchError::from)
+        read.unwrap_or_else(|_| Err(Unreadable::Broken.into()))
     }
 
     /// The answer of the place to which the address leads in the end.
@@ -290,6 +290,21 @@ impl Fetcher {
         }
         Ok(response)
     }
+}
+
+/// What a body comes to: the page from this passage on, or the document. `kind` and `coding` are its Content-Type and
+/// Content-Encoding, in lower case. Takes a while, within [`BODY_MAX_BYTES`].
+///
+/// # Errors
+/// [`FetchError::TooLarge`], [`FetchError::Unsupported`], or that it cannot be unpacked.
+pub fn read_body(
+    url: WebUrl,
+    kind: &str,
+    coding: &str,
+    bytes: Vec<u8>,
+    first_passage: usize,
+) -> Result<Fetched, FetchError> {
+    content::read(url, kind, coding, bytes, first_passage).map_err(FetchError::from)
 }
 
 impl From<Unreadable> for FetchError {
