@@ -15,6 +15,19 @@ const PORTS: std::ops::Range<u16> = 18_000..30_000;
 /// How often a start is tried on one address, and on how many addresses.
 const STARTS_MAX: u32 = 50;
 
+/// The formats of vendors, which the stand-in tells apart by the path that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Anthropic's Messages.
+    Anthropic,
+    /// OpenAI's Chat Completions.
+    ChatCompletions,
+    /// Google's `streamGenerateContent`.
+    Gemini,
+    /// OpenAI's Responses.
+    Responses,
+}
+
 /// A running stand-in. It is killed with the test.
 #[derive(Debug)]
 pub struct Standin {
@@ -55,6 +68,27 @@ impl Standin {
     pub fn environment(&self) -> Vec<(String, String)> {
         let base = format!("http://{}/v1", self.address);
         vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
+    }
+
+    /// The environment that leads a service here in another format than Chat Completions.
+    #[must_use]
+    pub fn environment_of(&self, format: Format) -> Vec<(String, String)> {
+        let root = format!("http://{}", self.address);
+        let key = "sk-stand-in".to_owned();
+        let set = |names: [&str; 2]| {
+            let [url, of_key] = names.map(str::to_owned);
+            vec![(url, root.clone()), (of_key, key.clone())]
+        };
+        match format {
+            Format::Anthropic => set(["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"]),
+            Format::Gemini => set(["GEMINI_BASE_URL", "GEMINI_API_KEY"]),
+            Format::ChatCompletions => self.environment(),
+            Format::Responses => {
+                let mut environment = self.environment();
+                environment.push(("CAUSERIE_OPENAI_FORMAT".to_owned(), "responses".to_owned()));
+                environment
+            }
+        }
     }
 
     /// Kills it, with all that it is saying.

@@ -223,7 +223,8 @@ impl Catalog {
 fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     let anthropic = config.anthropic.iter().map(|vendor| (Format::Anthropic, vendor));
     let openai = config.openai.iter().map(|vendor| (Format::of_openai(vendor), vendor));
-    anthropic.chain(openai).collect()
+    let google = config.google.iter().map(|vendor| (Format::Gemini, vendor));
+    anthropic.chain(openai).chain(google).collect()
 }
 
 /// Names that come twice are made different by their vendor; what still comes twice is left out.

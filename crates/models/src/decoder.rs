@@ -6,7 +6,7 @@ use domain::step::{StepError, StepEvent};
 
 use crate::format::Format;
 use crate::wire::{self, Frame, Frames};
-use crate::{anthropic, chat_completions};
+use crate::{anthropic, chat_completions, gemini, responses};
 
 /// The most that is read of one step's stream.
 pub const STREAM_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -25,6 +25,8 @@ pub enum Next {
 enum Fold {
     Anthropic(anthropic::Fold),
     ChatCompletions(chat_completions::Fold),
+    Gemini(gemini::Fold),
+    Responses(responses::Fold),
 }
 
 impl Fold {
@@ -32,13 +34,15 @@ impl Fold {
         match self {
             Self::Anthropic(fold) => fold.frame(frame, ready),
             Self::ChatCompletions(fold) => fold.frame(frame, ready),
+            Self::Gemini(fold) => fold.frame(frame, ready),
+            Self::Responses(fold) => fold.frame(frame, ready),
         }
     }
 
     fn document(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         match self {
             Self::ChatCompletions(fold) => fold.document(body, ready),
-            Self::Anthropic(_) => Err(wire::document(body)),
+            Self::Anthropic(_) | Self::Gemini(_) | Self::Responses(_) => Err(wire::document(body)),
         }
     }
 
@@ -46,6 +50,8 @@ impl Fold {
         match self {
             Self::Anthropic(fold) => fold.end(ready),
             Self::ChatCompletions(fold) => fold.end(ready),
+            Self::Gemini(fold) => fold.end(ready),
+            Self::Responses(fold) => fold.end(ready),
         }
     }
 }
@@ -68,6 +74,8 @@ impl Decoder {
         let fold = match format {
             Format::Anthropic => Fold::Anthropic(anthropic::Fold::new(taken)),
             Format::ChatCompletions => Fold::ChatCompletions(chat_completions::Fold::new(taken)),
+            Format::Gemini => Fold::Gemini(gemini::Fold::new(taken)),
+            Format::Responses => Fold::Responses(responses::Fold::new(taken)),
         };
         Self { frames: Frames::default(), fold, read_bytes: 0, whole }
     }
@@ -77,8 +85,9 @@ impl Decoder {
     pub fn is_done(&self) -> bool {
         match &self.fold {
             Fold::ChatCompletions(fold) => fold.is_done(),
-            // Its end is marked, and tells all.
-            Fold::Anthropic(_) => false,
+            Fold::Gemini(fold) => fold.is_done(),
+            // Their end is marked, and tells all.
+            Fold::Anthropic(_) | Fold::Responses(_) => false,
         }
     }
 

@@ -17,14 +17,19 @@ struct Wire {
     message: Value,
     #[serde(default)]
     code: Value,
-    #[serde(default)]
+    #[serde(default, alias = "status")]
     r#type: Value,
+    /// Where Google says when to come again.
+    #[serde(default)]
+    details: Value,
 }
 
 struct Problem {
     message: String,
     code: String,
     kind: String,
+    /// When to come again, where the body tells.
+    retry_after: Option<Duration>,
 }
 
 impl Problem {
@@ -40,10 +45,15 @@ impl Problem {
             other => other,
         };
         if let Value::String(message) = inner {
-            return Self { message, code: String::new(), kind: String::new() };
+            return Self { message, code: String::new(), kind: String::new(), retry_after: None };
         }
-        let wire: Wire = serde_json::from_value(inner).unwrap_or_default();
-        Self { message: text(&wire.message), code: text(&wire.code), kind: text(&wire.r#type) }
+        let told: Wire = serde_json::from_value(inner).unwrap_or_default();
+        Self {
+            message: text(&told.message),
+            code: text(&told.code),
+            kind: text(&told.r#type),
+            retry_after: wire::retry_delay(&told.details),
+        }
     }
 
     fn is_too_long(&self) -> bool {
@@ -91,7 +101,9 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
         && [&problem.code, &problem.kind].iter().any(|text| *text == "insufficient_quota");
     if wire::is_passing(status) && !spent {
         match wire::unavailable(reason) {
-            StepError::Unavailable { reason, .. } => StepError::Unavailable { reason, retry_after },
+            StepError::Unavailable { reason, .. } => {
+                StepError::Unavailable { reason, retry_after: retry_after.or(problem.retry_after) }
+            }
             other @ (StepError::TooLong | StepError::Rejected { .. }) => other,
         }
     } else {
@@ -116,7 +128,15 @@ pub(crate) fn in_stream(body: &str) -> StepError {
                 | "not_found_error"
                 | "billing_error"
         )
-        || matches!(problem.code.as_str(), "insufficient_quota" | "invalid_api_key" | "model_not_found");
+        || matches!(
+            problem.code.as_str(),
+            "insufficient_quota"
+                | "invalid_api_key"
+                | "model_not_found"
+                | "invalid_prompt"
+                | "data_residency_mismatch"
+                | "bio_policy"
+        );
     if lasting { wire::rejected(reason) } else { wire::unavailable(reason) }
 }
 
@@ -142,12 +162,25 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_is_read_from_the_body_where_no_header_tells_it() {
+        let body = r#"{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[
+            {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
+            {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
+        let error = of_status(StatusCode::TOO_MANY_REQUESTS, None, body);
+        let StepError::Unavailable { retry_after, .. } = error else { panic!("{error}") };
+        assert_eq!(retry_after, Some(Duration::from_millis(34_500)));
+    }
+
+    #[test]
     fn a_long_exchange_is_told_in_each_servers_words() {
         for body in [
             r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#,
             r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","code":400}"#,
             r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
             r#"[{"error":{"message":"prompt is too long"}}]"#,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 1 + 2 > 2"}}"#,
+            r#"{"error":{"code":400,"message":"The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}"#,
+            r#"{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}"#,
         ] {
             assert_eq!(status(400, body), StepError::TooLong, "{body}");
         }

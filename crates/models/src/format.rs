@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::provider::Discovered;
 use crate::vendor::{Secret, VendorConfig};
-use crate::{anthropic, chat_completions, wire};
+use crate::{anthropic, chat_completions, gemini, responses, server, wire};
+
+/// The host of OpenAI's own server, which alone is spoken to in its newer format unless the operator says so.
+const OPENAI_HOST: &str = "api.openai.com";
 
 /// A wire format. A closed set: each has a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,6 +19,10 @@ pub enum Format {
     Anthropic,
     /// OpenAI's Chat Completions, which most other servers speak too.
     ChatCompletions,
+    /// Google's `streamGenerateContent`.
+    Gemini,
+    /// OpenAI's Responses.
+    Responses,
 }
 
 /// What a server takes of one model's requests: learned from what it turns down.
@@ -23,15 +30,24 @@ pub enum Format {
 pub(crate) enum Dialect {
     Anthropic(anthropic::Dialect),
     ChatCompletions(chat_completions::Dialect),
+    Gemini(gemini::Dialect),
+    Responses(responses::Dialect),
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 2] = [Self::ChatCompletions, Self::Anthropic];
+    pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Anthropic, Self::Responses, Self::Gemini];
 
-    /// How OpenAI, or a server in its place, is spoken to.
+    /// How OpenAI, or a server in its place, is spoken to: as the operator says, otherwise by the address.
     pub(crate) fn of_openai(config: &VendorConfig) -> Self {
-        config.format.unwrap_or(Self::ChatCompletions)
+        let chosen = config.format.unwrap_or_else(|| {
+            let base = config.base_url.as_deref().unwrap_or(Self::Responses.default_base_url());
+            if server::is_at(base, OPENAI_HOST) { Self::Responses } else { Self::ChatCompletions }
+        });
+        match chosen {
+            Self::Responses => Self::Responses,
+            Self::Anthropic | Self::ChatCompletions | Self::Gemini => Self::ChatCompletions,
+        }
     }
 
     /// The name under which its opaque items are kept.
@@ -40,6 +56,8 @@ impl Format {
         match self {
             Self::Anthropic => "anthropic",
             Self::ChatCompletions => "chat-completions",
+            Self::Gemini => "gemini",
+            Self::Responses => "responses",
         }
     }
 
@@ -48,7 +66,8 @@ impl Format {
     pub const fn provider(self) -> ProviderName {
         match self {
             Self::Anthropic => ProviderName::Anthropic,
-            Self::ChatCompletions => ProviderName::OpenAi,
+            Self::ChatCompletions | Self::Responses => ProviderName::OpenAi,
+            Self::Gemini => ProviderName::Google,
         }
     }
 
@@ -57,7 +76,8 @@ impl Format {
     pub const fn default_base_url(self) -> &'static str {
         match self {
             Self::Anthropic => "https://api.anthropic.com/v1",
-            Self::ChatCompletions => "https://api.openai.com/v1",
+            Self::ChatCompletions | Self::Responses => "https://api.openai.com/v1",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
         }
     }
 
@@ -69,9 +89,18 @@ impl Format {
                 let given = given.strip_suffix("/messages").unwrap_or(given);
                 if given.ends_with("/v1") { given.to_owned() } else { format!("{given}/v1") }
             }
-            Self::ChatCompletions => {
-                let given = given.strip_suffix("/chat/completions").unwrap_or(given);
+            Self::ChatCompletions | Self::Responses => {
+                let given = ["/chat/completions", "/responses"]
+                    .iter()
+                    .find_map(|end| given.strip_suffix(end))
+                    .unwrap_or(given);
                 if given.is_empty() { "/v1".to_owned() } else { given.to_owned() }
+            }
+            Self::Gemini => {
+                let given = given.strip_suffix("/models").unwrap_or(given);
+                let versions = ["/v1", "/v1beta", "/v1alpha"];
+                let has_version = versions.iter().any(|version| given.ends_with(version));
+                if has_version { given.to_owned() } else { format!("{given}/v1beta") }
             }
         }
     }
@@ -80,7 +109,8 @@ impl Format {
     pub(crate) fn key_header(self, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Anthropic => Some((HeaderName::from_static("x-api-key"), key.header("")?)),
-            Self::ChatCompletions => Some((AUTHORIZATION, key.header("Bearer ")?)),
+            Self::ChatCompletions | Self::Responses => Some((AUTHORIZATION, key.header("Bearer ")?)),
+            Self::Gemini => Some((HeaderName::from_static("x-goog-api-key"), key.header("")?)),
         }
     }
 
@@ -88,15 +118,17 @@ impl Format {
     pub(crate) fn version_header(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Anthropic => Some(("anthropic-version", anthropic::VERSION)),
-            Self::ChatCompletions => None,
+            Self::ChatCompletions | Self::Gemini | Self::Responses => None,
         }
     }
 
     /// The path of a step, behind the base, and its query.
-    pub(crate) fn step_path(self, _model: &str) -> (String, Option<&'static str>) {
+    pub(crate) fn step_path(self, model: &str) -> (String, Option<&'static str>) {
         match self {
             Self::Anthropic => ("/messages".to_owned(), None),
             Self::ChatCompletions => ("/chat/completions".to_owned(), None),
+            Self::Gemini => (gemini::step_path(model), Some("alt=sse")),
+            Self::Responses => ("/responses".to_owned(), None),
         }
     }
 
@@ -104,7 +136,8 @@ impl Format {
     pub(crate) fn models_path(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Anthropic => ("/models", Some("limit=1000")),
-            Self::ChatCompletions => ("/models", None),
+            Self::ChatCompletions | Self::Responses => ("/models", None),
+            Self::Gemini => ("/models", Some("pageSize=1000")),
         }
     }
 
@@ -112,7 +145,9 @@ impl Format {
     pub(crate) fn models(self, body: &[u8]) -> Option<Vec<Discovered>> {
         match self {
             Self::Anthropic => anthropic::models(body),
-            Self::ChatCompletions => chat_completions::models(body),
+            // OpenAI has one list for both.
+            Self::ChatCompletions | Self::Responses => chat_completions::models(body),
+            Self::Gemini => gemini::models(body),
         }
     }
 
@@ -121,6 +156,8 @@ impl Format {
         match self {
             Self::Anthropic => Dialect::Anthropic(anthropic::Dialect::of(model)),
             Self::ChatCompletions => Dialect::ChatCompletions(chat_completions::Dialect::of(own)),
+            Self::Gemini => Dialect::Gemini(gemini::Dialect::of(model)),
+            Self::Responses => Dialect::Responses(responses::Dialect::NEWEST),
         }
     }
 }
@@ -136,6 +173,8 @@ impl Dialect {
         match self {
             Self::Anthropic(dialect) => dialect.otherwise(&reason).map(Self::Anthropic),
             Self::ChatCompletions(dialect) => dialect.otherwise(&reason).map(Self::ChatCompletions),
+            Self::Gemini(dialect) => dialect.otherwise(&reason).map(Self::Gemini),
+            Self::Responses(dialect) => dialect.otherwise(&reason).map(Self::Responses),
         }
     }
 
@@ -151,6 +190,8 @@ impl Dialect {
         match self {
             Self::Anthropic(dialect) => wire::body(&anthropic::body(request, dialect)?, options),
             Self::ChatCompletions(dialect) => wire::body(&chat_completions::body(request, dialect)?, options),
+            Self::Gemini(dialect) => wire::body(&gemini::body(request, dialect)?, options),
+            Self::Responses(dialect) => wire::body(&responses::body(request, dialect)?, options),
         }
     }
 }
@@ -162,7 +203,25 @@ mod tests {
     #[test]
     fn opaque_items_of_one_format_are_told_from_those_of_another() {
         let mut names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+        names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Format::ALL.len());
+    }
+
+    #[test]
+    fn openais_own_server_is_spoken_to_in_its_newer_format_and_others_only_where_the_operator_says_so() {
+        let of = |base_url: Option<&str>, format| {
+            Format::of_openai(&VendorConfig {
+                base_url: base_url.map(str::to_owned),
+                format,
+                ..VendorConfig::default()
+            })
+        };
+        assert_eq!(of(None, None), Format::Responses);
+        assert_eq!(of(Some("https://api.openai.com/v1"), None), Format::Responses);
+        assert_eq!(of(Some("http://127.0.0.1:11434/v1"), None), Format::ChatCompletions);
+        assert_eq!(of(Some("https://api.openai.com.example.org"), None), Format::ChatCompletions);
+        assert_eq!(of(None, Some(Format::ChatCompletions)), Format::ChatCompletions);
+        assert_eq!(of(Some("http://127.0.0.1:1"), Some(Format::Responses)), Format::Responses);
     }
 }

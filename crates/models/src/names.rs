@@ -57,6 +57,10 @@ pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> 
         ProviderName::Anthropic if own => {
             models.sort_by_key(|model| Reverse(generation(&model.name, &["haiku"])))
         }
+        ProviderName::Google if own => {
+            models.retain(|model| model.name.starts_with("gemini-"));
+            models.sort_by_key(|model| Reverse(generation(&model.name, &["flash", "lite", "nano"])));
+        }
         ProviderName::OpenAi | ProviderName::Anthropic | ProviderName::Google => {}
     }
     models
@@ -86,6 +90,12 @@ fn converses(name: &str, own: bool) -> bool {
         "image",
         "audio",
         "realtime",
+        "imagen",
+        "veo",
+        "aqa",
+        "-live",
+        "robotics",
+        "computer-use",
     ];
     if name.is_empty() || other.iter().any(|kind| name.contains(kind)) {
         return false;
@@ -110,6 +120,9 @@ pub(crate) fn reasons(name: &str) -> bool {
         ]
         .iter()
         .any(|family| name.starts_with(family));
+    }
+    if name.starts_with("gemini-") {
+        return !["gemini-1", "gemini-2.0"].iter().any(|family| name.starts_with(family));
     }
     ["o1", "o3", "o4", "gpt-5", "gpt-6"].iter().any(|family| name.starts_with(family))
         || ["gpt-oss", "qwen3", "deepseek-r", "magistral", "thinking", "reasoning"]
@@ -154,6 +167,11 @@ mod tests {
             "claude-3-5-sonnet-20241022",
         ];
         assert_eq!(names, expected);
+        let mut names =
+            ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3-pro-preview"];
+        names.sort_by_key(|name| Reverse(generation(name, &["flash"])));
+        assert_eq!(names[0], "gemini-3-pro-preview");
+        assert!(reasons("gemini-2.5-pro") && !reasons("gemini-2.0-flash"));
         assert!(reasons("claude-sonnet-4-6") && !reasons("claude-3-5-sonnet-20241022"));
     }
 

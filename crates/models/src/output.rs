@@ -60,6 +60,7 @@ pub(crate) struct Output {
     calls: usize,
     /// Calls whose arguments are no JSON: what a bound has cut is left out at the end.
     doubtful: Vec<Called>,
+    refused: bool,
     full: bool,
 }
 
@@ -79,6 +80,12 @@ impl Output {
             self.bytes += text.len();
             ready.push_back(StepEvent::Text(text));
         }
+    }
+
+    /// Text by which the model refuses.
+    pub(crate) fn refusal(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
+        self.refused |= !text.is_empty();
+        self.text(text, ready);
     }
 
     pub(crate) fn reasoning(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
@@ -142,6 +149,7 @@ impl Output {
             }
         }
         let stop = match stop {
+            StopReason::Done | StopReason::Calls if self.refused => StopReason::Refused,
             StopReason::Done | StopReason::Calls if self.calls == 0 => StopReason::Done,
             StopReason::Done | StopReason::Calls => StopReason::Calls,
             StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,

@@ -82,6 +82,11 @@ impl Server {
     }
 }
 
+/// Whether an address is of this host.
+pub(crate) fn is_at(base: &str, host: &str) -> bool {
+    parse(base).is_ok_and(|base| base.host_str() == Some(host))
+}
+
 /// An address without anything secret in it.
 pub(crate) fn parse(base: &str) -> Result<Url, VendorError> {
     let base = Url::parse(base.trim()).map_err(|_| VendorError::BaseUrl)?;
@@ -147,6 +152,11 @@ mod tests {
             assert_eq!(step(Format::Anthropic, url), "https://x.org/v1/messages", "{url}");
         }
         assert_eq!(step(Format::Anthropic, "https://x.org/proxy"), "https://x.org/proxy/v1/messages");
+        for url in ["https://x.org/", "https://x.org/v1beta", "https://x.org/v1beta/models"] {
+            let expected = "https://x.org/v1beta/models/m:streamGenerateContent?alt=sse";
+            assert_eq!(step(Format::Gemini, url), expected, "{url}");
+        }
+        assert_eq!(step(Format::Responses, "https://x.org"), "https://x.org/v1/responses");
     }
 
     #[test]

@@ -87,6 +87,8 @@ pub struct VendorsConfig {
     pub anthropic: Option<VendorConfig>,
     /// OpenAI, or a server that speaks its protocol.
     pub openai: Option<VendorConfig>,
+    /// Google.
+    pub google: Option<VendorConfig>,
     /// The model that answers questions which name none; the catalog chooses when absent.
     pub default_model: Option<String>,
     /// What models cost; [`crate::catalog::DEFAULT_PRICE`] when absent.

@@ -232,6 +232,13 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
+/// When a body's details ask to be tried again: `"retryDelay": "34s"`; an hour at most.
+pub(crate) fn retry_delay(details: &Value) -> Option<Duration> {
+    let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
+    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
+    Some(Duration::try_from_secs_f64(seconds).ok()?.min(RETRY_AFTER_MAX))
+}
+
 /// The body, or `None` when it is longer than `max_bytes`.
 pub(crate) async fn bounded(response: &mut Response, max_bytes: usize) -> Result<Option<Vec<u8>>, StepError> {
     let mut body = Vec::new();

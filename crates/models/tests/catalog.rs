@@ -108,3 +108,57 @@ async fn a_vendor_that_goes_away_keeps_its_models_and_is_down() {
     assert_eq!(catalog.entries(), before);
     assert_eq!(catalog.status("standin"), ModelStatus::Down);
 }
+
+#[tokio::test]
+async fn vendors_stand_side_by_side_and_one_that_goes_away_takes_only_its_own_models_down() {
+    let (first, second) = (standin::start().await.unwrap(), standin::start().await.unwrap());
+    let at = |base_url: String| Some(VendorConfig { base_url: Some(base_url), ..VendorConfig::default() });
+    let config = VendorsConfig {
+        anthropic: at(first.root_url()),
+        openai: at(second.base_url()),
+        google: at(second.root_url()),
+        ..VendorsConfig::default()
+    };
+    let catalog = Catalog::new(config.clone(), Arc::new(Watch::default())).unwrap();
+    catalog.refresh().await.unwrap();
+    assert_eq!(defaults(&catalog), ["standin"]);
+    let entries = catalog.entries();
+    let mut ids: Vec<_> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!((ids.len(), count % 3), (count, 1), "each vendor's models once, and the reader");
+    for (id, path) in [("standin", "/v1/messages"), ("openai/standin", "/v1/chat/completions")] {
+        let events: Vec<_> = catalog.resolve(Some(id)).unwrap().step(request("Hello")).collect().await;
+        assert!(matches!(events.last(), Some(Ok(StepEvent::Finished { .. }))), "{events:?}");
+        let seen = [first.requests(), second.requests()].concat();
+        assert_eq!(seen.last().map(|seen| (seen.path.as_str(), seen.model())), Some((path, "standin")));
+    }
+    drop(first);
+    // A connection that was kept open may serve once more.
+    for _ in 0..3 {
+        if catalog.refresh().await.is_err() {
+            break;
+        }
+    }
+    assert_eq!(catalog.entries(), entries);
+    assert_eq!(catalog.status("reasoning"), ModelStatus::Down);
+    assert_eq!(catalog.status("google/reasoning"), ModelStatus::Up);
+    let chosen = VendorsConfig { default_model: Some("google/standin".to_owned()), ..config };
+    let catalog = Catalog::new(chosen, Arc::new(Watch::default())).unwrap();
+    assert!(catalog.refresh().await.is_err());
+    assert_eq!(defaults(&catalog), ["google/standin"]);
+}
+
+#[tokio::test]
+async fn a_setting_that_nobody_chose_is_what_the_catalog_offers() {
+    let standin = standin::start().await.unwrap();
+    let catalog = catalog(Some(standin.base_url()));
+    catalog.refresh().await.unwrap();
+    for (chosen, sent) in [(None, "medium"), (Some("HIGH"), "high")] {
+        let mut request = request("Hello");
+        request.settings.extend(chosen.map(|value| ("reasoningEffort".to_owned(), value.to_owned())));
+        let _events: Vec<_> = catalog.resolve(Some("reasoning")).unwrap().step(request).collect().await;
+        assert_eq!(standin.requests().last().unwrap().body["reasoning_effort"], sent);
+    }
+}

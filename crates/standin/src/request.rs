@@ -118,6 +118,7 @@ impl Request {
             Format::Responses => responses::read(body),
         }?;
         let mut hasher = DefaultHasher::new();
+        read.model.hash(&mut hasher);
         body.hash(&mut hasher);
         Ok(Self {
             format,

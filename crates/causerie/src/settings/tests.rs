@@ -216,3 +216,46 @@ fn every_key_has_a_variable_of_its_own() {
     assert_eq!(variables.len(), loaded.effective.len());
     assert!(!variables.iter().any(|name| source::OTHERS.contains(&name.as_str())));
 }
+
+#[test]
+fn vendors_are_named_by_the_variables_that_their_own_programs_read() {
+    let variables = [
+        ("ANTHROPIC_API_KEY", "sk-ant"),
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:1"),
+        ("GOOGLE_API_KEY", "second"),
+        ("GEMINI_API_KEY", "first"),
+        ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:2"),
+    ];
+    let vendors = loaded(None, &[], &variables).expect("they hold").settings.vendors;
+    let anthropic = vendors.anthropic.expect("it is configured");
+    assert_eq!(anthropic.key, Some(models::Secret::new("sk-ant")));
+    assert_eq!(anthropic.base_url.as_deref(), Some("http://127.0.0.1:1"));
+    let google = vendors.google.expect("it is configured");
+    assert_eq!(google.key, Some(models::Secret::new("first")));
+    assert_eq!(google.base_url.as_deref(), Some("http://127.0.0.1:2"));
+    assert!(vendors.openai.is_none());
+    let told = loaded(None, &[], &[("GEMINI_BASE_URL", "ftp://x")]).expect_err("refused");
+    assert!(told[0].starts_with("GEMINI_BASE_URL: google.base_url: "), "{told:?}");
+}
+
+#[test]
+fn raw_options_and_the_format_of_openai_are_read() {
+    let (folder, path) = file("openai.format = \"chat-completions\"\nopenai.api_key = \"sk\"\n");
+    let format =
+        loaded(Some(&path), &[], &[]).expect("it holds").settings.vendors.openai.expect("openai").format;
+    assert_eq!(format, Some(models::Format::ChatCompletions));
+    assert!(
+        problems("openai.format = \"xml\"")[0]
+            .contains("one of \"auto\", \"chat-completions\", \"responses\"")
+    );
+    let options = folder.path().join("options.json");
+    let by_file = |content: &str| {
+        std::fs::write(&options, content).expect("a file");
+        std::fs::write(&path, format!("models.options_file = \"{}\"\n", options.display())).expect("a file");
+        loaded(Some(&path), &[], &[])
+    };
+    let read = by_file(r#"{"*": {"a": 1}}"#).expect("it holds").settings.vendors.options;
+    assert_eq!(Some(read), models::Options::parse(r#"{"*": {"a": 1}}"#).ok());
+    let told = by_file("{\n[]}").expect_err("refused");
+    assert!(told[0].contains("line 2"), "{told:?}");
+}

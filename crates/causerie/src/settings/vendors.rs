@@ -4,9 +4,9 @@ use control::Environment;
 use domain::catalog::ProviderName;
 use domain::credits::Price;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
-use models::{Catalog, Options, Secret, VendorConfig, VendorsConfig};
+use models::{Catalog, Format, Options, Secret, VendorConfig, VendorsConfig};
 
-use super::form::{credits, path, text};
+use super::form::{choice, credits, path, quoted, text};
 use super::source::{Sources, bounded};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
@@ -14,12 +14,25 @@ type Keys = (&'static str, &'static str, &'static str);
 
 const ANTHROPIC: Keys = ("anthropic.base_url", "anthropic.api_key", "anthropic.api_key_file");
 const OPENAI: Keys = ("openai.base_url", "openai.api_key", "openai.api_key_file");
+const GOOGLE: Keys = ("google.base_url", "google.api_key", "google.api_key_file");
+
+/// How OpenAI, or a server in its place, is spoken to; `None` is by its address.
+const OPENAI_FORMATS: &[(&str, Option<Format>)] = &[
+    ("auto", None),
+    ("chat-completions", Some(Format::ChatCompletions)),
+    ("responses", Some(Format::Responses)),
+];
 
 /// Reads them.
 pub(super) fn read(from: &mut Sources) -> VendorsConfig {
+    let show: fn(&Option<Format>) -> String = |format| {
+        quoted(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
+    };
+    let format = from.key("openai.format", None, choice(OPENAI_FORMATS, show));
     let vendors = VendorsConfig {
         anthropic: vendor(from, ANTHROPIC),
-        openai: vendor(from, OPENAI),
+        openai: vendor(from, OPENAI).map(|openai| VendorConfig { format, ..openai }),
+        google: vendor(from, GOOGLE),
         default_model: from.optional("models.default", text()),
         options: options(from),
         output_max_tokens: Some(super::narrow(
@@ -38,7 +51,8 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
     if let Err(wrong) = Catalog::new(vendors.clone(), Environment::system().clock()) {
         let (base_url, ..) = match wrong.provider {
             ProviderName::Anthropic => ANTHROPIC,
-            ProviderName::OpenAi | ProviderName::Google => OPENAI,
+            ProviderName::OpenAi => OPENAI,
+            ProviderName::Google => GOOGLE,
         };
         from.refuse(base_url, wrong.error);
     }

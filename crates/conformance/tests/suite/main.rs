@@ -27,6 +27,7 @@ mod streams;
 mod streams_resumed;
 mod tls;
 mod traces;
+mod vendors;
 mod versions;
 mod vm;
 mod waiting;

@@ -71,6 +71,31 @@ fn fixtures() -> Vec<Fixture> {
             stop: StopReason::Calls,
             ..fixture!(ChatCompletions, "chat_completions", "tools")
         },
+        Fixture { text: "Hi there!", tokens: (37, 11), ..fixture!(Responses, "responses", "text") },
+        Fixture {
+            reasoning: "**Looking up**\n\nI need both.",
+            calls: &[("get_weather", r#"{"location":"Paris, France"}"#), ("get_time", r#"{"zone":"CET"}"#)],
+            opaque: 1,
+            tokens: (120, 80),
+            stop: StopReason::Calls,
+            ..fixture!(Responses, "responses", "tools")
+        },
+        Fixture {
+            text: "I'm sorry.",
+            tokens: (10, 5),
+            stop: StopReason::Refused,
+            ..fixture!(Responses, "responses", "refusal")
+        },
+        Fixture { text: "AI learns from příklady.", tokens: (4, 30), ..fixture!(Gemini, "gemini", "text") },
+        Fixture {
+            text: "I check.",
+            reasoning: "**Planning**\n\nTwo cities.",
+            calls: &[("get_temperature", r#"{"city":"Paris"}"#), ("get_temperature", r#"{"city":"London"}"#)],
+            opaque: 2,
+            tokens: (60, 75),
+            stop: StopReason::Calls,
+            ..fixture!(Gemini, "gemini", "tools")
+        },
     ]
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use domain::step::{StepError, StepEvent, StopReason};
 use futures_util::StreamExt;
 use models::{Format, Options, Secret, Vendor, VendorConfig};
-use serde_json::{Value, json};
+use serde_json::json;
 use stage::{KEY, Said, request, say, script, stage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -75,9 +75,12 @@ async fn the_effort_is_said_as_the_vendor_takes_it() {
             told.push(match format {
                 Format::Anthropic => body["output_config"]["effort"].clone(),
                 Format::ChatCompletions => body["reasoning_effort"].clone(),
+                Format::Gemini => body["generationConfig"]["thinkingConfig"]["thinkingLevel"].clone(),
+                Format::Responses => body["reasoning"]["effort"].clone(),
             });
         }
-        assert_eq!(told, ["low", "medium", "high"].map(Value::from), "{format:?}");
+        let told: Vec<_> = told.iter().map(|effort| effort.as_str().unwrap().to_lowercase()).collect();
+        assert_eq!(told, ["low", "medium", "high"], "{format:?}");
     }
 }
 
@@ -107,8 +110,8 @@ async fn the_models_are_listed() {
         let models = vendor.models().await.unwrap();
         assert_eq!(models[0].name, "standin", "{format:?}");
         let told = match format {
-            Format::ChatCompletions => None,
-            Format::Anthropic => Some(100_000),
+            Format::ChatCompletions | Format::Responses => None,
+            Format::Anthropic | Format::Gemini => Some(100_000),
         };
         assert_eq!(models[0].context_tokens, told, "{format:?}");
     }

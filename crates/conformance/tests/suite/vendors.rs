@@ -1,0 +1,154 @@
+//! The same conversation through the format of each vendor, against a stand-in that speaks it and refuses what the
+//! vendor would: calls without results, and thoughts that do not come back.
+
+use conformance::api::parts_of;
+use conformance::standin::{Format, Standin};
+use conformance::{Api, Expect, Options, Service, poll};
+use serde_json::{Value, json};
+
+/// A service whose models answer in this format.
+fn stage(format: Format) -> (Standin, Service, Api) {
+    let standin = Standin::start();
+    let environment = standin.environment_of(format);
+    let service = Service::start(Options { environment, ..Options::default() });
+    let api = service.api(&service.account());
+    poll::until("the vendor's models are listed", || {
+        let models = api.catalog("models", None).expect_status(200).json();
+        models.as_array().expect("models").iter().any(|model| model["id"] == "standin").then_some(())
+    });
+    (standin, service, api)
+}
+
+fn question(script: &Value) -> Value {
+    json!({ "model": "standin", "input": format!("STANDIN {script}") })
+}
+
+fn converses(format: Format, provider: &str, path: &str) {
+    let (standin, _service, api) = stage(format);
+    let models = api.catalog("models", None).json();
+    let found = models.as_array().expect("models").iter().find(|model| model["id"] == "standin").expect("it");
+    assert_eq!((&found["provider"], &found["default"]), (&json!(provider), &json!(true)));
+    let script = json!({ "steps": [
+        { "actions": [{ "think": "Where is **it**?" }, "think_hidden", { "say": "I look." },
+            { "call": { "tool": "list", "arguments": { "path": "/" } } }] },
+        { "actions": [{ "tokens": { "count": 20, "every_ms": 5 } }, { "say": "Found." }] },
+    ]});
+    let asked = api.accepted(&question(&script));
+    let mut events = api.events_of(&asked);
+    events.find("the first words of a step", |event| {
+        let text = event.data["text"].as_str().unwrap_or("");
+        text.contains("t0 ") && !text.contains("Found.")
+    });
+    let answer = api.completed(&asked);
+    assert!(answer["text"].as_str().is_some_and(|text| text.ends_with("Found.")), "{answer}");
+    let kinds: Vec<_> =
+        answer["parts"].as_array().expect("parts").iter().filter_map(|part| part["type"].as_str()).collect();
+    assert_eq!(kinds, ["REASONING", "TEXT", "TOOL", "TEXT"], "{answer}");
+    assert_eq!(parts_of(&answer, "TOOL")[0]["state"], "COMPLETE", "{answer}");
+    let reasoning = parts_of(&answer, "REASONING")[0]["content"].to_string();
+    assert!(reasoning.contains("<strong>it</strong>"), "{reasoning}");
+
+    let mut next = question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
+    next["chatId"] = answer["chatId"].clone();
+    let second = api.completed(&api.accepted(&next));
+    assert_eq!((&second["text"], &second["error"]), (&json!("Gladly."), &Value::Null), "{second}");
+    let requests = standin.requests();
+    let seen: Vec<_> = requests.iter().filter(|seen| seen["outcome"] != "refused 404").collect();
+    assert!(seen.iter().all(|seen| seen["outcome"] == "done"), "{seen:?}");
+    assert!(seen.iter().all(|seen| seen["path"].as_str().is_some_and(|at| at.starts_with(path))), "{seen:?}");
+    // What the vendor sealed comes back with the results and in the next turn.
+    let sealed = format != Format::ChatCompletions;
+    for seen in &seen[1..] {
+        assert_eq!(seen["body"].to_string().contains("c2VhbA"), sealed, "{seen}");
+    }
+}
+
+fn fails_and_stops(format: Format) {
+    let (standin, _service, api) = stage(format);
+    let refused = json!({ "steps": [{ "status": 400, "message": "the vendor's own words" }] });
+    let answer = api.completed(&api.accepted(&question(&refused)));
+    assert!(answer["error"]["code"].is_string(), "{answer}");
+    assert!(!answer.to_string().contains("own words"), "nothing internal is shown: {answer}");
+    let broken = json!({ "steps": [[
+        { "actions": [{ "say": "Half" }, { "error": { "message": "Overloaded", "code": "overloaded_error" } }] },
+        { "actions": [{ "say": "Whole." }] },
+    ]]});
+    let answer = api.completed(&api.accepted(&question(&broken)));
+    assert_eq!((&answer["text"], &answer["error"]), (&json!("Whole."), &Value::Null), "said anew: {answer}");
+    let endless = json!({ "steps": [{ "actions": [{ "say": "So far." }, "stall"] }] });
+    let asked = api.accepted(&question(&endless));
+    api.events_of(&asked).find("the first words", |event| event.data["text"] == "So far.");
+    api.stop(asked["chatId"].as_str().expect("its conversation")).expect_status(202);
+    let answer = api.completed(&asked);
+    assert_eq!((&answer["text"], &answer["error"]), (&json!("So far."), &Value::Null), "{answer}");
+    poll::until("the vendor is let go", || {
+        (standin.requests().last().expect("a request")["outcome"] == "closed").then_some(())
+    });
+}
+
+#[test]
+fn a_conversation_goes_through_anthropics_format() {
+    converses(Format::Anthropic, "ANTHROPIC", "/v1/messages");
+}
+
+#[test]
+fn a_conversation_goes_through_chat_completions() {
+    converses(Format::ChatCompletions, "OPENAI", "/v1/chat/completions");
+}
+
+#[test]
+fn a_conversation_goes_through_openais_responses() {
+    converses(Format::Responses, "OPENAI", "/v1/responses");
+}
+
+#[test]
+fn a_conversation_goes_through_geminis_format() {
+    converses(Format::Gemini, "GOOGLE", "/v1beta/models/standin:streamGenerateContent?alt=sse");
+}
+
+#[test]
+fn errors_and_stops_are_told_in_anthropics_format() {
+    fails_and_stops(Format::Anthropic);
+}
+
+#[test]
+fn errors_and_stops_are_told_in_chat_completions() {
+    fails_and_stops(Format::ChatCompletions);
+}
+
+#[test]
+fn errors_and_stops_are_told_in_openais_responses() {
+    fails_and_stops(Format::Responses);
+}
+
+#[test]
+fn errors_and_stops_are_told_in_geminis_format() {
+    fails_and_stops(Format::Gemini);
+}
+
+#[test]
+fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default() {
+    let standin = Standin::start();
+    let formats = [Format::Anthropic, Format::ChatCompletions, Format::Gemini];
+    let environment = formats.iter().flat_map(|format| standin.environment_of(*format)).collect();
+    let service = Service::start(Options { environment, ..Options::default() });
+    let api = service.api(&service.account());
+    let models = poll::until("all are listed", || {
+        let models = api.catalog("models", None).expect_status(200).json();
+        let models = models.as_array().expect("models").clone();
+        models.iter().any(|model| model["provider"] == "GOOGLE").then_some(models)
+    });
+    for (id, provider) in
+        [("standin", "ANTHROPIC"), ("openai/standin", "OPENAI"), ("google/standin", "GOOGLE")]
+    {
+        let of: Vec<_> = models.iter().filter(|model| model["id"] == id).collect();
+        assert_eq!((of.len(), &of[0]["provider"]), (1, &json!(provider)), "{id}");
+        assert_eq!(of[0]["default"], json!(provider == "ANTHROPIC"), "{id}");
+        let answer = api.completed(&api.accepted(&json!({ "model": id, "input": "Hello" })));
+        assert_eq!((&answer["error"], &answer["model"]), (&Value::Null, &json!(id)), "{answer}");
+    }
+    let paths: Vec<_> = standin.requests().iter().map(|seen| seen["path"].clone()).collect();
+    let expected =
+        ["/v1/messages", "/v1/chat/completions", "/v1beta/models/standin:streamGenerateContent?alt=sse"];
+    assert_eq!(paths, expected);
+}

@@ -1,0 +1,228 @@
+//! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
+
+use std::collections::{HashSet, VecDeque};
+
+use domain::step::{StepError, StepEvent, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::decoder::Next;
+use crate::error;
+use crate::format::Format;
+use crate::output::{Called, Output};
+use crate::wire::{self, Frame};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(default, borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(default)]
+    prompt_feedback: Option<Feedback>,
+    #[serde(default)]
+    usage_metadata: Option<WireUsage>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(default)]
+    index: u32,
+    #[serde(default, borrow)]
+    content: Option<Content<'a>>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(default, borrow)]
+    parts: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    thought: bool,
+    #[serde(default)]
+    thought_signature: Option<String>,
+    #[serde(default, borrow)]
+    function_call: Option<FunctionCall<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionCall<'a> {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    name: String,
+    #[serde(default, borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    #[serde(default)]
+    block_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireUsage {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}
+
+impl WireUsage {
+    /// The vendor counts thoughts apart from what is written, and cached content among what is read.
+    fn read(&self) -> Option<Usage> {
+        if self.prompt_token_count.is_none() && self.candidates_token_count.is_none() {
+            return None;
+        }
+        let of = |count: Option<u64>| count.unwrap_or(0);
+        let thoughts = of(self.thoughts_token_count);
+        Some(Usage {
+            input_tokens: of(self.prompt_token_count).saturating_add(of(self.tool_use_prompt_token_count)),
+            cached_tokens: of(self.cached_content_token_count),
+            output_tokens: of(self.candidates_token_count).saturating_add(thoughts),
+            reasoning_tokens: thoughts,
+            estimated: false,
+        })
+    }
+}
+
+/// What a step's stream has told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    output: Output,
+    stop: Option<StopReason>,
+    usage: Option<Usage>,
+}
+
+impl Fold {
+    /// A fold for an exchange in which these identifiers of calls are taken.
+    pub(crate) fn new(taken: HashSet<String>) -> Self {
+        Self { output: Output::new(taken), stop: None, usage: None }
+    }
+
+    /// Whether the model was done: nothing marks the end of the stream but that it ends.
+    pub(crate) fn is_done(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Takes one frame.
+    pub(crate) fn frame(
+        &mut self,
+        frame: &Frame,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let data = frame.data.trim();
+        if frame.event == "error" {
+            return Err(error::in_stream(data));
+        }
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(_) if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
+                return Ok(Next::More);
+            }
+            Err(_) => return Err(unreadable()),
+        };
+        if chunk.error.is_some() {
+            return Err(error::in_stream(data));
+        }
+        if let Some(usage) = chunk.usage_metadata.as_ref().and_then(WireUsage::read) {
+            self.usage = Some(usage);
+        }
+        for candidate in chunk.candidates.into_iter().flatten().filter(|candidate| candidate.index == 0) {
+            for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+                self.part(part.get(), ready)?;
+            }
+            if let Some(reason) = candidate.finish_reason {
+                self.stop = meaning(&reason)?.or(self.stop);
+            }
+        }
+        // Nothing is said when the question itself is refused.
+        if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
+            self.stop = Some(StopReason::Refused);
+        }
+        if self.output.is_full() {
+            self.stop = Some(StopReason::OutputFull);
+            return self.end(ready);
+        }
+        Ok(Next::More)
+    }
+
+    /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
+    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        let stop = self.stop.ok_or_else(|| wire::unavailable("its stream was cut"))?;
+        self.output.finish(stop, self.usage, ready)
+    }
+
+    /// Takes a part; one that is signed is kept as it is, behind what it says.
+    fn part(&mut self, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        let part: Part<'_> = serde_json::from_str(json).map_err(|_| unreadable())?;
+        let mut kept = true;
+        let text = part.text.unwrap_or_default();
+        match part.function_call {
+            Some(call) => {
+                let arguments = call.args.map(RawValue::get).filter(|args| *args != "null").unwrap_or("");
+                let id = call.id.unwrap_or_default();
+                let call = Called { id, tool: call.name, arguments: arguments.to_owned() };
+                kept = self.output.call(call, ready)?;
+            }
+            None if part.thought => self.output.reasoning(text, ready),
+            None => self.output.text(text, ready),
+        }
+        if kept && part.thought_signature.is_some_and(|signature| !signature.is_empty()) {
+            self.output.opaque(Format::Gemini, json.to_owned(), ready);
+        }
+        Ok(())
+    }
+}
+
+/// What a reason for stopping means; `None` when it is none.
+fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
+    Ok(match reason {
+        "" | "FINISH_REASON_UNSPECIFIED" => None,
+        "MAX_TOKENS" => Some(StopReason::OutputFull),
+        "SAFETY"
+        | "RECITATION"
+        | "LANGUAGE"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => Some(StopReason::Refused),
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MALFORMED_RESPONSE"
+        | "OTHER"
+        | "NO_IMAGE"
+        | "IMAGE_OTHER" => {
+            return Err(wire::unavailable(format!("it stopped for the reason {reason}")));
+        }
+        "MISSING_THOUGHT_SIGNATURE" => {
+            return Err(wire::rejected(format!("it stopped for the reason {reason}")));
+        }
+        // STOP, and what the vendor adds one day.
+        _ => Some(StopReason::Done),
+    })
+}
+
+fn unreadable() -> StepError {
+    wire::unavailable("a frame of its stream cannot be read")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use domain::step::{StepError, StepEvent, StopReason, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::decoder::Next;
+use crate::error;
+use crate::format::Format;
+use crate::output::{Called, Output};
+use crate::wire::{self, Frame};
+
+/// The most items of an answer.
+const ITEMS_MAX: usize = 1024;
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    output_index: u64,
+    #[serde(default)]
+    summary_index: u64,
+    #[serde(default)]
+    delta: Option<Value>,
+    #[serde(default, borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    r#type: String,
+    call_id: String,
+    name: String,
+    arguments: String,
+    encrypted_content: Option<String>,
+    phase: Option<Value>,
+    content: Option<Vec<Part>>,
+}
+
+#[derive(Deserialize)]
+struct Part {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    refusal: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Response {
+    error: Option<Value>,
+    incomplete_details: Option<Incomplete>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: u64,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens: u64,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: u64,
+}
+
+impl WireUsage {
+    fn read(self) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens,
+            cached_tokens: self.input_tokens_details.unwrap_or_default().cached_tokens,
+            output_tokens: self.output_tokens,
+            reasoning_tokens: self.output_tokens_details.unwrap_or_default().reasoning_tokens,
+            estimated: false,
+        }
+    }
+}
+
+/// What a step's stream has told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    output: Output,
+    /// Bytes of text that came for the items under way.
+    said: HashMap<u64, usize>,
+}
+
+impl Fold {
+    /// A fold for an exchange in which these identifiers of calls are taken.
+    pub(crate) fn new(taken: HashSet<String>) -> Self {
+        Self { output: Output::new(taken), said: HashMap::new() }
+    }
+
+    /// Takes one frame.
+    pub(crate) fn frame(
+        &mut self,
+        frame: &Frame,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let data = frame.data.trim();
+        let event: Event<'_> = match serde_json::from_str(data) {
+            Ok(event) => event,
+            Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
+            Err(_) if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
+            Err(_) => return Err(wire::unavailable("a frame of its stream cannot be read")),
+        };
+        let kind = if event.r#type.is_empty() { frame.event.as_str() } else { event.r#type.as_str() };
+        match kind {
+            "error" => return Err(error::in_stream(data)),
+            "response.output_text.delta" => {
+                self.count(event.output_index, &event)?;
+                self.output.text(delta(event), ready);
+            }
+            "response.refusal.delta" => {
+                self.count(event.output_index, &event)?;
+                self.output.refusal(delta(event), ready);
+            }
+            // One part of a summary stands apart from the next.
+            "response.reasoning_summary_part.added" if event.summary_index > 0 => {
+                self.output.reasoning("\n\n".to_owned(), ready);
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                self.output.reasoning(delta(event), ready);
+            }
+            // The whole arguments come with the end of the item.
+            "response.function_call_arguments.delta" => self.output.count(delta(event).len()),
+            "response.output_item.done" => self.item(event.output_index, event.item, ready)?,
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                return self.response(kind, event.response, ready);
+            }
+            _ => {}
+        }
+        if self.output.is_full() {
+            return self.output.finish(StopReason::OutputFull, None, ready);
+        }
+        Ok(Next::More)
+    }
+
+    /// The stream has ended: its end is marked, or it was cut.
+    pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        Err(wire::unavailable("its stream was cut"))
+    }
+
+    fn count(&mut self, index: u64, event: &Event<'_>) -> Result<(), StepError> {
+        if self.said.len() >= ITEMS_MAX && !self.said.contains_key(&index) {
+            return Err(wire::unavailable("its items do not end"));
+        }
+        let bytes = event.delta.as_ref().and_then(Value::as_str).map_or(0, str::len);
+        *self.said.entry(index).or_default() += bytes;
+        Ok(())
+    }
+
+    fn item(
+        &mut self,
+        index: u64,
+        item: Option<&RawValue>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        let json = item.map_or("{}", RawValue::get);
+        let item: Item = serde_json::from_str(json)
+            .map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+        match item.r#type.as_str() {
+            "function_call" => {
+                let call = Called { id: item.call_id, tool: item.name, arguments: item.arguments };
+                self.output.call(call, ready)?;
+            }
+            // What is not encrypted is known to nobody when it comes back.
+            "reasoning" if item.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) => {
+                self.output.opaque(Format::Responses, json.to_owned(), ready);
+            }
+            "message" => {
+                if self.said.remove(&index).is_none_or(|bytes| bytes == 0) {
+                    for part in item.content.into_iter().flatten() {
+                        self.output.text(part.text.unwrap_or_default(), ready);
+                        self.output.refusal(part.refusal.unwrap_or_default(), ready);
+                    }
+                }
+                if item.phase.is_some_and(|phase| !phase.is_null()) {
+                    self.output.opaque(Format::Responses, without_content(json)?, ready);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn response(
+        &mut self,
+        kind: &str,
+        response: Option<&RawValue>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let response: Response = serde_json::from_str(response.map_or("{}", RawValue::get))
+            .map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+        let usage = response.usage.map(WireUsage::read);
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        let stop = match (kind, reason.as_deref()) {
+            ("response.failed", _) => {
+                let problem = response.error.unwrap_or(Value::Null);
+                return Err(error::in_stream(&problem.to_string()));
+            }
+            ("response.incomplete", Some("content_filter")) => StopReason::Refused,
+            ("response.incomplete", _) => StopReason::OutputFull,
+            _ => StopReason::Done,
+        };
+        self.output.finish(stop, usage, ready)
+    }
+}
+
+/// The item without what was said in it, which is kept as text.
+fn without_content(json: &str) -> Result<String, StepError> {
+    let mut fields: Map<String, Value> =
+        serde_json::from_str(json).map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+    fields.remove("content");
+    Ok(Value::Object(fields).to_string())
+}
+
+fn delta(event: Event<'_>) -> String {
+    match event.delta {
+        Some(Value::String(text)) => text,
+        Some(_) | None => String::new(),
+    }
+}
+
+/// Whether an event of this name must be readable.
+fn is_known(event: &str) -> bool {
+    matches!(event, "" | "message")
+        || [
+            "response.output_text",
+            "response.output_item",
+            "response.function_call",
+            "response.completed",
+            "response.failed",
+            "response.incomplete",
+            "response.refusal",
+        ]
+        .iter()
+        .any(|known| event.starts_with(known))
+}
+
+#[cfg(test)]
+mod tests;

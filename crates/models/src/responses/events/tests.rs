@@ -1,0 +1,103 @@
+use serde_json::json;
+
+use super::*;
+
+fn fold(events: &[Value]) -> Result<Vec<StepEvent>, StepError> {
+    let mut fold = Fold::default();
+    let mut ready = VecDeque::new();
+    for event in events {
+        let frame = Frame { event: event["type"].as_str().unwrap_or("").into(), data: event.to_string() };
+        if fold.frame(&frame, &mut ready)? == Next::End {
+            return Ok(ready.into());
+        }
+    }
+    fold.end(&mut ready)?;
+    Ok(ready.into())
+}
+
+fn done(item: Value) -> Value {
+    json!({"type": "response.output_item.done", "output_index": 0, "item": item})
+}
+
+fn completed() -> Value {
+    json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 5}, "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 3}, "total_tokens": 11}}})
+}
+
+fn stop(events: &[StepEvent]) -> StopReason {
+    match events.last() {
+        Some(StepEvent::Finished { stop, .. }) => *stop,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_end_tells_why_and_what_was_used() {
+    let events = fold(&[completed()]).unwrap();
+    let usage =
+        Usage { input_tokens: 7, cached_tokens: 5, output_tokens: 4, reasoning_tokens: 3, estimated: false };
+    assert_eq!(events, [StepEvent::Finished { stop: StopReason::Done, usage: Some(usage) }]);
+    let incomplete = |reason: &str| {
+        let response = json!({"incomplete_details": {"reason": reason}, "usage": null});
+        fold(&[json!({"type": "response.incomplete", "response": response})]).unwrap()
+    };
+    assert_eq!(stop(&incomplete("max_output_tokens")), StopReason::OutputFull);
+    assert_eq!(stop(&incomplete("content_filter")), StopReason::Refused);
+    assert!(matches!(fold(&[]), Err(StepError::Unavailable { .. })));
+}
+
+#[test]
+fn failures_are_told_apart() {
+    let failed = |code: &str| {
+        fold(&[json!({"type": "response.failed", "response": {"error": {"code": code, "message": "m"}}})])
+    };
+    for code in ["server_error", "rate_limit_exceeded", "vector_store_timeout"] {
+        assert!(matches!(failed(code), Err(StepError::Unavailable { .. })), "{code}");
+    }
+    for code in ["invalid_prompt", "insufficient_quota", "data_residency_mismatch"] {
+        assert!(matches!(failed(code), Err(StepError::Rejected { .. })), "{code}");
+    }
+    assert_eq!(failed("context_length_exceeded"), Err(StepError::TooLong));
+    let event = json!({"type": "error", "code": "server_error", "message": "m", "param": null});
+    assert!(matches!(fold(&[event]), Err(StepError::Unavailable { .. })));
+}
+
+#[test]
+fn refusals_are_text_and_told() {
+    let refusal = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "No."});
+    let events = fold(&[refusal, completed()]).unwrap();
+    assert_eq!((&events[0], stop(&events)), (&StepEvent::Text("No.".into()), StopReason::Refused));
+}
+
+#[test]
+fn items_that_go_back_are_whole() {
+    let reasoning = r#"{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"s"}],"encrypted_content":"gAAA"}"#;
+    let item = |json: &str| done(serde_json::from_str(json).unwrap());
+    let events = fold(&[item(reasoning), completed()]).unwrap();
+    let StepEvent::Opaque { format, json } = &events[0] else { panic!("{events:?}") };
+    assert_eq!(format, "responses");
+    assert_eq!(
+        serde_json::from_str::<Value>(json).unwrap(),
+        serde_json::from_str::<Value>(reasoning).unwrap()
+    );
+    let open = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
+    assert_eq!(fold(&[done(open), completed()]).unwrap().len(), 1);
+    let said = json!({"id": "msg_1", "type": "message", "role": "assistant", "phase": "commentary",
+        "content": [{"type": "output_text", "text": "x", "annotations": []}]});
+    let events = fold(&[done(said), completed()]).unwrap();
+    assert_eq!(events[0], StepEvent::Text("x".into()), "what was not streamed is taken from the whole");
+    let StepEvent::Opaque { json, .. } = &events[1] else { panic!("{events:?}") };
+    assert!(json.contains("commentary") && !json.contains("\"x\""), "{json}");
+}
+
+#[test]
+fn parts_of_a_summary_stand_apart_and_annotations_are_passed_over() {
+    let part = |index: u64| json!({"type": "response.reasoning_summary_part.added", "summary_index": index});
+    let text = |text: &str| json!({"type": "response.reasoning_summary_text.delta", "delta": text});
+    let annotation = json!({"type": "response.output_text.annotation.added", "annotation_index": 0,
+        "annotation": {"type": "url_citation", "url": "https://x.org", "title": "X", "start_index": 0, "end_index": 1}});
+    let events = fold(&[part(0), text("a"), part(1), text("b"), annotation, completed()]).unwrap();
+    assert_eq!(events[..3], ["a", "\n\n", "b"].map(|text| StepEvent::Reasoning(text.into())));
+    assert_eq!(events.len(), 4);
+}

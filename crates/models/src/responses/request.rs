@@ -1,0 +1,305 @@
+//! A step's request in the vendor's form.
+
+use std::borrow::Cow;
+
+use domain::catalog::REASONING_EFFORT;
+use domain::step::{StepError, StepRequest};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::format::Format;
+use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::wire;
+
+/// What a model takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    /// Whether it takes an effort of reasoning.
+    effort: bool,
+    /// Whether it tells what it thought, in short.
+    summary: bool,
+    /// Whether its thoughts come along, encrypted.
+    encrypted: bool,
+}
+
+impl Dialect {
+    /// What the vendor's newer models take.
+    pub(crate) const NEWEST: Self = Self { effort: true, summary: true, encrypted: true };
+
+    /// How to say it to a server that refused it with this reason, in small letters.
+    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+        // This is about what was said before, not about what the model takes.
+        if reason.contains("could not be verified") || reason.contains("required following item") {
+            return None;
+        }
+        let other = if reason.contains("encrypted") {
+            Self { encrypted: false, ..self }
+        } else if ["summary", "summaries"].iter().any(|word| reason.contains(word)) && self.summary {
+            Self { summary: false, ..self }
+        } else if reason.contains("reasoning") || reason.contains("effort") {
+            Self { effort: false, summary: false, ..self }
+        } else {
+            self
+        };
+        (other != self).then_some(other)
+    }
+}
+
+/// The request's body.
+#[derive(Serialize)]
+pub(crate) struct Body<'a> {
+    model: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    input: Vec<Item<'a>>,
+    stream: bool,
+    store: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    include: Vec<&'static str>,
+    max_output_tokens: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item<'a> {
+    Message {
+        role: &'static str,
+        content: Vec<Part<'a>>,
+        /// What the vendor says of a message besides its text, wanted back.
+        #[serde(flatten)]
+        rest: Map<String, Value>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: String,
+    },
+    #[serde(untagged)]
+    Opaque(&'a RawValue),
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    r#type: &'static str,
+    text: Cow<'a, str>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawValue,
+    strict: bool,
+}
+
+/// The request's body.
+pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
+    let tools = request.tools.iter().map(|tool| {
+        Ok(Tool {
+            r#type: "function",
+            name: &tool.name,
+            description: &tool.description,
+            parameters: wire::schema(tool)?,
+            strict: false,
+        })
+    });
+    let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
+    let reasoning = effort.filter(|_| dialect.effort).map(|(_, value)| Reasoning {
+        effort: Some(value.to_lowercase()),
+        summary: dialect.summary.then_some("auto"),
+    });
+    let mut input = Vec::with_capacity(request.transcript.len());
+    for turn in replay::turns(&request.transcript, Format::Responses) {
+        match turn {
+            Turn::User(pieces) => pieces.into_iter().for_each(|piece| input.push(user(piece))),
+            Turn::Model(pieces) => model(&pieces, &mut input),
+        }
+    }
+    Ok(Body {
+        model: &request.model,
+        instructions: &request.instructions,
+        input,
+        stream: true,
+        store: false,
+        include: if dialect.encrypted { vec!["reasoning.encrypted_content"] } else { Vec::new() },
+        max_output_tokens: request.output_max_tokens,
+        tools: tools.collect::<Result<_, StepError>>()?,
+        reasoning,
+    })
+}
+
+fn user(piece: UserPiece<'_>) -> Item<'_> {
+    match piece {
+        UserPiece::Text(text) => message("user", "input_text", text),
+        UserPiece::Result(call, result) => Item::FunctionCallOutput {
+            call_id: replay::call_id(&call.id),
+            output: replay::result_text(result),
+        },
+    }
+}
+
+fn message<'a>(role: &'static str, kind: &'static str, text: Cow<'a, str>) -> Item<'a> {
+    Item::Message { role, content: vec![Part { r#type: kind, text }], rest: Map::new() }
+}
+
+/// The model's turn: its opaque items in their places. Thoughts on which nothing follows are not taken back.
+fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
+    let end = pieces.iter().rposition(|piece| match piece {
+        ModelPiece::Opaque(json) => rest_of_message(json).is_some(),
+        ModelPiece::Text(_) | ModelPiece::Call(_) => true,
+    });
+    for piece in &pieces[..end.map_or(0, |end| end + 1)] {
+        match piece {
+            ModelPiece::Text(text) => input.push(message("assistant", "output_text", (*text).into())),
+            ModelPiece::Call(call) => input.push(Item::FunctionCall {
+                call_id: replay::call_id(&call.id),
+                name: &call.tool,
+                arguments: replay::arguments(call),
+            }),
+            ModelPiece::Opaque(json) => match (rest_of_message(json), input.last_mut()) {
+                (Some(said), Some(Item::Message { role: "assistant", rest, .. })) => *rest = said,
+                (Some(_), _) => {}
+                (None, _) => input.extend(serde_json::from_str(json).ok().map(Item::Opaque)),
+            },
+        }
+    }
+}
+
+/// What an opaque item says of the message before it; `None` when it is an item of its own.
+fn rest_of_message(json: &str) -> Option<Map<String, Value>> {
+    let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
+    let of_message = fields.remove("type").is_some_and(|kind| kind == "message");
+    fields.remove("role");
+    of_message.then_some(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::step::{Block, Call, CallResult, Outcome, Purpose, Step, ToolSpec};
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(blocks: Vec<Block>) -> StepRequest {
+        let result = |call: &str| {
+            domain::step::Item::Result(Arc::new(CallResult {
+                call: call.into(),
+                tool: "read".into(),
+                outcome: Outcome::Done,
+                text: format!("result of {call}"),
+                passages: vec![],
+                written: vec![],
+            }))
+        };
+        StepRequest {
+            model: "gpt-5.2".into(),
+            instructions: "Be brief.".into(),
+            transcript: vec![
+                domain::step::Item::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] },
+                domain::step::Item::Step(Arc::new(Step { blocks, ..Step::default() })),
+                result("b"),
+                result("a"),
+            ],
+            tools: vec![ToolSpec {
+                name: "read".into(),
+                description: "Reads.".into(),
+                schema: r#"{"type":"object"}"#.into(),
+            }],
+            settings: vec![(REASONING_EFFORT.into(), "LOW".into())],
+            output_max_tokens: 100,
+        }
+    }
+
+    fn call(id: &str, arguments: &str) -> Block {
+        Block::Call(Call {
+            id: id.into(),
+            tool: "read".into(),
+            arguments: arguments.into(),
+            purpose: Purpose::Tool,
+        })
+    }
+
+    fn opaque(json: &str) -> Block {
+        Block::Opaque { format: "responses".into(), json: json.into() }
+    }
+
+    fn sent(request: &StepRequest, dialect: Dialect) -> Value {
+        serde_json::to_value(body(request, dialect).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn items_go_back_verbatim_and_in_their_order() {
+        let thought = r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#;
+        let request = request(vec![
+            Block::Reasoning("in short".into()),
+            opaque(thought),
+            Block::Text("I look.".into()),
+            opaque(
+                r#"{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"commentary"}"#,
+            ),
+            call("a", r#"{"path":"x"}"#),
+            call("b", "{\"pa"),
+            opaque(thought),
+        ]);
+        let body = sent(&request, Dialect::NEWEST);
+        assert_eq!(
+            body["input"],
+            json!([
+                {"type": "message", "role": "user", "content": [
+                    {"type": "input_text", "text": "Q\n\nAttached files of the workspace:\n- /uploads/a.pdf"}]},
+                serde_json::from_str::<Value>(thought).unwrap(),
+                {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "phase": "commentary",
+                 "content": [{"type": "output_text", "text": "I look."}]},
+                {"type": "function_call", "call_id": "a", "name": "read", "arguments": r#"{"path":"x"}"#},
+                {"type": "function_call", "call_id": "b", "name": "read", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "a", "output": "result of a"},
+                {"type": "function_call_output", "call_id": "b", "output": "result of b"},
+            ])
+        );
+        assert_eq!(
+            (&body["store"], &body["include"]),
+            (&json!(false), &json!(["reasoning.encrypted_content"]))
+        );
+        assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "auto"}));
+        assert_eq!(body["max_output_tokens"], 100);
+        assert_eq!(body["tools"][0]["parameters"], json!({"type": "object"}));
+    }
+
+    #[test]
+    fn what_a_server_turns_down_is_left_out() {
+        let newest = Dialect::NEWEST;
+        let plain = newest.otherwise("400: encrypted content is not supported with this model.").unwrap();
+        assert!(!plain.encrypted);
+        let verified = "400: your organization must be verified to generate reasoning summaries.";
+        let silent = newest.otherwise(verified).unwrap();
+        assert!(!silent.summary && silent.effort);
+        let none = "400: unsupported parameter: 'reasoning.effort' is not supported with this model.";
+        assert!(!newest.otherwise(none).unwrap().effort);
+        assert_eq!(newest.otherwise("400: the encrypted content could not be verified."), None);
+        let mut request = request(vec![Block::Text("x".into())]);
+        let body = sent(&request, Dialect { effort: false, summary: false, encrypted: false });
+        assert!(body.get("reasoning").is_none() && body.get("include").is_none());
+        request.settings.clear();
+        assert!(sent(&request, newest).get("reasoning").is_none());
+    }
+}
