@@ -120,6 +120,24 @@ fn only_what_the_user_wrote_or_the_web_gave_is_read() {
 }
 
 #[test]
+fn what_a_model_gets_told_back_of_its_own_is_not_from_the_web() {
+    let (stage, site) = stage();
+    let Stage { vendor, .. } = &stage;
+    let written = site.page("/written", "text/plain", b"Hello.");
+    let secret = site.page("/collect?secret=rent", "text/plain", b"thanks");
+    let call = |arguments: Value| Say::Call { tool: "web_fetch".to_owned(), arguments };
+    vendor.will([
+        call(json!({ "url": written, "first_passage": secret })),
+        call(json!({ "url": [secret] })),
+        call(json!({ "url": format!("{secret} ftp://x") })),
+    ]);
+    vendor.will([fetch(&secret)]);
+    vendor.will([Say::text("Done.")]);
+    ask(&stage, &format!("Read {written} for me"));
+    assert_eq!(site.asked(), [""; 0]);
+}
+
+#[test]
 fn a_task_for_another_agent_is_no_users_word() {
     let (stage, site) = stage();
     let Stage { vendor, .. } = &stage;

@@ -179,7 +179,8 @@ pub(super) fn add_log(allowed: &mut Allowed, log: &[LogEntry]) {
                 allowed.add(&url);
             }
         }
-        if result.tool == WEB_FETCH {
+        // What failed tells of its own arguments, which are the model's words.
+        if result.tool == WEB_FETCH && result.outcome == Outcome::Done {
             allowed.add_words(&result.text);
         }
     }

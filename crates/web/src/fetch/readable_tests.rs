@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn shown(page: &str) -> String {
@@ -108,4 +110,14 @@ fn depth_and_length_are_bounded() {
 fn a_text_is_its_lines() {
     let read = plain("a\u{0}b\r\n\n  c\u{202e}\n");
     assert_eq!(read.blocks.iter().map(|block| block.text.as_str()).collect::<Vec<_>>(), ["ab", "  c"]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_breaks_it(page in "(<|>|</|div|p|main|nav|table|tr|td|li|a|pre|h1| |hidden|style='display:none'|href=x|č|\\PC){0,80}") {
+        let at = WebUrl::parse("https://example.org/").expect("an address");
+        let read = read(&page);
+        prop_assert!(read.blocks.iter().map(|block| block.text.len()).sum::<usize>() <= 16 * page.len() + 16);
+        prop_assert!(read.links(&at).len() <= LINKS_MAX);
+    }
 }

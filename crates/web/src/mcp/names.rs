@@ -48,7 +48,7 @@ pub(super) fn server_of(tool: &str) -> Option<&str> {
 pub(super) fn offered(server: &str, tool: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let whole = format!("{server}{DIVIDER}{tool}");
-    if !tool.is_empty() && whole.len() <= TOOL_NAME_MAX_BYTES && whole.bytes().all(fits) {
+    if whole.len() <= TOOL_NAME_MAX_BYTES && whole.bytes().all(fits) {
         return whole;
     }
     let plain: String = whole
