@@ -261,6 +261,6 @@ fn a_failure_of_the_service_tells_nothing_of_what_is_inside() {
     prlimit(process, Resource::Nofile, before.expect("one's own process")).expect("one's own process");
     let message = refused.expect_code(500, "INTERNAL");
     assert!(!message.contains(['/', '(']) && !message.contains("open"), "{message}");
-    assert!(service.log().contains("Too many open files"), "the log tells it");
+    poll::until("the log tells it", || service.log().contains("Too many open files").then_some(()));
     list().expect_status(200);
 }
