@@ -1,10 +1,10 @@
-//! A small web of its own: a search engine that speaks SearXNG's JSON, and pages. It stands on loopback, so that a
-//! service reads it only when it is told that it may.
+//! A small web of its own: a search engine that speaks SearXNG's JSON, pages, and at `/mcp` an MCP server over
+//! streamable HTTP. It stands on loopback, so that a service reads it only when it is told that it may.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -14,13 +14,15 @@ struct State {
     found: Vec<Value>,
     pages: HashMap<String, (String, Vec<u8>)>,
     asked: Vec<String>,
+    called: Vec<Value>,
+    releases: usize,
 }
 
 /// The running server. It lives as long as the test's process.
 #[derive(Debug, Clone)]
 pub struct Site {
     address: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Site {
@@ -77,8 +79,21 @@ impl Site {
         self.state().asked.clone()
     }
 
+    /// The parameters of every call of a tool of the MCP server: `look_up` says what it was called with, `file` does so
+    /// once it is [released](Self::release).
+    #[must_use]
+    pub fn called(&self) -> Vec<Value> {
+        self.state().called.clone()
+    }
+
+    /// Lets one call of `file` come back, now or when it comes.
+    pub fn release(&self) {
+        self.state().releases += 1;
+        self.state.1.notify_all();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread of the site failed")
+        self.state.0.lock().expect("no thread of the site failed")
     }
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
@@ -86,12 +101,27 @@ impl Site {
         let mut first = String::new();
         reader.read_line(&mut first)?;
         let mut line = String::new();
+        let mut length = 0;
         while reader.read_line(&mut line)? > 2 {
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().map_err(io::Error::other)?;
+            }
             line.clear();
         }
+        let mut sent = Vec::new();
+        reader.take(length).read_to_end(&mut sent)?;
         let target = first.split(' ').nth(1).unwrap_or_default().to_owned();
         let path = target.split('?').next().unwrap_or_default().to_owned();
-        let (kind, body) = {
+        let (kind, body) = if path == "/mcp" {
+            let asked = serde_json::from_slice(&sent).unwrap_or_default();
+            let Some(answer) = self.answer(&asked) else {
+                return stream
+                    .write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            };
+            ("application/json".to_owned(), answer.to_string().into_bytes())
+        } else {
             let mut state = self.state();
             state.asked.push(target);
             if path == "/search" {
@@ -108,5 +138,36 @@ impl Site {
             "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
         )?;
         stream.write_all(&body)
+    }
+
+    /// What the MCP server answers; nothing to a notification.
+    fn answer(&self, asked: &Value) -> Option<Value> {
+        let id = asked.get("id")?;
+        let tool = |name: &str| {
+            let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } } });
+            json!({ "name": name, "description": "Does it.", "inputSchema": schema })
+        };
+        let result = match asked["method"].as_str().unwrap_or_default() {
+            "initialize" => json!({
+                "protocolVersion": asked["params"]["protocolVersion"], "capabilities": { "tools": {} },
+                "serverInfo": { "name": "site", "version": "1" }
+            }),
+            "tools/list" => json!({ "tools": [tool("look_up"), tool("file"), tool("hidden")] }),
+            "tools/call" => {
+                let params = &asked["params"];
+                self.state().called.push(params.clone());
+                if params["name"] == "file" {
+                    self.wait_released();
+                }
+                json!({ "content": [{ "type": "text", "text": format!("Did {}.", params["arguments"]["what"]) }] })
+            }
+            _ => json!({}),
+        };
+        Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+    }
+
+    fn wait_released(&self) {
+        let held = self.state.1.wait_while(self.state(), |state| state.releases == 0);
+        held.expect("no thread of the site failed").releases -= 1;
     }
 }

@@ -241,7 +241,14 @@ impl Questions {
             Target::Existing(_) => self.web.reach(true),
         };
         let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions, web };
-        let reserve = first_reservation(&asking.input, &attachments, model.measures(), library, chosen);
+        let reserve = first_reservation(
+            &asking.input,
+            &attachments,
+            model.measures(),
+            library,
+            chosen,
+            self.web.clone(),
+        );
         let new = NewQuestion {
             account: caller.account,
             user: caller.user,

@@ -8,9 +8,14 @@ use crate::streams::Stage;
 
 /// A service whose searches find what stands on the site.
 fn stage() -> (Stage, Site) {
-    let (vendor, site) = (Vendor::start(), Site::start());
+    let site = Site::start();
+    (stage_with(site.environment()), site)
+}
+
+fn stage_with(more: Vec<(String, String)>) -> Stage {
+    let vendor = Vendor::start();
     let mut environment = vendor.environment();
-    environment.extend(site.environment());
+    environment.extend(more);
     let service = Service::start(Options { environment, ..Options::default() });
     let account = service.account();
     let api = service.api(&account);
@@ -18,7 +23,7 @@ fn stage() -> (Stage, Site) {
         let models = api.catalog("models", None).json();
         models.as_array()?.iter().any(|model| model["id"] == conformance::vendor::MODEL).then_some(())
     });
-    (Stage { vendor, api, account, service }, site)
+    Stage { vendor, api, account, service }
 }
 
 fn search(query: &str) -> Say {
@@ -175,18 +180,79 @@ fn a_document_of_the_web_is_read_in_the_machine() {
 
 #[test]
 fn a_search_engine_that_is_away_breaks_no_answer() {
-    let vendor = Vendor::start();
-    let mut environment = vendor.environment();
-    environment.push(("SEARXNG_URL".to_owned(), "http://127.0.0.1:1/".to_owned()));
-    let service = Service::start(Options { environment, ..Options::default() });
-    let account = service.account();
-    let stage = Stage { api: service.api(&account), vendor, account, service };
+    let stage = stage_with(vec![("SEARXNG_URL".to_owned(), "http://127.0.0.1:1/".to_owned())]);
     stage.vendor.will([search("x")]);
     stage.vendor.will([Say::text("I could not search.")]);
     let answer = ask(&stage, "Search");
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I could not search."), &Value::Null));
-    assert_eq!(
-        (&answer["parts"][0]["type"], &answer["parts"][0]["state"]),
-        (&json!("WEB_SEARCH"), &json!("ERROR"))
+    let part = &answer["parts"][0];
+    assert_eq!((&part["type"], &part["state"]), (&json!("WEB_SEARCH"), &json!("ERROR")));
+}
+
+/// A service that may call the site's MCP server, and one that is not there.
+fn with_mcp() -> (Stage, Site, tempfile::TempDir) {
+    let (site, folder) = (Site::start(), tempfile::tempdir().expect("a folder"));
+    let file = folder.path().join("causerie.toml");
+    let granted = "tools = [\"look_up\", \"file\"]\nread_only = [\"look_up\"]";
+    let text = format!(
+        "[mcp.registry]\nurl = \"{}\"\n{granted}\n[mcp.away]\nurl = \"http://127.0.0.1:1/mcp\"\n",
+        site.url("/mcp")
     );
+    std::fs::write(&file, text).expect("a file");
+    let path = file.to_str().expect("a path").to_owned();
+    (stage_with(vec![("CAUSERIE_CONFIG".to_owned(), path)]), site, folder)
+}
+
+fn call(tool: &str, what: &str) -> Say {
+    Say::Call { tool: tool.to_owned(), arguments: json!({ "what": what }) }
+}
+
+#[test]
+fn tools_of_an_mcp_server_are_offered_as_far_as_they_are_granted() {
+    let (stage, site, _folder) = with_mcp();
+    let Stage { vendor, api, .. } = &stage;
+    vendor.will([call("registry__look_up", "Acme"), call("registry__hidden", "it")]);
+    vendor.will([Say::text("Done.")]);
+    let answer = api.completed(&api.ask("Look it up"));
+    let requests = vendor.requests();
+    let offered: Vec<&str> = tools(&requests[0]).into_iter().filter(|tool| tool.contains("__")).collect();
+    assert_eq!(
+        offered,
+        ["registry__look_up", "registry__file"],
+        "a server that is away takes its own away alone"
+    );
+    let part = &answer["parts"][0];
+    assert_eq!(
+        (&part["type"], &part["toolName"], &part["state"]),
+        (&json!("TOOL"), &json!("registry__look_up"), &json!("COMPLETE"))
+    );
+    assert_eq!(answer["parts"][1]["state"], "ERROR", "{answer}");
+    assert_eq!(site.called().len(), 1, "what is not granted is not called");
+    assert!(requests[1].to_string().contains("Did \\\"Acme\\\"."), "{}", requests[1]);
+}
+
+#[test]
+fn a_call_of_an_mcp_server_that_changes_something_is_never_made_twice() {
+    let (mut stage, site, _folder) = with_mcp();
+    let vendor = stage.vendor.clone();
+    vendor.will([call("registry__file", "it"), call("registry__look_up", "Acme")]);
+    let answer = stage.api.ask("File it");
+    let told = |event: &conformance::Event| {
+        event.data["parts"].as_array().is_some_and(|parts| parts.len() > 1 && parts[1]["state"] == "COMPLETE")
+    };
+    stage.api.events_of(&answer).find("the look-up came back", told);
+    stage.service.kill();
+    vendor.will([Say::text("It was cut.")]);
+    stage.service.restart();
+    let answer = stage.service.api(&stage.account).completed(&answer);
+    assert_eq!((&answer["parts"][0]["state"], &answer["text"]), (&json!("ERROR"), &json!("It was cut.")));
+    let filed = |site: &Site| site.called().iter().filter(|call| call["name"] == "file").count();
+    assert_eq!(filed(&site), 1);
+    assert!(vendor.requests()[1].to_string().contains("may or may not have run"));
+    vendor.will([call("registry__file", "that")]);
+    site.release();
+    site.release();
+    let api = stage.service.api(&stage.account);
+    assert_eq!(api.completed(&api.ask("File that"))["parts"][0]["state"], "COMPLETE");
+    assert_eq!(filed(&site), 2);
 }

@@ -57,6 +57,8 @@ pub(super) struct Briefing {
     jurisdictions: Vec<String>,
     /// The model that the agent's author wishes.
     model: Option<String>,
+    /// The tools that it names.
+    named: Option<Vec<String>>,
     /// Whether tasks may be given to other agents.
     delegates: bool,
     web: Reach,
@@ -147,10 +149,18 @@ impl Briefing {
             skills: chosen.skills.to_vec(),
             jurisdictions: chosen.jurisdictions.to_vec(),
             model: agent.and_then(|agent| agent.model.clone()),
+            named: named.map(<[String]>::to_vec),
             delegates,
             web: chosen.web,
             library,
         }
+    }
+
+    /// Offers these as well, unless the agent names its tools and not them.
+    pub(super) fn offer(&mut self, tools: Vec<ToolSpec>) {
+        let named = self.named.as_deref();
+        let prefixed = |tool: &ToolSpec| format!("mcp__{}", tool.name);
+        self.tools.extend(tools.into_iter().filter(|tool| is_named(named, &[&tool.name, &prefixed(tool)])));
     }
 
     /// The system's instructions.

@@ -90,7 +90,8 @@ pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
 
 async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {
     let Task { desk, agent, arguments, model, mut settings, created_at, .. } = task;
-    let Task { briefing, reading, caller, places, .. } = task;
+    let Task { mut briefing, reading, caller, places, .. } = task;
+    briefing.offer(desk.shared.web.mcp_tools().await);
     let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
         return Ok(hosted::failed("The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}."));
     };
@@ -117,7 +118,8 @@ async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, 
     measures.price = Price { base_millis: 0, ..measures.price };
     let report = Report::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(desk.fence.answer, &call);
-    let turn = Turn::new(setup::delegated(id, desk.fence.epoch, task, delegation, measures, &briefing));
+    let (epoch, web) = (desk.fence.epoch, desk.shared.web.clone());
+    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, measures, &briefing, web));
     let beginning = Beginning {
         desk: Desk {
             spans: desk.spans.of_call(&call, &model.entry.id),

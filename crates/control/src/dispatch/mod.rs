@@ -211,6 +211,7 @@ impl Dispatch {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
+        self.shared.web.close().await;
     }
 }
 

@@ -6,20 +6,17 @@ use domain::catalog::Measures;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
-use domain::step::{USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
-use domain::turn::host::{self, Exchange, Hosted, Setup};
+use domain::turn::host::{self, Exchange, Setup};
 use plugins::Library;
 use protocol::tool::{Effect, Tool};
 use store::turns::delegations::Delegation;
 use store::turns::{Claimed, TurnRecord};
 
 use super::briefing::{Briefing, Chosen};
+use super::web::Web;
 
 /// The least that is left for the transcript of a model with a small window.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
-
-/// The tools that the service runs itself. Calls of them may run again: another agent goes on where it was cut.
-const HOSTED: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
 
 /// The turn of a claimed answer.
 pub(super) fn setup(
@@ -27,6 +24,7 @@ pub(super) fn setup(
     record: &TurnRecord,
     measures: Measures,
     briefing: &Briefing,
+    hosted: Web,
 ) -> Setup {
     Setup {
         epoch: claimed.fence.epoch,
@@ -42,6 +40,7 @@ pub(super) fn setup(
             },
             measures,
             briefing,
+            hosted,
         )
     }
 }
@@ -54,10 +53,11 @@ pub(super) fn delegated(
     delegation: Delegation,
     measures: Measures,
     briefing: &Briefing,
+    hosted: Web,
 ) -> Setup {
     let Delegation { log, bill } = delegation;
     let present = Exchange { question: task, attachments: Vec::new(), log };
-    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, briefing) }
+    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, briefing, hosted) }
 }
 
 /// What is held before a question to this model is accepted.
@@ -68,14 +68,21 @@ pub fn first_reservation(
     measures: Measures,
     library: Arc<Library>,
     chosen: Chosen<'_>,
+    web: Web,
 ) -> Credits {
     let present =
         Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
     let briefing = Briefing::new(library, chosen);
-    host::first_reservation(&measured(MessageId::from_random(0), present, measures, &briefing))
+    host::first_reservation(&measured(MessageId::from_random(0), present, measures, &briefing, web))
 }
 
-fn measured(answer: MessageId, present: Exchange, measures: Measures, briefing: &Briefing) -> Setup {
+fn measured(
+    answer: MessageId,
+    present: Exchange,
+    measures: Measures,
+    briefing: &Briefing,
+    hosted: Web,
+) -> Setup {
     let Measures { price, context_tokens, output_max_tokens } = measures;
     let overhead_tokens = briefing.tokens();
     let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
@@ -91,7 +98,7 @@ fn measured(answer: MessageId, present: Exchange, measures: Measures, briefing: 
         output_max_tokens,
         repeatable,
         steps_max: STEPS_MAX,
-        hosted: Hosted { own: &HOSTED, ..Hosted::default() },
+        hosted: Arc::new(hosted),
         stop: false,
     }
 }

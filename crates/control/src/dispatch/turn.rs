@@ -320,8 +320,9 @@ impl Shell {
             allowed: Arc::new(web::allowed_by(&record.earlier, &record.question)),
             country: record.jurisdictions.first().cloned().filter(|_| record.jurisdictions.len() == 1),
         };
-        let briefing = Briefing::new(shared.plugins.library(), chosen);
-        let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing));
+        let mut briefing = Briefing::new(shared.plugins.library(), chosen);
+        briefing.offer(shared.web.mcp_tools().await);
+        let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone()));
         let meta = Meta {
             answer: claimed.fence.answer,
             account: claimed.account,

@@ -3,27 +3,30 @@
 //! They are offered only where the question allows web search. What may be fetched is read anew from the conversation
 //! each time: the addresses in its users' words, and those that its searches and fetches gave.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use domain::answer::LogEntry;
 use domain::citation::{Passage, Place};
 use domain::id::AccountId;
-use domain::step::{CallResult, Outcome, ToolSpec, USE_AGENT, WEB_FETCH, WEB_SEARCH};
+use domain::step::{CallResult, Outcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
-use domain::turn::host::Exchange;
+use domain::turn::host::{Exchange, Hosted};
 use futures_util::stream;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use web::{
-    Allowed, ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Page, Query, Search, WebConfig,
-    WebUrl,
+    Allowed, ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Mcp, McpError, McpOutput, McpTools,
+    Page, Query, Search, WebConfig, WebUrl,
 };
 use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 
 use super::briefing::is_named;
 use super::hosted::failed;
 
+/// The tools of the service itself.
+const OWN: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
 /// How often one agent may go to the web for an answer.
 const CALLS_MAX: usize = 60;
 /// How many results a search gives unless the model says.
@@ -81,6 +84,21 @@ pub struct Web {
     fetch: FetchConfig,
     /// Made when it is first used: that reads the system's certificates.
     fetcher: Arc<OnceLock<Fetcher>>,
+    mcp: Mcp,
+    /// The MCP servers that were away when they were asked last: that is told once.
+    away: Arc<Mutex<HashSet<String>>>,
+}
+
+/// What the service runs itself: its own tools, and those of the MCP servers that the operator grants.
+impl Hosted for Web {
+    fn runs(&self, tool: &str) -> bool {
+        OWN.contains(&tool) || self.mcp.is_named(tool)
+    }
+
+    /// The service's own change nothing; another agent goes on where it was cut.
+    fn repeats(&self, tool: &str) -> bool {
+        OWN.contains(&tool) || self.mcp.is_repeatable(tool)
+    }
 }
 
 #[derive(Deserialize)]
@@ -134,14 +152,49 @@ impl Web {
     /// # Errors
     /// [`ConfigError`].
     pub fn new(config: WebConfig) -> Result<Self, ConfigError> {
-        let (search, fetch) = (Search::new(config.search)?, config.fetch);
-        Ok(Self { search, fetch, fetcher: Arc::default() })
+        let (search, mcp) = (Search::new(config.search)?, Mcp::new(config.mcp)?);
+        Ok(Self { search, fetch: config.fetch, fetcher: Arc::default(), mcp, away: Arc::default() })
     }
 
     /// What there is for a question that allows web search, or does not.
     #[must_use]
     pub fn reach(&self, allowed: bool) -> Reach {
         Reach { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
+    }
+
+    /// The tools of the MCP servers, as far as those are there.
+    pub(super) async fn mcp_tools(&self) -> Vec<ToolSpec> {
+        if !self.mcp.is_configured() {
+            return Vec::new();
+        }
+        let McpTools { tools, missing } = self.mcp.tools().await;
+        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        away.retain(|server| missing.iter().any(|(other, _)| other == server));
+        for (server, error) in missing {
+            if away.insert(server.clone()) {
+                tracing::warn!(server, %error, "the tools of an MCP server are missing");
+            }
+        }
+        tools
+    }
+
+    /// Calls a tool of an MCP server.
+    pub(super) async fn call(&self, tool: &str, arguments: &str) -> Output {
+        match self.mcp.call(tool, arguments).await {
+            Ok(McpOutput { text, failed: false }) => Output { outcome: Outcome::Done, text, ..failed("") },
+            Ok(McpOutput { text, failed: true }) => failed(text),
+            Err(error @ McpError::Cut { .. }) => {
+                Output { outcome: Outcome::Interrupted, ..failed(format!("{error}.")) }
+            }
+            Err(error) => failed(format!("It was not called: {error}.")),
+        }
+    }
+
+    /// Tells the MCP servers that nothing more comes.
+    pub(super) async fn close(&self) {
+        if self.mcp.is_configured() {
+            self.mcp.close().await;
+        }
     }
 
     fn fetcher(&self) -> Result<&Fetcher, ConfigError> {

@@ -14,11 +14,16 @@ pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, ou
 const OUTPUT_MAX_TOKENS: u32 = 1000;
 
 /// What the host runs: tools of its own, and those of a server, of which one may run again.
-fn hosted() -> Hosted {
-    Hosted {
-        own: &["skill", "agent"],
-        servers: Arc::new(["registry".to_owned()].into()),
-        repeatable: Arc::new(["registry__look_up".to_owned()].into()),
+#[derive(Debug)]
+struct OfHost;
+
+impl Hosted for OfHost {
+    fn runs(&self, tool: &str) -> bool {
+        ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
+    }
+
+    fn repeats(&self, tool: &str) -> bool {
+        tool != "registry__file"
     }
 }
 
@@ -136,7 +141,7 @@ impl Store {
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,
             repeatable: |tool| tool != "write",
-            hosted: hosted(),
+            hosted: Arc::new(OfHost),
             stop: row.stop,
         }
     }

@@ -1,6 +1,7 @@
 //! Calls that the service runs itself: what they are for, and who runs them.
 
 use domain::step::{Call, Outcome, Purpose, StepEvent, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::turn::Output;
 use domain::turn::host::Event;
 use tokio::sync::watch;
 
@@ -46,15 +47,15 @@ impl Shell {
             (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
             (WEB_SEARCH | WEB_FETCH, _) => {
                 let errand = self.errand();
-                let (events, Call { id, tool, arguments, .. }) = (self.events.clone(), call);
-                self.running.start(id.clone(), async move {
-                    let output = errand.run(&tool, &arguments).await;
-                    // A turn that is gone needs to know nothing.
-                    let _ = events.send(Inbox::Event(Event::Hosted { call: id, output })).await;
-                });
+                let work = |call: Call| async move { errand.run(&call.tool, &call.arguments).await };
+                self.start(call, work);
                 return None;
             }
-            _ => hosted::failed("There is no such tool."),
+            _ => {
+                let web = self.desk.shared.web.clone();
+                self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
+                return None;
+            }
         };
         if let Purpose::Skill(skill) = &call.purpose
             && output.outcome == Outcome::Done
@@ -63,6 +64,20 @@ impl Shell {
             self.opening.insert(call.id.clone(), skill.full_name.clone());
         }
         Some(Event::Hosted { call: call.id, output })
+    }
+
+    /// Runs a call beside the turn.
+    fn start<F: Future<Output = Output> + Send>(
+        &mut self,
+        call: Call,
+        work: impl FnOnce(Call) -> F + Send + 'static,
+    ) {
+        let (events, id) = (self.events.clone(), call.id.clone());
+        self.running.start(id.clone(), async move {
+            let output = work(call).await;
+            // A turn that is gone needs to know nothing.
+            let _ = events.send(Inbox::Event(Event::Hosted { call: id, output })).await;
+        });
     }
 
     /// What a call of the web goes out with.

@@ -8,6 +8,19 @@ use crate::id::MessageId;
 use crate::step::{Call, Outcome, Purpose};
 use crate::turn::Output;
 
+#[derive(Debug)]
+struct OfHost;
+
+impl Hosted for OfHost {
+    fn runs(&self, tool: &str) -> bool {
+        ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
+    }
+
+    fn repeats(&self, tool: &str) -> bool {
+        tool != "registry__file"
+    }
+}
+
 fn turn() -> Turn {
     let present = Exchange { question: "Go on".to_owned(), attachments: Vec::new(), log: Vec::new() };
     Turn::new(Setup {
@@ -22,11 +35,7 @@ fn turn() -> Turn {
         output_max_tokens: 100,
         steps_max: 60,
         repeatable: |_| true,
-        hosted: Hosted {
-            own: &["skill"],
-            servers: Arc::new(["registry".to_owned()].into()),
-            repeatable: Arc::new(["registry__look_up".to_owned()].into()),
-        },
+        hosted: Arc::new(OfHost),
         stop: false,
     })
 }
@@ -230,7 +239,6 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
         full_name: full.to_owned(),
     };
     let mut turn = turn();
-    turn.setup.hosted.own = &["agent"];
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));

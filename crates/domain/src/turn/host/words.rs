@@ -1,6 +1,6 @@
 //! What a turn begins with, what happens to it, and what it wants done.
 
-use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,35 +37,18 @@ pub struct Setup {
     /// Whether a tool of this name that runs in the machine may run again.
     pub repeatable: fn(&str) -> bool,
     /// The tools that the host runs.
-    pub hosted: Hosted,
+    pub hosted: Arc<dyn Hosted>,
     /// Whether the user has asked for a stop already.
     pub stop: bool,
 }
 
 /// The tools that the host runs: its own, and those of the servers that it may call.
-#[derive(Debug, Clone, Default)]
-pub struct Hosted {
-    /// The names of its own. They may run again.
-    pub own: &'static [&'static str],
-    /// The servers; their tools are called `<server>__<tool>`.
-    pub servers: Arc<BTreeSet<String>>,
-    /// Those of the servers' tools, by that name, that may run again.
-    pub repeatable: Arc<BTreeSet<String>>,
-}
-
-impl Hosted {
+pub trait Hosted: fmt::Debug + Send + Sync {
     /// Whether the host runs a tool of this name.
-    #[must_use]
-    pub fn runs(&self, tool: &str) -> bool {
-        self.own.contains(&tool)
-            || tool.split_once("__").is_some_and(|(server, _)| self.servers.contains(server))
-    }
+    fn runs(&self, tool: &str) -> bool;
 
     /// Whether one of these may run again after a crash, and beside others.
-    #[must_use]
-    pub fn repeats(&self, tool: &str) -> bool {
-        self.own.contains(&tool) || self.repeatable.contains(tool)
-    }
+    fn repeats(&self, tool: &str) -> bool;
 }
 
 /// What happens to a turn.
