@@ -119,3 +119,23 @@ pub struct Misconfigured {
     /// Why.
     pub error: VendorError,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_guide_is_read_and_a_models_own_options_hold_over_those_of_all() {
+        let guide = include_str!("../../../docs/models.md");
+        let (_, example) = guide.split_once("```json\n").unwrap();
+        let (example, _) = example.split_once("```").unwrap();
+        let options = Options::parse(example).unwrap();
+        assert_eq!(options.of("gpt-5.2")["text"]["verbosity"], "low");
+        assert!(options.of("another").is_empty());
+        let options = Options::parse(r#"{"*": {"a": {"b": 1, "c": 2}}, "m": {"a": {"b": 3}}}"#).unwrap();
+        assert_eq!(options.of("m")["a"], serde_json::json!({"b": 3, "c": 2}));
+        for wrong in ["[]", r#"{"m": 1}"#, "{"] {
+            assert!(Options::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

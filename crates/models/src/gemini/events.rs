@@ -106,12 +106,14 @@ pub(crate) struct Fold {
     output: Output,
     stop: Option<StopReason>,
     usage: Option<Usage>,
+    /// Signed parts of the text that is being said: given behind it, so that they do not cut it into pieces.
+    signed: Vec<String>,
 }
 
 impl Fold {
     /// A fold for an exchange in which these identifiers of calls are taken.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), stop: None, usage: None }
+        Self { output: Output::new(taken), ..Self::default() }
     }
 
     /// Whether the model was done: nothing marks the end of the stream but that it ends.
@@ -164,28 +166,48 @@ impl Fold {
     /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         let stop = self.stop.ok_or_else(|| wire::unavailable("its stream was cut"))?;
+        self.give_signed(ready);
         self.output.finish(stop, self.usage, ready)
     }
 
     /// Takes a part; one that is signed is kept as it is, behind what it says.
     fn part(&mut self, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         let part: Part<'_> = serde_json::from_str(json).map_err(|_| unreadable())?;
-        let mut kept = true;
+        let is_signed = part.thought_signature.is_some_and(|signature| !signature.is_empty());
         let text = part.text.unwrap_or_default();
-        match part.function_call {
+        if part.function_call.is_some() || part.thought {
+            self.give_signed(ready);
+        }
+        let kept = match part.function_call {
             Some(call) => {
                 let arguments = call.args.map(RawValue::get).filter(|args| *args != "null").unwrap_or("");
                 let id = call.id.unwrap_or_default();
                 let call = Called { id, tool: call.name, arguments: arguments.to_owned() };
-                kept = self.output.call(call, ready)?;
+                self.output.call(call, ready)?
             }
-            None if part.thought => self.output.reasoning(text, ready),
-            None => self.output.text(text, ready),
-        }
-        if kept && part.thought_signature.is_some_and(|signature| !signature.is_empty()) {
+            None if part.thought => {
+                self.output.reasoning(text, ready);
+                true
+            }
+            None => {
+                self.output.text(text, ready);
+                if is_signed {
+                    self.output.count(json.len());
+                    self.signed.push(json.to_owned());
+                }
+                false
+            }
+        };
+        if kept && is_signed {
             self.output.opaque(Format::Gemini, json.to_owned(), ready);
         }
         Ok(())
+    }
+
+    fn give_signed(&mut self, ready: &mut VecDeque<StepEvent>) {
+        for json in std::mem::take(&mut self.signed) {
+            self.output.opaque(Format::Gemini, json, ready);
+        }
     }
 }
 

@@ -254,7 +254,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Puts a signed part in the place of what it signs: the very part goes back, none is merged with it.
+    /// Puts a signed part in the place of what it signs: the very part goes back, none is merged with it. Signed parts
+    /// of a text come behind the whole of it, in their order.
     fn sign(&mut self, json: &'a str, last_call: Option<&'a str>, parts: &mut Vec<Part<'a>>) {
         let (Ok(signed), Ok(part)) = (serde_json::from_str::<Signed>(json), serde_json::from_str(json))
         else {
@@ -274,14 +275,12 @@ impl<'a> Said<'a> {
             }
             (None, text) if signed.thought || text.trim().is_empty() => parts.push(part),
             (None, text) => {
-                let Some(Part::Text(said)) = parts.last_mut() else { return };
-                let Some(before) = said.strip_suffix(text.as_str()).map(str::to_owned) else { return };
-                if before.is_empty() {
-                    parts.pop();
-                } else {
-                    *said = before.into();
-                }
-                parts.push(part);
+                let Some(Part::Text(said)) = parts.last() else { return };
+                let Some(at) = said.rfind(text.as_str()) else { return };
+                let (before, behind) = (said[..at].to_owned(), said[at + text.len()..].to_owned());
+                parts.pop();
+                let unsigned = |text: String| (!text.is_empty()).then(|| Part::Text(text.into()));
+                parts.extend([unsigned(before), Some(part), unsigned(behind)].into_iter().flatten());
             }
         }
     }
@@ -392,6 +391,19 @@ mod tests {
         let schema = json!({"type": "object", "additionalProperties": false});
         let declared = json!({"name": "read", "description": "Reads.", "parametersJsonSchema": schema});
         assert_eq!(body["tools"], json!([{"functionDeclarations": [declared]}]));
+    }
+
+    #[test]
+    fn signed_parts_within_a_text_find_their_places() {
+        let [first, second] =
+            ["b", "d"].map(|text| format!(r#"{{"text":"{text}","thoughtSignature":"cw=="}}"#));
+        let said = step(vec![Block::Text("abcde".into()), opaque(&first), opaque(&second)]);
+        let body = sent(&request("gemini-3-pro", vec![ask("Q"), said, ask("R")]));
+        let parts = body["contents"][1]["parts"].as_array().unwrap();
+        let texts: Vec<_> =
+            parts.iter().map(|part| (&part["text"], part["thoughtSignature"].is_string())).collect();
+        let (a, b, c, d, e) = (json!("a"), json!("b"), json!("c"), json!("d"), json!("e"));
+        assert_eq!(texts, [(&a, false), (&b, true), (&c, false), (&d, true), (&e, false)]);
     }
 
     #[test]

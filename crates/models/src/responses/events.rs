@@ -40,7 +40,6 @@ struct Item {
     name: String,
     arguments: String,
     encrypted_content: Option<String>,
-    phase: Option<Value>,
     content: Option<Vec<Part>>,
 }
 
@@ -184,7 +183,10 @@ impl Fold {
         match item.r#type.as_str() {
             "function_call" => {
                 let call = Called { id: item.call_id, tool: item.name, arguments: item.arguments };
-                self.output.call(call, ready)?;
+                if self.output.call(call, ready)? {
+                    let rest = without(json, &["call_id", "name", "arguments"])?;
+                    self.output.opaque(Format::Responses, rest, ready);
+                }
             }
             // What is not encrypted is known to nobody when it comes back.
             "reasoning" if item.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) => {
@@ -197,9 +199,7 @@ impl Fold {
                         self.output.refusal(part.refusal.unwrap_or_default(), ready);
                     }
                 }
-                if item.phase.is_some_and(|phase| !phase.is_null()) {
-                    self.output.opaque(Format::Responses, without_content(json)?, ready);
-                }
+                self.output.opaque(Format::Responses, without(json, &["content"])?, ready);
             }
             _ => {}
         }
@@ -229,11 +229,11 @@ impl Fold {
     }
 }
 
-/// The item without what was said in it, which is kept as text.
-fn without_content(json: &str) -> Result<String, StepError> {
+/// The item without what is kept as text or call.
+fn without(json: &str, kept: &[&str]) -> Result<String, StepError> {
     let mut fields: Map<String, Value> =
         serde_json::from_str(json).map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
-    fields.remove("content");
+    fields.retain(|name, _| !kept.contains(&name.as_str()));
     Ok(Value::Object(fields).to_string())
 }
 

@@ -78,7 +78,7 @@ enum Item<'a> {
     Message {
         role: &'static str,
         content: Vec<Part<'a>>,
-        /// What the vendor says of a message besides its text, wanted back.
+        /// What the vendor says of the item besides, wanted back.
         #[serde(flatten)]
         rest: Map<String, Value>,
     },
@@ -86,6 +86,8 @@ enum Item<'a> {
         call_id: Cow<'a, str>,
         name: &'a str,
         arguments: &'a str,
+        #[serde(flatten)]
+        rest: Map<String, Value>,
     },
     FunctionCallOutput {
         call_id: Cow<'a, str>,
@@ -163,7 +165,7 @@ fn message<'a>(role: &'static str, kind: &'static str, text: Cow<'a, str>) -> It
 /// The model's turn: its opaque items in their places. Thoughts on which nothing follows are not taken back.
 fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     let end = pieces.iter().rposition(|piece| match piece {
-        ModelPiece::Opaque(json) => rest_of_message(json).is_some(),
+        ModelPiece::Opaque(json) => Rest::read(json).is_some(),
         ModelPiece::Text(_) | ModelPiece::Call(_) => true,
     });
     for piece in &pieces[..end.map_or(0, |end| end + 1)] {
@@ -173,9 +175,15 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
                 call_id: replay::call_id(&call.id),
                 name: &call.tool,
                 arguments: replay::arguments(call),
+                rest: Map::new(),
             }),
-            ModelPiece::Opaque(json) => match (rest_of_message(json), input.last_mut()) {
-                (Some(said), Some(Item::Message { role: "assistant", rest, .. })) => *rest = said,
+            ModelPiece::Opaque(json) => match (Rest::read(json), input.last_mut()) {
+                (Some(Rest::Message(said)), Some(Item::Message { role: "assistant", rest, .. }))
+                | (Some(Rest::Call(said)), Some(Item::FunctionCall { rest, .. }))
+                    if rest.is_empty() =>
+                {
+                    *rest = said;
+                }
                 (Some(_), _) => {}
                 (None, _) => input.extend(serde_json::from_str(json).ok().map(Item::Opaque)),
             },
@@ -183,12 +191,26 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     }
 }
 
-/// What an opaque item says of the message before it; `None` when it is an item of its own.
-fn rest_of_message(json: &str) -> Option<Map<String, Value>> {
-    let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
-    let of_message = fields.remove("type").is_some_and(|kind| kind == "message");
-    fields.remove("role");
-    of_message.then_some(fields)
+/// What an opaque item says of the message or call before it, besides text, name and arguments.
+enum Rest {
+    Message(Map<String, Value>),
+    Call(Map<String, Value>),
+}
+
+impl Rest {
+    /// `None` when it is an item of its own.
+    fn read(json: &str) -> Option<Self> {
+        let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
+        let kind = fields.remove("type")?;
+        // What is said of these here holds.
+        fields
+            .retain(|name, _| !["role", "content", "call_id", "name", "arguments"].contains(&name.as_str()));
+        match kind.as_str()? {
+            "message" => Some(Self::Message(fields)),
+            "function_call" => Some(Self::Call(fields)),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +280,7 @@ mod tests {
                 r#"{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"commentary"}"#,
             ),
             call("a", r#"{"path":"x"}"#),
+            opaque(r#"{"type":"function_call","id":"fc_1","status":"completed"}"#),
             call("b", "{\"pa"),
             opaque(thought),
         ]);
@@ -270,7 +293,8 @@ mod tests {
                 serde_json::from_str::<Value>(thought).unwrap(),
                 {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "phase": "commentary",
                  "content": [{"type": "output_text", "text": "I look."}]},
-                {"type": "function_call", "call_id": "a", "name": "read", "arguments": r#"{"path":"x"}"#},
+                {"type": "function_call", "id": "fc_1", "status": "completed", "call_id": "a", "name": "read",
+                 "arguments": r#"{"path":"x"}"#},
                 {"type": "function_call", "call_id": "b", "name": "read", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": "a", "output": "result of a"},
                 {"type": "function_call_output", "call_id": "b", "output": "result of b"},

@@ -71,17 +71,23 @@ fn fixtures() -> Vec<Fixture> {
             stop: StopReason::Calls,
             ..fixture!(ChatCompletions, "chat_completions", "tools")
         },
-        Fixture { text: "Hi there!", tokens: (37, 11), ..fixture!(Responses, "responses", "text") },
+        Fixture {
+            text: "Hi there!",
+            opaque: 1,
+            tokens: (37, 11),
+            ..fixture!(Responses, "responses", "text")
+        },
         Fixture {
             reasoning: "**Looking up**\n\nI need both.",
             calls: &[("get_weather", r#"{"location":"Paris, France"}"#), ("get_time", r#"{"zone":"CET"}"#)],
-            opaque: 1,
+            opaque: 3,
             tokens: (120, 80),
             stop: StopReason::Calls,
             ..fixture!(Responses, "responses", "tools")
         },
         Fixture {
             text: "I'm sorry.",
+            opaque: 1,
             tokens: (10, 5),
             stop: StopReason::Refused,
             ..fixture!(Responses, "responses", "refusal")

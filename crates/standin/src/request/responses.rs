@@ -80,6 +80,9 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
                 if id.len() > CALL_ID_MAX_BYTES || !open.insert(id.to_owned()) {
                     return Err(Refusal::invalid("Invalid 'input[1].call_id'"));
                 }
+                if id.contains(THOUGHTFUL) && item["id"].as_str().is_none_or(|id| !id.starts_with("fc_")) {
+                    return Err(Refusal::invalid("Item of type 'function_call' was changed."));
+                }
                 if id.contains(THOUGHTFUL) && !thought {
                     return Err(Refusal::invalid(
                         "Item of type 'function_call' was provided without its required 'reasoning' item.",

@@ -79,6 +79,7 @@ fn calls_get_identifiers_and_signed_parts_are_kept_behind_what_they_say() {
     ];
     let events = fold(&chunks).unwrap();
     assert_eq!(events[..2], [StepEvent::Reasoning("thoughts".into()), StepEvent::Text("Hm.".into())]);
+    assert!(matches!(&events[2], StepEvent::Opaque { json, .. } if json.contains("dHh0")), "{events:?}");
     let StepEvent::Call(first) = &events[3] else { panic!("{events:?}") };
     assert!(first.id.starts_with("call_") && first.arguments == "{\"x\":1}", "{first:?}");
     let StepEvent::Opaque { format, json } = &events[4] else { panic!("{events:?}") };
@@ -87,6 +88,18 @@ fn calls_get_identifiers_and_signed_parts_are_kept_behind_what_they_say() {
     assert_eq!((second.id.as_str(), second.arguments.as_str()), ("v2", "{}"));
     assert!(matches!(events[6], StepEvent::Opaque { .. }));
     assert_eq!(stop(&events), StopReason::Calls);
+}
+
+#[test]
+fn a_signature_does_not_cut_a_text_into_pieces() {
+    let chunks = [
+        part(json!({"text": "One ", "thoughtSignature": "cw=="})),
+        part(json!({"text": "sentence."})),
+        finish("STOP"),
+    ];
+    let events = fold(&chunks).unwrap();
+    assert_eq!(events[..2], ["One ", "sentence."].map(|text| StepEvent::Text(text.into())));
+    assert!(matches!(events[2], StepEvent::Opaque { .. }), "{events:?}");
 }
 
 #[test]
