@@ -22,7 +22,7 @@ use crate::commands::{
 use crate::data::{self, Holder};
 use crate::failure::Failure;
 use crate::settings::Places;
-use crate::{config, settings, socket};
+use crate::{config, settings, socket, usage};
 
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
@@ -112,6 +112,11 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Fai
         }
         Request::Grant { account, amount } => purse(admin.grant(&account, Credits(amount)).await?),
         Request::ShowCredits { account } => purse(admin.purse(&account).await?),
+        Request::ShowUsage { account, since } => {
+            let since = since.map(Timestamp::from_micros);
+            let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
+            usage::told(since, &report)
+        }
         Request::ListMachines => {
             let machines = admin.list_machines().await?;
             let machines: Vec<Value> = machines
@@ -191,6 +196,10 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
             (Request::Grant { account, amount }, at)
         }
         AdminCommand::Credits(CreditsCommand::Show { account, at }) => (Request::ShowCredits { account }, at),
+        AdminCommand::Usage { account, since, at } => {
+            let since = since.as_deref().map(beginning).transpose()?;
+            (Request::ShowUsage { account, since }, at)
+        }
         AdminCommand::Machine(MachineCommand::List { at }) => (Request::ListMachines, at),
         AdminCommand::Audit(AuditCommand::List { account, since, before, limit, at }) => {
             let since = since.as_deref().map(beginning).transpose()?;
@@ -300,15 +309,18 @@ fn print(answer: &Value, as_json: bool) {
         match value {
             Value::Array(rows) => {
                 for row in rows {
-                    let columns = row.as_object().into_iter().flatten();
-                    let line: Vec<String> =
-                        columns.map(|(name, value)| format!("{name} {}", plain(value))).collect();
-                    println!("{}", line.join("  "));
+                    println!("{}", columns(row));
                 }
             }
+            Value::Object(_) => println!("{name}: {}", columns(value)),
             value => println!("{name}: {}", plain(value)),
         }
     }
+}
+
+fn columns(row: &Value) -> String {
+    let columns = row.as_object().into_iter().flatten();
+    columns.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join("  ")
 }
 
 fn plain(value: &Value) -> String {

@@ -233,6 +233,18 @@ pub(crate) enum AdminCommand {
     /// Credits
     #[command(subcommand)]
     Credits(CreditsCommand),
+    /// What an account's answers used: credits and tokens by day, by model, and in all
+    Usage {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// Since when: a day in UTC, such as 2027-12-31, from its beginning, or a time in RFC 3339; since ever unless
+        /// given
+        #[arg(long, value_name = "DATE")]
+        since: Option<String>,
+        #[command(flatten)]
+        at: Where,
+    },
     /// Machines
     #[command(subcommand)]
     Machine(MachineCommand),
@@ -257,6 +269,7 @@ impl AdminCommand {
         )
         | Self::Licence(LicenceCommand::Set { at, .. })
         | Self::Credits(CreditsCommand::Grant { at, .. } | CreditsCommand::Show { at, .. })
+        | Self::Usage { at, .. }
         | Self::Machine(MachineCommand::List { at })
         | Self::Audit(AuditCommand::List { at, .. })
         | Self::Backup { at, .. }) = self;
@@ -446,6 +459,10 @@ pub(crate) enum Request {
     },
     ShowCredits {
         account: String,
+    },
+    ShowUsage {
+        account: String,
+        since: Option<i64>,
     },
     ListMachines,
     ListAudit {

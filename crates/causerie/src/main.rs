@@ -21,6 +21,7 @@ mod settings;
 mod socket;
 mod tls;
 mod traces;
+mod usage;
 
 use std::process::ExitCode;
 use std::time::Duration;

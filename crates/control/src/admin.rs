@@ -13,11 +13,12 @@ use machine::Machines;
 use store::accounts::{self, Account, AccountError, NewAccount};
 use store::credits::{self, GrantError};
 use store::keys::{self, Key, KeyError, NewKey};
-use store::{Store, StoreError, audit, machines};
+use store::{Store, StoreError, audit, machines, usage};
 use workspace::{WorkspaceError, Workspaces};
 
 use crate::backup::{self, BackupError, Summary};
 use crate::passwords::{Password, PasswordError, Passwords};
+use crate::usage::Report;
 use crate::{Access, Environment};
 
 /// Machines that one look at the store brings.
@@ -335,6 +336,16 @@ impl Admin {
         let id = self.account(account).await?.id;
         let purse = self.store.read(move |tx| credits::purse(tx, id)).await?;
         purse.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
+    }
+
+    /// What the account's answers used since a moment, by day, by model, and in all.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn usage(&self, account: &str, since: Timestamp) -> Result<Report, AdminError> {
+        let id = self.account(account).await?.id;
+        let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, id, since)).await?;
+        Ok(Report::of(&rows, !more))
     }
 
     /// Every machine.

@@ -19,6 +19,7 @@ pub mod passwords;
 pub mod questions;
 pub mod service;
 mod spans;
+pub mod usage;
 pub mod vm;
 
 pub use access::Access;

@@ -11,6 +11,9 @@ use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 /// The most postings that one call lists.
 pub const LEDGER_PAGE_MAX: u32 = 1000;
 
+/// The most tokens that a posting tells of, so that millions of them can be added up.
+const TOKENS_MAX: i64 = 1 << 40;
+
 /// Why credits were not granted.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
@@ -192,7 +195,8 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>
 
 /// Writes the posting after which the purse stands so.
 pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> Result<()> {
-    let tokens = |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)));
+    let tokens =
+        |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)).min(TOKENS_MAX));
     tx.send(
         "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
             answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated)

@@ -38,6 +38,7 @@ mod sqlite;
 mod store;
 pub mod turns;
 mod url;
+pub mod usage;
 
 pub use copy::{Exporter, Importer, Take};
 pub use error::StoreError;

@@ -132,3 +132,45 @@ fn deleting_a_conversation_gives_back_what_was_held_and_nothing_that_was_spent()
     api.delete_chat(&id(&held, "chatId")).expect_status(204);
     assert_eq!(settled(&service, &account), 10_000 - 21);
 }
+
+#[test]
+fn usage_is_told_by_day_and_model_with_and_without_a_service() {
+    let vendor = Vendor::start();
+    let mut service = dear(&vendor);
+    let account = service.account();
+    let api = service.api(&account);
+    let counted = api.completed(&api.ask("Hello"));
+    vendor.will([Say::text("Some words that nobody counts."), Say::NoUsage]);
+    api.completed(&api.ask("Hello"));
+    let cost = 10_000 - settled(&service, &account);
+    api.delete_chat(&id(&counted, "chatId")).expect_status(204);
+    let usage = |service: &Service, since: &[&str]| {
+        service.admin(&[&["usage", "--account", account.email.as_str()], since].concat())
+    };
+    let told = usage(&service, &[]);
+    let total = &told["total"];
+    assert_eq!((&total["steps"], &total["credits"]), (&json!(2), &json!(cost)), "{told}");
+    let estimated = total["estimatedTokens"].as_u64().expect("a number");
+    assert!(estimated > 0, "{told}");
+    let read_and_written = total["inputTokens"].as_u64().zip(total["outputTokens"].as_u64());
+    assert_eq!(read_and_written.map(|(read, written)| read + written), Some(120 + estimated), "{told}");
+    assert_eq!((&told["complete"], &told["since"]), (&json!(true), &Value::Null));
+    let models = told["models"].as_array().expect("models");
+    assert_eq!(
+        (models.len(), &models[0]["model"], &models[0]["credits"]),
+        (1, &counted["model"], &json!(cost))
+    );
+    let days = told["days"].as_array().expect("days");
+    let of_days: i64 = days.iter().map(|day| day["credits"].as_i64().expect("credits")).sum();
+    assert_eq!(of_days, cost, "{told}");
+    let today = counted["createdAt"].as_str().expect("a time")[..10].to_owned();
+    assert_eq!(days.last().expect("a day")["day"], today.as_str());
+    assert_eq!(usage(&service, &["--since", &today])["total"], told["total"]);
+    let none = usage(&service, &["--since", "2999-01-01"]);
+    assert_eq!((&none["total"]["credits"], &none["days"]), (&json!(0), &json!([])));
+    assert_eq!(usage(&service, &["--since", "2026-11-21T10:00:00Z"])["since"], "2026-11-21T10:00:00.000Z");
+    let other = service.account();
+    assert_eq!(service.admin(&["usage", "--account", &other.email])["total"]["steps"], 0);
+    service.terminate();
+    assert_eq!(usage(&service, &[]), told);
+}

@@ -51,6 +51,8 @@ fn refusals(service: &Service, email: &str) {
         (vec!["credits", "show", "--account", "nobody@example.test"], "NO_SUCH_ACCOUNT"),
         (vec!["credits", "show", "--account", ""], "NO_SUCH_ACCOUNT"),
         (vec!["key", "list", "--account", "a\u{1}"], "NO_SUCH_ACCOUNT"),
+        (vec!["usage", "--account", "nobody@example.test"], "NO_SUCH_ACCOUNT"),
+        (vec!["usage", "--account", email, "--since", "yesterday"], "INVALID_DATE"),
         (vec!["key", "revoke", "x"], "NO_SUCH_KEY"),
         (vec!["key", "revoke", "00000000-0000-4000-8000-000000000000"], "NO_SUCH_KEY"),
         (vec!["licence", "set", "--account", email, "--until", "soon"], "INVALID_DATE"),

@@ -42,3 +42,4 @@ mod serving;
 mod skills;
 mod transactions;
 mod turns;
+mod usage;

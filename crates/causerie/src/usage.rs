@@ -1,0 +1,40 @@
+//! What an account's answers used, as the operator is shown it.
+
+use control::usage::{Report, Sum};
+use domain::time::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// The report as one JSON object.
+pub(crate) fn told(since: Option<Timestamp>, report: &Report) -> Value {
+    let days = report.days.iter().map(|(day, sum)| {
+        let day = day.to_string();
+        with("day", json!(day.split('T').next()), sum)
+    });
+    let models = report.models.iter().map(|(model, sum)| with("model", json!(model), sum));
+    json!({
+        "complete": report.complete,
+        "days": days.collect::<Vec<_>>(),
+        "models": models.collect::<Vec<_>>(),
+        "since": since.map(|since| since.to_string()),
+        "total": fields(&report.total),
+    })
+}
+
+fn with(name: &str, value: Value, sum: &Sum) -> Value {
+    let mut told = fields(sum);
+    told.insert(name.to_owned(), value);
+    Value::Object(told)
+}
+
+fn fields(sum: &Sum) -> Map<String, Value> {
+    let told = [
+        ("steps", sum.steps),
+        ("credits", sum.credits.0),
+        ("inputTokens", sum.tokens.input_tokens),
+        ("cachedTokens", sum.tokens.cached_tokens),
+        ("outputTokens", sum.tokens.output_tokens),
+        ("reasoningTokens", sum.tokens.reasoning_tokens),
+        ("estimatedTokens", sum.estimated_tokens),
+    ];
+    told.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+}

@@ -1,0 +1,72 @@
+//! What answers used, added up from the ledger's postings.
+
+use domain::credits::Credits;
+use domain::id::AccountId;
+use domain::step::Usage;
+use domain::time::Timestamp;
+
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+/// The most rows that one call brings: two years of a dozen models.
+pub const USAGE_ROWS_MAX: u32 = 10_000;
+/// A day in UTC, in microseconds.
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// What one model used on one day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Used {
+    /// When the day began, in UTC.
+    pub day: Timestamp,
+    /// The model; `None` where a posting names none.
+    pub model: Option<String>,
+    /// How many steps were settled.
+    pub steps: u64,
+    /// What they cost.
+    pub credits: Credits,
+    /// The tokens of them all; `estimated` when some were.
+    pub tokens: Usage,
+    /// How many of the tokens read and written nobody counted, so that they were estimated.
+    pub estimated_tokens: u64,
+}
+
+/// What the account's answers used since `since`, a row for each day and model, the newest days first, models by
+/// name: at most [`USAGE_ROWS_MAX`], and whether there are more.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn by_day_and_model(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<(Vec<Used>, bool)> {
+    let mut rows = tx.all(
+        "SELECT created_at / 86400000000 AS day, model, COUNT(*),
+            CAST(SUM(amount) AS BIGINT),
+            CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT),
+            CAST(COALESCE(SUM(cached_tokens), 0) AS BIGINT),
+            CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT),
+            CAST(COALESCE(SUM(reasoning_tokens), 0) AS BIGINT),
+            CAST(COALESCE(SUM(CASE estimated WHEN 1 THEN input_tokens + output_tokens ELSE 0 END), 0) AS BIGINT)
+         FROM postings WHERE account_id = $1 AND created_at >= $2 AND kind = 'settle'
+         GROUP BY day, model ORDER BY day DESC, model LIMIT $3",
+        params![account, since, USAGE_ROWS_MAX + 1],
+        read_used,
+    )?;
+    let more = rows.len() > USAGE_ROWS_MAX as usize;
+    rows.truncate(USAGE_ROWS_MAX as usize);
+    Ok((rows, more))
+}
+
+fn read_used(row: &dyn Row) -> Result<Used> {
+    let estimated_tokens = row.count(8)?;
+    Ok(Used {
+        day: Timestamp::from_micros(row.int(0)?.saturating_mul(DAY_MICROS)),
+        model: row.opt_text(1)?.map(str::to_owned),
+        steps: row.count(2)?,
+        credits: row.credits(3)?,
+        tokens: Usage {
+            input_tokens: row.count(4)?,
+            cached_tokens: row.count(5)?,
+            output_tokens: row.count(6)?,
+            reasoning_tokens: row.count(7)?,
+            estimated: estimated_tokens > 0,
+        },
+        estimated_tokens,
+    })
+}
