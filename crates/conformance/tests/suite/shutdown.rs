@@ -59,3 +59,17 @@ fn a_second_signal_ends_it_at_once() {
     service.restart();
     service.api(&account).vm().expect_status(200);
 }
+
+#[test]
+fn the_log_tells_of_every_request_when_the_service_has_ended() {
+    let environment = vec![("CAUSERIE_LOG_LEVEL".to_owned(), "debug".to_owned())];
+    let mut service = Service::start(Options { environment, ..Options::default() });
+    for number in 0..200 {
+        let request = Request::new("GET", "/healthz").header("x-request-id", &format!("request-{number}-"));
+        request.send(service.address()).expect_status(200);
+    }
+    service.terminate();
+    let log = service.log();
+    let untold: Vec<u32> = (0..200).filter(|number| !log.contains(&format!("request-{number}-"))).collect();
+    assert!(untold.is_empty(), "{untold:?}");
+}
