@@ -50,6 +50,21 @@ pub(crate) fn models(body: &[u8]) -> Option<Vec<Discovered>> {
     )
 }
 
+/// What the list says that each model takes, where it says so.
+pub(crate) fn dialects(body: &[u8]) -> Vec<(String, Dialect)> {
+    let list: Value = serde_json::from_slice(body).unwrap_or_default();
+    let told = |model: &Value| {
+        let of = |path: &str| model.pointer(&format!("/capabilities{path}")).and_then(Value::as_bool);
+        let dialect = Dialect::told(
+            of("/thinking/types/adaptive/supported")?,
+            of("/thinking/types/enabled/supported")?,
+            of("/effort/supported")?,
+        );
+        Some((model["id"].as_str()?.to_owned(), dialect))
+    };
+    list["data"].as_array().into_iter().flatten().filter_map(told).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +83,22 @@ mod tests {
         assert_eq!(ids, [("claude-a", false), ("claude-b", false), ("claude-d", true)]);
         assert_eq!((models[0].context_tokens, models[0].reasons), (Some(1_000_000), Some(true)));
         assert_eq!((models[1].context_tokens, models[1].reasons), (None, None));
+    }
+
+    #[test]
+    fn what_a_model_takes_is_learned_from_the_list() {
+        let model = |id: &str, adaptive: bool, enabled: bool, effort: bool| {
+            serde_json::json!({"id": id, "capabilities": {"effort": {"supported": effort}, "thinking": {"supported": true,
+                "types": {"adaptive": {"supported": adaptive}, "enabled": {"supported": enabled}}}}})
+        };
+        let list = serde_json::json!({"data": [model("new", true, false, true), model("old", false, true, false),
+            model("plain", false, false, false), {"id": "silent", "capabilities": null}]});
+        let told = dialects(list.to_string().as_bytes());
+        let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["new", "old", "plain"]);
+        assert_eq!(told[0].1, Dialect::of("claude-opus-4-6"));
+        assert_eq!(told[1].1, Dialect::of("claude-sonnet-4-5"));
+        assert_eq!(told[2].1, Dialect::of("claude-3-5-haiku"));
+        assert!(dialects(b"odd").is_empty());
     }
 }

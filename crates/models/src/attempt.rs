@@ -130,6 +130,9 @@ impl Vendor {
                 .models(&body)
                 .ok_or_else(|| wire::unavailable("its list of models cannot be read"))?;
             models.truncate(MODELS_MAX);
+            for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
+                self.hear(model, dialect);
+            }
             Ok(models)
         };
         let models = timeout(MODELS_TIMEOUT, listing)
@@ -160,6 +163,14 @@ impl Vendor {
             dialects.clear();
         }
         dialects.insert(model.to_owned(), dialect);
+    }
+
+    /// Takes over what is said of a model of which nothing was learned yet.
+    fn hear(&self, model: String, dialect: Dialect) {
+        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        if dialects.len() < MODELS_MAX {
+            dialects.entry(model).or_insert(dialect);
+        }
     }
 
     async fn refusal(&self, mut response: Response) -> StepError {

@@ -151,6 +151,17 @@ impl Format {
         }
     }
 
+    /// What a list of models says that they take.
+    pub(crate) fn dialects(self, body: &[u8]) -> Vec<(String, Dialect)> {
+        match self {
+            Self::Anthropic => {
+                let told = anthropic::dialects(body).into_iter();
+                told.map(|(model, dialect)| (model, Dialect::Anthropic(dialect))).collect()
+            }
+            Self::ChatCompletions | Self::Gemini | Self::Responses => Vec::new(),
+        }
+    }
+
     /// How a model is spoken to before anything was learned of it.
     pub(crate) fn dialect(self, model: &str, own: bool) -> Dialect {
         match self {

@@ -1,6 +1,7 @@
 //! A model that keeps to no form.
 
 use conformance::Expect;
+use conformance::api::parts_of;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -41,7 +42,10 @@ fn calls_that_are_none_are_answered_and_the_model_goes_on() {
     ]));
     assert_eq!(answer["text"], "Done.");
     assert_eq!(told.len(), 17, "each call has its result");
-    assert_eq!(states(&answer)[10..], ["ERROR"; 7], "what was not offered is not run: {answer}");
+    // A search is a part of its own kind.
+    assert_eq!(states(&answer)[10..], ["ERROR"; 6], "what was not offered is not run: {answer}");
+    let searches = parts_of(&answer, "WEB_SEARCH");
+    assert_eq!((searches.len(), &searches[0]["state"]), (1, &json!("ERROR")), "{answer}");
     stage.api.download("/extra").expect_refusal(404);
     stage.assert_tells_no_secret(&told);
     let told = stage.calls(&[("shell", json!({"command": "x".repeat(600_000)}))]);

@@ -54,6 +54,16 @@ impl Dialect {
         Self { thinking, effort: adaptive || model.contains("opus-4-5"), caching: true, display: adaptive }
     }
 
+    /// What a model takes by the vendor's own word: thinking as much as it likes, or up to a budget, and an effort.
+    pub(crate) fn told(adaptive: bool, budget: bool, effort: bool) -> Self {
+        let thinking = match (adaptive, budget) {
+            (true, _) => Thinking::Adaptive,
+            (false, true) => Thinking::Budget,
+            (false, false) => Thinking::Off,
+        };
+        Self { thinking, effort, caching: true, display: adaptive }
+    }
+
     /// How to say it to a server that refused it with this reason, in small letters.
     pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
         // This is about what was said before, not about what the model takes.
