@@ -407,7 +407,8 @@ impl Reader {
         for (line, problem) in &head.problems {
             self.note(&tree.shown(file), Some(*line), problem.clone(), false);
         }
-        let Some(description) = head.text("description").map(|text| one_line(&text)) else {
+        let written = head.text("description").map(|text| one_line(&text));
+        let Some(description) = written.filter(|text| !text.is_empty()) else {
             let line = Some(head.line("description").unwrap_or(1));
             self.note(
                 &tree.shown(file),
@@ -426,7 +427,8 @@ impl Reader {
 
     /// The name in the head, where it can be one.
     fn name(&mut self, tree: &Tree, file: &str, head: &Head, short: &str) -> String {
-        let Some(written) = head.text("name").map(|name| one_line(&name)) else {
+        let written = head.text("name").map(|name| one_line(&name));
+        let Some(written) = written.filter(|name| !name.is_empty()) else {
             self.note(&tree.shown(file), Some(1), format!("there is no name: it is called {short}"), false);
             return short.to_owned();
         };
