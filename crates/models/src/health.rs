@@ -1,4 +1,20 @@
 //! How a model has fared lately.
+//!
+//! ```text
+//!                    a call or a probe answered
+//!      UNKNOWN ------------------------------------> UP <------------------------+
+//!      ^  |  |                       a call failed    |                          |
+//!      |  |  +--------------------> DEGRADED <--------+                          |
+//!      |  |                         |      ^  ^                                  |
+//!      |  | a probe failed     three failed |  | a call answered, or a later     | calls answer, and few
+//!      |  |                   one after the |  | probe                           | of the last failed
+//!      |  v                       other     |  |                                 |
+//!      | DOWN <-----------------------------+  +-- DOWN                DEGRADED -+
+//!      |
+//!      +-- when all that was seen is long past
+//! ```
+//!
+//! It is shown and nothing else: calls go to a model that is down as well, and are how it comes up again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,12 +26,14 @@ use domain::time::Timestamp;
 const CALLS_MAX: usize = 20;
 /// How long a call counts.
 const CALL_COUNTS_FOR: Duration = Duration::from_secs(300);
-/// How long a probe counts.
+/// How long a probe counts: longer than it is from one to the next.
 const PROBE_COUNTS_FOR: Duration = Duration::from_secs(600);
 /// How many calls must have failed, one after the other, for a model to be down.
 const DOWN_AFTER: usize = 3;
+/// One call of this many that fails is one too many.
+const FAILED_AT_MOST_ONE_OF: usize = 5;
 
-/// What the last calls of one model met. Calls count before probes, newer ones before older ones.
+/// What the last calls of one model met, and the last probe of its server.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     calls: VecDeque<(Timestamp, bool)>,
@@ -36,76 +54,134 @@ impl Health {
         self.probe = Some((now, answered));
     }
 
-    /// How it stands at `now`.
+    /// How it stands at `now`. Calls tell more than a probe, which asks for no answer; but a server that did not
+    /// answer a probe since the last call is away, and one that did may be back.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> ModelStatus {
-        let lately: Vec<bool> = self
-            .calls
-            .iter()
-            .filter(|(at, _)| now.since(*at) <= CALL_COUNTS_FOR)
-            .map(|(_, answered)| *answered)
-            .collect();
-        if lately.is_empty() {
-            return match self.probe {
-                Some((at, answered)) if now.since(at) <= PROBE_COUNTS_FOR => {
-                    if answered {
-                        ModelStatus::Up
-                    } else {
-                        ModelStatus::Down
-                    }
-                }
-                _ => ModelStatus::Unknown,
-            };
+        let counts = |(at, _): &&(Timestamp, bool), time| now.since(*at) <= time;
+        let calls: Vec<_> = self.calls.iter().filter(|call| counts(call, CALL_COUNTS_FOR)).collect();
+        let probe = self.probe.as_ref().filter(|probe| counts(probe, PROBE_COUNTS_FOR));
+        let since = probe.filter(|(at, _)| self.calls.back().is_none_or(|(last, _)| at > last));
+        let called = by_calls(calls.iter().map(|(_, answered)| *answered));
+        match (called, since.map(|(_, answered)| *answered)) {
+            (_, Some(false)) => ModelStatus::Down,
+            (ModelStatus::Unknown, Some(true)) => ModelStatus::Up,
+            (ModelStatus::Down, Some(true)) => ModelStatus::Degraded,
+            (ModelStatus::Up | ModelStatus::Degraded, Some(true)) | (_, None) => called,
         }
-        let failed_last = lately.iter().rev().take_while(|answered| !**answered).count();
-        let failed = lately.iter().filter(|answered| !**answered).count();
-        if failed_last >= DOWN_AFTER {
-            ModelStatus::Down
-        } else if failed_last > 0 || failed * 5 >= lately.len() {
-            ModelStatus::Degraded
-        } else {
-            ModelStatus::Up
-        }
+    }
+}
+
+/// What calls tell, the oldest first.
+fn by_calls(calls: impl DoubleEndedIterator<Item = bool> + Clone) -> ModelStatus {
+    let failed_last = calls.clone().rev().take_while(|answered| !answered).count();
+    let (count, failed) =
+        calls.fold((0, 0), |(count, failed), answered| (count + 1, failed + usize::from(!answered)));
+    if count == 0 {
+        ModelStatus::Unknown
+    } else if failed_last >= DOWN_AFTER {
+        ModelStatus::Down
+    } else if failed_last > 0 || failed * FAILED_AT_MOST_ONE_OF >= count {
+        ModelStatus::Degraded
+    } else {
+        ModelStatus::Up
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ModelStatus::{Degraded, Down, Unknown, Up};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    #[test]
-    fn calls_decide_and_are_forgotten() {
+    /// What is seen, a letter each second: calls that answer or fail (`a`, `f`), probes that do (`A`, `F`), nothing.
+    fn after(seen: &str, idle: i64) -> ModelStatus {
         let mut health = Health::default();
-        assert_eq!(health.status(at(0)), ModelStatus::Unknown);
-        health.record(true, at(1));
-        assert_eq!(health.status(at(2)), ModelStatus::Up);
-        health.record(false, at(2));
-        assert_eq!(health.status(at(2)), ModelStatus::Degraded);
-        health.record(false, at(3));
-        health.record(false, at(4));
-        assert_eq!(health.status(at(4)), ModelStatus::Down);
-        health.record(true, at(5));
-        assert_eq!(health.status(at(5)), ModelStatus::Degraded, "three of five failed");
-        for second in 6..30 {
-            health.record(true, at(second));
+        let mut second = 0;
+        for what in seen.chars() {
+            second += 1;
+            match what {
+                'a' | 'f' => health.record(what == 'a', at(second)),
+                'A' | 'F' => health.record_probe(what == 'A', at(second)),
+                _ => {}
+            }
         }
-        assert_eq!(health.status(at(30)), ModelStatus::Up);
-        assert_eq!(health.status(at(30 + 301)), ModelStatus::Unknown);
+        health.status(at(second + idle))
     }
 
     #[test]
-    fn a_probe_counts_while_nothing_is_called() {
+    fn every_transition() {
+        for (seen, idle, status) in [
+            ("", 0, Unknown),
+            // From the beginning.
+            ("a", 0, Up),
+            ("A", 0, Up),
+            ("f", 0, Degraded),
+            ("F", 0, Down),
+            // From up.
+            ("aaaaaa", 0, Up),
+            ("aaaaaaf", 0, Degraded),
+            ("aaaaaafff", 0, Down),
+            ("aF", 0, Down),
+            ("AF", 0, Down),
+            // From degraded.
+            ("aaaaaafa", 0, Up),
+            ("aafa", 0, Degraded),
+            ("aff", 0, Degraded),
+            ("afff", 0, Down),
+            ("afF", 0, Down),
+            ("afA", 0, Degraded),
+            ("faaaa", 0, Degraded),
+            ("faaaaa", 0, Up),
+            // From down.
+            ("fffa", 0, Degraded),
+            ("fffA", 0, Degraded),
+            ("fffAf", 0, Down),
+            ("fffAa", 0, Degraded),
+            ("fffaaaaaaaaaaaa", 0, Degraded),
+            ("fffaaaaaaaaaaaaa", 0, Up),
+            ("FA", 0, Up),
+            ("Fa", 0, Up),
+            ("aFA", 0, Up),
+            ("ffff", 0, Down),
+            // A probe before the last call tells nothing any more.
+            ("Ff", 0, Degraded),
+            ("Afff", 0, Down),
+        ] {
+            assert_eq!(after(seen, idle), status, "{seen:?} and {idle} s");
+        }
+    }
+
+    #[test]
+    fn what_is_long_past_is_forgotten() {
+        for (seen, idle, status) in [
+            ("a", 300, Up),
+            ("a", 301, Unknown),
+            ("fff", 298, Down),
+            ("fff", 301, Unknown),
+            ("A", 600, Up),
+            ("A", 601, Unknown),
+            ("F", 600, Down),
+            ("F", 601, Unknown),
+            ("fffA", 299, Degraded),
+            // The failures are forgotten, the probe is not.
+            ("fffA", 301, Up),
+            // What stood before a call does not come back.
+            ("Afff", 301, Unknown),
+            ("Faaa", 301, Unknown),
+        ] {
+            assert_eq!(after(seen, idle), status, "{seen:?} and {idle} s");
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_last_calls_are_kept() {
+        assert_eq!(after(&format!("{}{}", "f".repeat(100), "a".repeat(20)), 0), Up);
         let mut health = Health::default();
-        health.record_probe(false, at(1));
-        assert_eq!(health.status(at(2)), ModelStatus::Down);
-        health.record_probe(true, at(3));
-        assert_eq!(health.status(at(4)), ModelStatus::Up);
-        assert_eq!(health.status(at(700)), ModelStatus::Unknown);
-        health.record(false, at(700));
-        assert_eq!(health.status(at(700)), ModelStatus::Degraded);
+        (0..1000).for_each(|second| health.record(second % 2 == 0, at(second)));
+        assert_eq!(health.calls.len(), CALLS_MAX);
     }
 }
