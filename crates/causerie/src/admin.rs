@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::{Admin, DatabaseUrl, Environment};
+use control::{Admin, Catalog, DatabaseUrl, Environment};
 use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -22,7 +22,7 @@ use crate::commands::{
 use crate::data::{self, Holder};
 use crate::failure::Failure;
 use crate::settings::Places;
-use crate::{config, settings, socket, usage};
+use crate::{config, model_commands, settings, socket, usage};
 
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
@@ -70,7 +70,11 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> 
 }
 
 /// Does what an operator asks and tells what came of it, as one JSON object.
-pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Failure> {
+pub(crate) async fn answer(
+    admin: &Admin,
+    catalog: Option<&Catalog>,
+    request: Request,
+) -> Result<Value, Failure> {
     Ok(match request {
         Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
@@ -117,6 +121,10 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Fai
             let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
             usage::told(since, &report)
         }
+        Request::ListModels => match catalog {
+            Some(catalog) => model_commands::told(catalog, None),
+            None => return Err(Failure::new("SERVICE_UNREACHABLE", "no service runs here")),
+        },
         Request::ListMachines => {
             let machines = admin.list_machines().await?;
             let machines: Vec<Value> = machines
@@ -293,13 +301,13 @@ async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) 
     let workspaces = control::service::open_workspaces(data, Quota::default())?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let admin = admin.acting_as(format!("operator uid {}", rustix::process::getuid().as_raw()));
-    let answered = answer(&admin, request).await;
+    let answered = answer(&admin, None, request).await;
     store.close().await;
     answered
 }
 
 #[expect(clippy::print_stdout, reason = "this is the command line")]
-fn print(answer: &Value, as_json: bool) {
+pub(crate) fn print(answer: &Value, as_json: bool) {
     if as_json {
         println!("{answer}");
         return;

@@ -35,6 +35,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Show the models and how they fare: of the running service, or else by asking the vendors
+    Models {
+        #[command(flatten)]
+        at: Where,
+    },
     /// Plugins of skills and agents
     #[command(subcommand)]
     Plugins(PluginsCommand),
@@ -464,6 +469,7 @@ pub(crate) enum Request {
         account: String,
         since: Option<i64>,
     },
+    ListModels,
     ListMachines,
     ListAudit {
         account: Option<String>,

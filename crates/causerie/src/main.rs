@@ -11,6 +11,7 @@ mod failure;
 mod http;
 mod log;
 mod metrics;
+mod model_commands;
 mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -85,6 +86,12 @@ async fn run(command: Command) -> ExitCode {
         Command::Restore { file, at } => {
             let as_json = at.json;
             return admin::restore(file, at)
+                .await
+                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        Command::Models { at } => {
+            let as_json = at.json;
+            return model_commands::run(&at)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }

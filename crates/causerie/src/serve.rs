@@ -174,7 +174,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let service = Arc::new(Service::start(config, environment).await?);
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
-    tokio::spawn(socket::serve(commands, service.admin.clone(), ending.clone()));
+    tokio::spawn(socket::serve(commands, service.admin.clone(), service.catalog.clone(), ending.clone()));
     let limits = api::Limits {
         upload_max_bytes: settings.upload_max_bytes,
         body_timeout: settings.connections.body_timeout,

@@ -3,9 +3,10 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use control::Admin;
+use control::{Admin, Catalog};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -79,7 +80,12 @@ pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Carries out commands until the service ends.
-pub(crate) async fn serve(listener: UnixListener, admin: Admin, shutdown: CancellationToken) {
+pub(crate) async fn serve(
+    listener: UnixListener,
+    admin: Admin,
+    catalog: Arc<Catalog>,
+    shutdown: CancellationToken,
+) {
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -87,7 +93,7 @@ pub(crate) async fn serve(listener: UnixListener, admin: Admin, shutdown: Cancel
         };
         match stream {
             Ok((stream, _)) => {
-                tokio::spawn(converse(stream, admin.clone()));
+                tokio::spawn(converse(stream, admin.clone(), catalog.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "an operator's command was not accepted");
@@ -97,7 +103,7 @@ pub(crate) async fn serve(listener: UnixListener, admin: Admin, shutdown: Cancel
     }
 }
 
-async fn converse(stream: UnixStream, admin: Admin) {
+async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
     // Whoever reaches the socket is an operator; which of them, the kernel tells.
     let admin = match stream.peer_cred() {
         Ok(who) => admin.acting_as(format!("operator uid {}", who.uid())),
@@ -111,7 +117,7 @@ async fn converse(stream: UnixStream, admin: Admin) {
         return;
     }
     let answered = match serde_json::from_slice(&line) {
-        Ok(request) => admin::answer(&admin, request).await,
+        Ok(request) => admin::answer(&admin, Some(&catalog), request).await,
         Err(_) => {
             Err(Failure::new("USAGE", "the service does not understand the command: it has another version"))
         }

@@ -197,6 +197,8 @@ pub struct ModelEntry {
     pub output_max_tokens: u32,
     /// The name by which its vendor knows it.
     pub vendor_name: String,
+    /// Whether it is known to take images.
+    pub sees_images: bool,
 }
 
 /// What a model's steps cost and how long they may be.

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 use domain::step::{Item, StepError, StepEvent, StepRequest};
 use futures_util::{FutureExt, stream};
 use reqwest::{RequestBuilder, Response, header};
+use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::decoder::{Decoder, Next};
@@ -86,6 +87,11 @@ impl Vendor {
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
         Ok(Self { format, server, patience, own, options, dialects: Arc::default() })
+    }
+
+    /// The same server, to whose requests more is added for one model.
+    pub(crate) fn with_options(&self, model: &str, more: &Map<String, Value>) -> Self {
+        Self { options: Arc::new(self.options.with(model, more)), ..self.clone() }
     }
 
     /// How it is spoken to.

@@ -11,8 +11,10 @@ use domain::time::Clock;
 use futures_util::{StreamExt, future};
 
 use crate::attempt::Vendor;
+use crate::configured::{self, ModelConfig};
 use crate::format::Format;
 use crate::health::Health;
+use crate::known;
 use crate::names;
 use crate::provider::{Discovered, Provider, StepStream};
 use crate::reader;
@@ -83,12 +85,14 @@ impl State {
     }
 }
 
-/// The catalog of models. Until [`Catalog::refresh`] has run it holds the built-in reader alone.
+/// The catalog of models. Until [`Catalog::refresh`] has run it holds what is configured, and the built-in reader.
 #[derive(Debug)]
 pub struct Catalog {
     config: VendorsConfig,
     /// At most one for each provider, in the order of preference.
     vendors: Vec<Arc<Vendor>>,
+    /// What each told when it last did, as it told it.
+    listed: Mutex<HashMap<ProviderName, Vec<ModelEntry>>>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
     state: Arc<State>,
 }
@@ -107,8 +111,9 @@ impl Catalog {
             vendors.push(Arc::new(vendor));
         }
         let state = Arc::new(State { clock, health: Mutex::default() });
-        let catalog = Self { config, vendors, entries: RwLock::default(), state };
-        catalog.set(Vec::new());
+        let (listed, entries) = (Mutex::default(), RwLock::default());
+        let catalog = Self { config, vendors, listed, entries, state };
+        catalog.arrange(&HashMap::new());
         Ok(catalog)
     }
 
@@ -119,34 +124,39 @@ impl Catalog {
     /// # Errors
     /// Why a vendor did not answer, the first one of several.
     pub async fn refresh(&self) -> Result<(), StepError> {
-        let listed = future::join_all(self.vendors.iter().map(|vendor| vendor.models())).await;
-        let known = self.entries();
+        let told = future::join_all(self.vendors.iter().map(|vendor| vendor.models())).await;
         let now = self.state.clock.now();
-        let mut found = Vec::new();
-        let mut failure = Ok(());
-        let mut answered = Vec::new();
-        for (vendor, listed) in self.vendors.iter().zip(listed) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut failure, mut probes) = (Ok(()), HashMap::new());
+        for (vendor, told) in self.vendors.iter().zip(told) {
             let provider = vendor.format().provider();
-            match listed {
+            match told {
                 Ok(models) => {
-                    answered.push(provider);
                     let best_first = names::best_first(models, vendor.format(), vendor.is_own());
-                    found.extend(best_first.iter().map(|model| self.entry(model, vendor)));
+                    let entries = best_first.iter().map(|model| self.entry(model, vendor)).collect();
+                    listed.insert(provider, entries);
+                    probes.insert(provider, Probe::Answered);
                 }
                 Err(error) => {
-                    let of = |entry: &&ModelEntry| entry.provider == provider && !entry.builtin;
-                    found.extend(known.iter().filter(of).cloned());
+                    let refused = matches!(error, StepError::Rejected { .. });
+                    probes.insert(provider, if refused { Probe::Refused } else { Probe::Away });
                     failure = failure.and(Err(error));
                 }
             }
         }
-        self.set(found);
+        self.arrange(&listed);
         let entries = self.entries();
         let mut health = self.state.health();
-        for entry in known.iter().chain(entries.iter()).filter(|entry| !entry.builtin) {
-            let there =
-                answered.contains(&entry.provider) && entries.iter().any(|other| other.id == entry.id);
-            health.entry(entry.id.clone()).or_default().record_probe(there, now);
+        for entry in entries.iter().filter(|entry| !entry.builtin) {
+            let of_it = |other: &ModelEntry| other.vendor_name == entry.vendor_name;
+            let is_listed = listed.get(&entry.provider).is_some_and(|listed| listed.iter().any(of_it));
+            let answered = match (probes.get(&entry.provider), is_listed) {
+                (Some(Probe::Answered), true) => true,
+                (Some(Probe::Refused), true) | (Some(Probe::Away), _) => false,
+                // A list tells nothing of a model that stands in none.
+                (Some(Probe::Answered | Probe::Refused), false) | (None, _) => continue,
+            };
+            health.entry(entry.id.clone()).or_default().record_probe(answered, now);
         }
         health.retain(|id, _| entries.iter().any(|entry| entry.id == *id));
         failure
@@ -165,7 +175,7 @@ impl Catalog {
         let entry = entries.iter().find(|entry| id.map_or(entry.default, |id| entry.id == id))?.clone();
         let vendor = self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider);
         let provider = match vendor {
-            Some(vendor) if !entry.builtin => Provider::Vendor(vendor.clone()),
+            Some(vendor) if !entry.builtin => Provider::Vendor(self.with_options(&entry, vendor)),
             _ => Provider::Reader,
         };
         Some(Model { entry, provider, state: self.state.clone() })
@@ -181,9 +191,35 @@ impl Catalog {
         self.state.health().get(id).map_or(ModelStatus::Unknown, |health| health.status(now))
     }
 
+    /// The vendor as it is asked for this model.
+    fn with_options(&self, entry: &ModelEntry, vendor: &Arc<Vendor>) -> Arc<Vendor> {
+        let configured = self.config.models.iter().find(|one| one.id == entry.id && one.is_of(entry));
+        match configured.filter(|one| !one.options.is_empty()) {
+            Some(one) => Arc::new(vendor.with_options(&entry.vendor_name, &one.options)),
+            None => vendor.clone(),
+        }
+    }
+
+    /// Makes the entries of what the vendors listed and what is configured.
+    fn arrange(&self, listed: &HashMap<ProviderName, Vec<ModelEntry>>) {
+        let of = |provider: ProviderName| {
+            self.vendors.iter().find(move |vendor| vendor.format().provider() == provider)
+        };
+        let in_order = self.vendors.iter().filter_map(|vendor| listed.get(&vendor.format().provider()));
+        let unlisted = |one: &ModelConfig| {
+            let told = Discovered { name: one.vendor_name().to_owned(), ..Discovered::default() };
+            Some(self.entry(&told, of(one.provider)?))
+        };
+        let listed = in_order.flatten().cloned().collect();
+        let (models, only) = (&self.config.models, self.config.only_configured);
+        self.set(configured::arrange(models, only, listed, unlisted));
+    }
+
     fn set(&self, mut entries: Vec<ModelEntry>) {
-        entries.push(reader_entry());
-        make_unique(&mut entries);
+        if entries.is_empty() || !self.config.only_configured {
+            entries.push(reader_entry());
+        }
+        make_unique(&mut entries, &self.config.models);
         let wanted = self.config.default_model.as_deref();
         let default = entries.iter().position(|entry| Some(entry.id.as_str()) == wanted);
         let default = default.or_else(|| entries.iter().position(|entry| !entry.deprecated)).unwrap_or(0);
@@ -195,16 +231,22 @@ impl Catalog {
 
     fn entry(&self, model: &Discovered, vendor: &Vendor) -> ModelEntry {
         let (format, own) = (vendor.format(), vendor.is_own());
-        let deprecated = model.deprecated || (own && names::is_deprecated(&model.name));
-        let reasons = model.reasons.unwrap_or_else(|| names::reasons(&model.name));
+        let known = if own { known::of(format.provider(), &model.name) } else { None };
+        let superseded = known.map_or(own && names::is_deprecated(&model.name), |known| known.deprecated);
+        let deprecated = model.deprecated || superseded;
+        let reasons = model.reasons.or(known.map(|known| known.reasons));
+        let reasons = reasons.unwrap_or_else(|| names::reasons(&model.name));
         let settings = if !deprecated && reasons { vec![Setting::reasoning_effort()] } else { Vec::new() };
-        let context = model.context_tokens.unwrap_or_else(|| names::context_tokens(format, own));
+        let context = model.context_tokens.or(known.map(|known| known.context_tokens));
+        let context = context.unwrap_or_else(|| names::context_tokens(format, own));
         let wanted = self.config.output_max_tokens.unwrap_or(OUTPUT_MAX_TOKENS);
-        let output = wanted.min(model.output_max_tokens.unwrap_or(wanted));
+        let most = model.output_max_tokens.or(known.map(|known| known.output_max_tokens));
+        let output = wanted.min(most.unwrap_or(wanted));
+        let label = model.label.as_deref().or(known.map(|known| known.label));
         ModelEntry {
             id: model.name.clone(),
-            label: Localized::same(model.label.as_deref().unwrap_or(&model.name)),
-            description: names::description(format, own),
+            label: Localized::same(label.unwrap_or(&model.name)),
+            description: known.map_or_else(|| names::description(format, own), known::Known::description),
             provider: format.provider(),
             default: false,
             deprecated,
@@ -215,6 +257,7 @@ impl Catalog {
             // What is written must leave room for what is read.
             output_max_tokens: output.min(context / 2).max(1),
             vendor_name: model.name.clone(),
+            sees_images: known.is_some_and(|known| known.sees_images),
         }
     }
 }
@@ -227,11 +270,25 @@ fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     anthropic.chain(openai).chain(google).collect()
 }
 
-/// Names that come twice are made different by their vendor; what still comes twice is left out.
-fn make_unique(entries: &mut Vec<ModelEntry>) {
-    let mut ids = HashSet::from([READER_ID.to_owned()]);
+/// What a vendor's list told of its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    /// There is one.
+    Answered,
+    /// It gives none, or not to this key.
+    Refused,
+    /// Nothing answers there.
+    Away,
+}
+
+/// Names that come twice are made different by their vendor; what still comes twice is left out. Those that the
+/// operator gave stay.
+fn make_unique(entries: &mut Vec<ModelEntry>, configured: &[ModelConfig]) {
+    let mut ids: HashSet<String> = configured.iter().map(|one| one.id.clone()).collect();
+    ids.insert(READER_ID.to_owned());
     entries.retain_mut(|entry| {
-        if entry.builtin || ids.insert(entry.id.clone()) {
+        let is_configured = configured.iter().any(|one| one.id == entry.id && one.is_of(entry));
+        if entry.builtin || is_configured || ids.insert(entry.id.clone()) {
             return true;
         }
         entry.id = format!("{}/{}", entry.provider.as_str().to_lowercase(), entry.vendor_name);
@@ -257,5 +314,6 @@ fn reader_entry() -> ModelEntry {
         context_tokens: READER_CONTEXT_TOKENS,
         output_max_tokens: OUTPUT_MAX_TOKENS,
         vendor_name: READER_ID.to_owned(),
+        sees_images: false,
     }
 }

@@ -7,6 +7,7 @@ use domain::catalog::ProviderName;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
+use crate::configured::ModelConfig;
 use crate::format::Format;
 use crate::wire;
 
@@ -78,6 +79,13 @@ impl Options {
         }
         options
     }
+
+    /// The same with more for one model.
+    pub(crate) fn with(&self, model: &str, more: &Map<String, Value>) -> Self {
+        let mut options = self.clone();
+        wire::merge(options.0.entry(model.to_owned()).or_default(), more);
+        options
+    }
 }
 
 /// The vendors that are configured, and what holds of their models.
@@ -89,6 +97,10 @@ pub struct VendorsConfig {
     pub openai: Option<VendorConfig>,
     /// Google.
     pub google: Option<VendorConfig>,
+    /// What the operator says about models.
+    pub models: Vec<ModelConfig>,
+    /// Whether only those are in the catalog.
+    pub only_configured: bool,
     /// The model that answers questions which name none; the catalog chooses when absent.
     pub default_model: Option<String>,
     /// What models cost; [`crate::catalog::DEFAULT_PRICE`] when absent.

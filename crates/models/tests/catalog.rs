@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use domain::catalog::ModelStatus;
+use domain::catalog::{Localized, ModelStatus, ProviderName};
 use domain::step::{Item, StepEvent, StepRequest};
 use domain::time::{Clock, Timestamp};
 use futures_util::StreamExt;
 use models::catalog::READER_ID;
-use models::{Catalog, VendorConfig, VendorsConfig};
+use models::{Catalog, ModelConfig, VendorConfig, VendorsConfig};
 
 #[derive(Default)]
 struct Watch(AtomicI64);
@@ -161,4 +161,92 @@ async fn a_setting_that_nobody_chose_is_what_the_catalog_offers() {
         let _events: Vec<_> = catalog.resolve(Some("reasoning")).unwrap().step(request).collect().await;
         assert_eq!(standin.requests().last().unwrap().body["reasoning_effort"], sent);
     }
+}
+
+fn configured(base_url: String, models: Vec<ModelConfig>) -> VendorsConfig {
+    let openai = Some(VendorConfig { base_url: Some(base_url), ..VendorConfig::default() });
+    VendorsConfig { openai, models, ..VendorsConfig::default() }
+}
+
+fn catalog_of(config: VendorsConfig) -> Catalog {
+    Catalog::new(config, Arc::new(Watch::default())).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_configured_changes_what_a_vendor_lists() {
+    let standin = standin::start().await.unwrap();
+    let plain = catalog_of(configured(standin.base_url(), vec![]));
+    plain.refresh().await.unwrap();
+    let model = |id: &str| ModelConfig::new(id, ProviderName::OpenAi);
+    let options = |text: &str| serde_json::from_str(text).unwrap();
+    let models = vec![
+        ModelConfig {
+            label: Some(Localized::new("a", "b", "c")),
+            description: Some(Localized::same("d")),
+            base_millis: Some(5),
+            context_tokens: Some(10_000),
+            output_max_tokens: Some(9_000),
+            reasoning_effort: Some(true),
+            ..model("standin")
+        },
+        ModelConfig { deprecated: Some(true), ..model("reasoning") },
+        ModelConfig { hidden: true, ..model("denied") },
+        ModelConfig {
+            vendor_name: Some("standin".to_owned()),
+            options: options(r#"{"top_p": 0.5}"#),
+            ..model("careful")
+        },
+        // It has the name that the vendor gives to another.
+        ModelConfig { vendor_name: Some("unlisted".to_owned()), ..model("too-long") },
+    ];
+    let catalog = catalog_of(configured(standin.base_url(), models));
+    let ids = |catalog: &Catalog| -> Vec<String> {
+        catalog.entries().iter().map(|entry| entry.id.clone()).collect()
+    };
+    assert!(ids(&catalog).contains(&"standin".to_owned()), "also before a vendor has told");
+    catalog.refresh().await.unwrap();
+    catalog.refresh().await.unwrap();
+    let entries = catalog.entries();
+    let of = |id: &str| entries.iter().find(|entry| entry.id == id).unwrap();
+    let standin_entry = of("standin");
+    assert_eq!((standin_entry.label.cs.as_str(), standin_entry.description.sk.as_str()), ("a", "d"));
+    assert_eq!((standin_entry.context_tokens, standin_entry.output_max_tokens), (10_000, 5_000));
+    assert_eq!(standin_entry.price.base_millis, 5);
+    assert_eq!(standin_entry.price.output_millis, models::catalog::DEFAULT_PRICE.output_millis);
+    assert_eq!(standin_entry.settings.len(), 1);
+    assert!(of("reasoning").deprecated && of("reasoning").settings.is_empty());
+    assert!(catalog.resolve(Some("denied")).is_none());
+    assert_eq!(of("too-long").vendor_name, "unlisted");
+    assert_eq!(of("openai/too-long").vendor_name, "too-long");
+    // One is hidden, and two are added.
+    assert_eq!(entries.len(), plain.entries().len() + 1, "{:?}", ids(&catalog));
+    assert_eq!(catalog.status("careful"), ModelStatus::Up);
+    assert_eq!(catalog.status("too-long"), ModelStatus::Unknown, "it is in no list");
+    for (id, top_p) in [("careful", serde_json::json!(0.5)), ("standin", serde_json::Value::Null)] {
+        let _events: Vec<_> = catalog.resolve(Some(id)).unwrap().step(request("Hello")).collect().await;
+        let seen = standin.requests();
+        let seen = seen.last().unwrap();
+        assert_eq!((seen.model(), &seen.body["top_p"]), ("standin", &top_p), "{id}");
+    }
+    assert_eq!(defaults(&catalog), defaults(&plain));
+}
+
+#[tokio::test]
+async fn only_what_is_configured_can_be_all_there_is() {
+    let standin = standin::start().await.unwrap();
+    let google = ModelConfig::new("elsewhere", ProviderName::Google);
+    let mut config = configured(standin.base_url(), vec![google]);
+    config.only_configured = true;
+    let ids = |catalog: &Catalog| -> Vec<String> {
+        catalog.entries().iter().map(|entry| entry.id.clone()).collect()
+    };
+    let catalog = catalog_of(config.clone());
+    catalog.refresh().await.unwrap();
+    assert_eq!(ids(&catalog), [READER_ID], "a catalog is never empty, and nobody answers for the other");
+    config.models.push(ModelConfig::new("reasoning", ProviderName::OpenAi));
+    let catalog = catalog_of(config);
+    catalog.refresh().await.unwrap();
+    assert_eq!(ids(&catalog), ["reasoning"]);
+    assert_eq!(defaults(&catalog), ["reasoning"]);
+    assert!(catalog.resolve(Some(READER_ID)).is_none() && catalog.resolve(Some("standin")).is_none());
 }

@@ -5,6 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::source::Raw;
 
 /// The longest text of a value, in bytes.
@@ -42,13 +44,40 @@ pub(crate) fn paths() -> Form<Vec<PathBuf>> {
     Form { read: Box::new(read), show }
 }
 
+/// True or false.
+pub(crate) fn flag() -> Form<bool> {
+    let read = |raw: &Raw| match raw {
+        Raw::Flag(flag) => Ok(*flag),
+        Raw::Typed(text) => text.parse().map_err(|_| "true or false is wanted".to_owned()),
+        Raw::Text(_) | Raw::Number(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
+            Err(format!("true or false is wanted, not {}", raw.kind()))
+        }
+    };
+    Form { read: Box::new(read), show: ToString::to_string }
+}
+
+/// A table that is taken as it is, or the same as JSON in a text.
+pub(crate) fn object() -> Form<Map<String, Value>> {
+    let read = |raw: &Raw| match raw {
+        Raw::Table(table) => Ok(table.clone()),
+        Raw::Text(text) | Raw::Typed(text) => {
+            serde_json::from_str(text).map_err(|_| "a table or one JSON object is wanted".to_owned())
+        }
+        Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Other(_) => {
+            Err(format!("a table is wanted, not {}", raw.kind()))
+        }
+    };
+    let show = |table: &Map<String, Value>| quoted(&Value::Object(table.clone()).to_string());
+    Form { read: Box::new(read), show }
+}
+
 /// A list of texts of one line; a variable has commas between them.
 pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
     let read = move |raw: &Raw| {
         let texts: Vec<String> = match raw {
             Raw::List(texts) => texts.clone(),
             Raw::Typed(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
-            Raw::Text(_) | Raw::Number(_) | Raw::Other(_) => {
+            Raw::Text(_) | Raw::Number(_) | Raw::Flag(_) | Raw::Table(_) | Raw::Other(_) => {
                 return Err(format!("a list of texts is wanted, not {}", raw.kind()));
             }
         };
@@ -190,7 +219,7 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
             Ok(text)
         }
         Raw::Text(_) | Raw::Typed(_) => Err("one line of text is wanted".to_owned()),
-        Raw::Number(_) | Raw::List(_) | Raw::Other(_) => {
+        Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
             Err(format!("a text in quotes is wanted, not {}", raw.kind()))
         }
     }
@@ -200,7 +229,7 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
 fn number(raw: &Raw) -> Option<&str> {
     match raw {
         Raw::Text(text) | Raw::Typed(text) | Raw::Number(text) => Some(text.trim()),
-        Raw::List(_) | Raw::Other(_) => None,
+        Raw::Flag(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => None,
     }
 }
 

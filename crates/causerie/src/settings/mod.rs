@@ -3,6 +3,7 @@
 //! A key is one line of [`Settings::read`], with its form, its bounds and its default; `docs/configuration.md` has
 //! a line for each, which a test holds against these.
 
+mod described;
 mod form;
 mod jurisdictions;
 mod otlp;

@@ -10,6 +10,7 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -67,6 +68,10 @@ pub(crate) enum Raw {
     Number(String),
     /// Texts of the file.
     List(Vec<String>),
+    /// True or false.
+    Flag(bool),
+    /// A table of the file that is taken as it is.
+    Table(Map<String, Value>),
     /// Something of the file that no key takes.
     Other(&'static str),
 }
@@ -77,6 +82,8 @@ impl Raw {
             Self::Text(_) | Self::Typed(_) => "a text",
             Self::Number(_) => "a number",
             Self::List(_) => "a list",
+            Self::Flag(_) => "true or false",
+            Self::Table(_) => "a table",
             Self::Other(kind) => kind,
         }
     }
@@ -375,14 +382,52 @@ fn flatten(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<
     for (name, value) in table {
         let key =
             if under.is_empty() { name.get_ref().to_string() } else { format!("{under}.{}", name.get_ref()) };
-        if let DeValue::Table(inner) = value.get_ref()
-            && !inner.is_empty()
-        {
-            flatten(inner, &key, text, entries);
-            continue;
+        match value.get_ref() {
+            DeValue::Table(inner) if !inner.is_empty() && !is_whole(&key) => {
+                flatten(inner, &key, text, entries);
+                continue;
+            }
+            // A list of tables is a table of its numbers.
+            DeValue::Array(list) if !list.is_empty() && list.iter().all(|one| one.get_ref().is_table()) => {
+                for (number, inner) in list.iter().filter_map(|one| one.get_ref().as_table()).enumerate() {
+                    flatten(inner, &format!("{key}.{}", number + 1), text, entries);
+                }
+                continue;
+            }
+            _ => {}
         }
         entries.insert(key, Entry { raw: raw(value), line: line_of(text, name.span().start) });
     }
+}
+
+/// Whether a table is a value itself: the options of a model, whose names are its vendor's.
+fn is_whole(key: &str) -> bool {
+    let options = key.strip_prefix("model.").and_then(|key| key.split_once('.'));
+    options.is_some_and(|(_, key)| key == "options")
+}
+
+/// A table as JSON; `None` when JSON has no such value.
+fn json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Integer(number) => {
+            Value::from(i64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()?)
+        }
+        DeValue::Float(number) => {
+            Value::Number(Number::from_f64(number.as_str().replace('_', "").parse().ok()?)?)
+        }
+        DeValue::Boolean(flag) => Value::Bool(*flag),
+        DeValue::Datetime(_) => return None,
+        DeValue::Array(list) => {
+            Value::Array(list.iter().map(|one| json(one.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => Value::Object(
+            table
+                .iter()
+                .map(|(name, value)| Some((name.get_ref().to_string(), json(value.get_ref())?)))
+                .collect::<Option<_>>()?,
+        ),
+    })
 }
 
 fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
@@ -391,13 +436,16 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         DeValue::Integer(number) if number.radix() == 10 => Raw::Number(number.as_str().to_owned()),
         DeValue::Integer(_) => Raw::Other("a number that is not decimal"),
         DeValue::Float(number) => Raw::Number(number.as_str().to_owned()),
-        DeValue::Boolean(_) => Raw::Other("true or false"),
+        DeValue::Boolean(flag) => Raw::Flag(*flag),
         DeValue::Datetime(_) => Raw::Other("a date"),
         DeValue::Array(list) => {
             let texts = list.iter().map(|one| one.get_ref().as_str().map(ToOwned::to_owned));
             texts.collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
         }
-        DeValue::Table(_) => Raw::Other("a table"),
+        table @ DeValue::Table(_) => match json(table) {
+            Some(Value::Object(table)) => Raw::Table(table),
+            _ => Raw::Other("a table with dates or numbers that JSON has not"),
+        },
     }
 }
 

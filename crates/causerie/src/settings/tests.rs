@@ -7,6 +7,7 @@ use super::source::variable;
 use super::*;
 
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const MODELS_PAGE: &str = include_str!("../../../../docs/models.md");
 const WEB_PAGE: &str = include_str!("../../../../docs/web.md");
 
 fn loaded(
@@ -258,4 +259,63 @@ fn raw_options_and_the_format_of_openai_are_read() {
     assert_eq!(Some(read), models::Options::parse(r#"{"*": {"a": 1}}"#).ok());
     let told = by_file("{\n[]}").expect_err("refused");
     assert!(told[0].contains("line 2"), "{told:?}");
+}
+
+#[test]
+fn the_models_of_the_page_load() {
+    let example = MODELS_PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let (_folder, path) = file(example.expect("an example"));
+    let variables = [("ANTHROPIC_API_KEY", "sk"), ("OPENAI_API_KEY", "sk")];
+    let told = loaded(Some(&path), &[], &variables).expect("they hold");
+    assert_eq!(told.warnings, [""; 0]);
+    let vendors = &told.settings.vendors;
+    assert!(vendors.only_configured);
+    assert_eq!(vendors.default_model.as_deref(), Some("thorough"));
+    let [thorough, quick] = &vendors.models[..] else { panic!("two models: {:?}", vendors.models) };
+    assert_eq!(thorough.label.as_ref().map(|label| label.sk.as_str()), Some("Dôkladný"));
+    assert_eq!((thorough.base_millis, thorough.output_millis), (Some(2000), Some(1500)));
+    assert_eq!(thorough.options["service_tier"], "standard_only");
+    assert_eq!(quick.options["text"]["verbosity"], "low");
+    assert_eq!((quick.reasoning_effort, quick.vendor_name()), (Some(false), "gpt-5-mini"));
+    let catalog = models::Catalog::new(vendors.clone(), control::Environment::system().clock());
+    let entries = catalog.expect("a catalog").entries();
+    let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
+    assert_eq!(ids, ["thorough", "quick"]);
+    // What is shown is read as the same.
+    let shown: Vec<String> = told
+        .effective
+        .iter()
+        .filter(|key| key.key.starts_with("model."))
+        .filter_map(|key| Some(format!("{} = {}", key.key, key.value.as_ref()?)))
+        .collect();
+    let (_folder, again) = file(&shown.join("\n"));
+    let again = loaded(Some(&again), &[], &variables).expect("it holds").settings.vendors;
+    assert_eq!(again.models, vendors.models);
+    let absent = loaded(Some(&path), &[], &variables[..1]).expect("it holds");
+    assert!(absent.warnings[0].contains("quick"), "{:?}", absent.warnings);
+}
+
+#[test]
+fn a_model_that_is_wrong_is_told_with_its_line() {
+    let model = "[[model]]\nid = \"a\"\nvendor = \"openai\"\n";
+    for (wrong, told) in [
+        ("lable = \"x\"", "FILE:4: unknown key model.1.lable; did you mean model.1.label?"),
+        ("label = { cs = \"x\" }", "one text is wanted, or one each for cs, en and sk"),
+        ("label = { de = \"x\" }", "FILE:4: unknown key model.1.label.de"),
+        ("hidden = \"yes\"", "FILE:4: model.1.hidden: true or false is wanted, not a text"),
+        ("options = 5", "FILE:4: model.1.options: a table is wanted, not a number"),
+        ("options = \"[]\"", "a table or one JSON object is wanted"),
+        ("options = { at = 2026-01-01 }", "model.1.options: a table is wanted, not a table with dates"),
+        ("context_tokens = 5", "FILE:4: model.1.context_tokens: a whole number from 1024 to 100000000"),
+        ("default = true\nhidden = true", "the default model cannot be hidden"),
+        ("[[model]]\nid = \"a\"\nvendor = \"openai\"", "FILE:5: model.2.id: the id a is there twice"),
+        ("[[model]]\nvendor = \"openai\"", "model.2.id: it is wanted of every model"),
+        ("[[model]]\nid = \"b\"\nvendor = \"oai\"", "one of \"anthropic\", \"openai\", \"google\" is wanted"),
+        ("default = true\n[models]\ndefault = \"b\"", "a [[model]] says that it is the default itself"),
+    ] {
+        let problems = problems(&format!("{model}{wrong}\n")).concat();
+        assert!(problems.contains(told), "{wrong}: {problems}");
+    }
+    let twice = format!("{model}default = true\n{}default = true\n", model.replace("\"a\"", "\"b\""));
+    assert!(problems(&twice)[0].contains("one model alone is the default"));
 }

@@ -6,7 +6,8 @@ use domain::credits::Price;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
 use models::{Catalog, Format, Options, Secret, VendorConfig, VendorsConfig};
 
-use super::form::{choice, credits, path, quoted, text};
+use super::described::{self, Configured};
+use super::form::{choice, credits, flag, path, quoted, text};
 use super::source::{Sources, bounded};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
@@ -29,11 +30,19 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
         quoted(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
     };
     let format = from.key("openai.format", None, choice(OPENAI_FORMATS, show));
+    const DEFAULT: &str = "models.default";
+    let Configured { models, default } = described::read(from);
+    let default_model = from.optional(DEFAULT, text());
+    if default_model.is_some() && default.is_some() && default != default_model {
+        from.refuse(DEFAULT, "a [[model]] says that it is the default itself");
+    }
     let vendors = VendorsConfig {
         anthropic: vendor(from, ANTHROPIC),
         openai: vendor(from, OPENAI).map(|openai| VendorConfig { format, ..openai }),
         google: vendor(from, GOOGLE),
-        default_model: from.optional("models.default", text()),
+        default_model: default_model.or(default),
+        models,
+        only_configured: from.key("models.only_configured", false, flag()),
         options: options(from),
         output_max_tokens: Some(super::narrow(
             from,
@@ -56,7 +65,22 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
         };
         from.refuse(base_url, wrong.error);
     }
+    warn_of_absent(from, &vendors);
     vendors
+}
+
+/// Keys may come from elsewhere, so that this is no error of the file.
+fn warn_of_absent(from: &mut Sources, vendors: &VendorsConfig) {
+    for model in &vendors.models {
+        let (vendor, name) = match model.provider {
+            ProviderName::Anthropic => (&vendors.anthropic, "anthropic"),
+            ProviderName::OpenAi => (&vendors.openai, "openai"),
+            ProviderName::Google => (&vendors.google, "google"),
+        };
+        if vendor.is_none() {
+            from.warn(format!("the model {} is not offered: {name} has neither key nor address", model.id));
+        }
+    }
 }
 
 /// A vendor is configured when its server or its key is told.

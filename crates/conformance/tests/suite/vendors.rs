@@ -152,3 +152,60 @@ fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default
         ["/v1/messages", "/v1/chat/completions", "/v1beta/models/standin:streamGenerateContent?alt=sse"];
     assert_eq!(paths, expected);
 }
+
+#[test]
+fn described_models_are_offered_and_asked_for_as_described() {
+    let standin = Standin::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("causerie.toml");
+    let described = "models.only_configured = true\n\
+        [[model]]\nid = \"thorough\"\nvendor = \"openai\"\nname = \"standin\"\ndefault = true\n\
+        label = { cs = \"Důkladný\", en = \"Thorough\", sk = \"Dôkladný\" }\ndescription = \"It looks twice\"\n\
+        price = { base = 7, thousand_tokens_read = 0, thousand_tokens_written = 0 }\n\
+        options = { top_p = 0.25, metadata = { by = \"us\" } }\n\
+        [[model]]\nid = \"secret\"\nvendor = \"openai\"\nname = \"reasoning\"\nhidden = true\n\
+        [[model]]\nid = \"early\"\nvendor = \"openai\"\nname = \"reasoning\"\ndeprecated = true\n";
+    std::fs::write(&file, described).expect("a file");
+    let mut environment = standin.environment_of(Format::ChatCompletions);
+    environment.push(("CAUSERIE_CONFIG".to_owned(), file.display().to_string()));
+    let mut service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    let models = api.catalog("models", Some("sk")).expect_status(200).json();
+    let models = models.as_array().expect("models");
+    let ids: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
+    assert_eq!(ids.len(), 2, "{models:?}");
+    let of = |id: &str| models.iter().find(|model| model["id"] == id).expect("it is offered");
+    assert_eq!((&of("thorough")["label"], &of("thorough")["default"]), (&json!("Dôkladný"), &json!(true)));
+    assert_eq!(of("thorough")["description"], "It looks twice");
+    assert_eq!((&of("early")["deprecated"], &of("early")["settings"]), (&json!(true), &json!([])));
+    let refused = api.send(&json!({ "input": "Hello", "model": "secret" })).expect_status(400).json();
+    assert!(refused["message"].as_str().is_some_and(|told| told.contains("thorough")), "{refused}");
+    let before = service.credits(&account);
+    let answer = api.completed(&api.ask("Hello"));
+    assert_eq!((&answer["model"], &answer["error"]), (&json!("thorough"), &Value::Null), "{answer}");
+    let seen = standin.requests();
+    let seen = seen.iter().rev().find(|seen| !seen["body"]["messages"].is_null()).expect("it was asked");
+    assert_eq!((&seen["body"]["model"], &seen["body"]["top_p"]), (&json!("standin"), &json!(0.25)), "{seen}");
+    assert_eq!(seen["body"]["metadata"], json!({ "by": "us" }));
+    let paid = || Some(service.credits(&account)).filter(|(_, reserved)| *reserved == 0);
+    assert_eq!(before.0 - poll::until("it is paid", paid).0, 7);
+    // The operator is shown the same, by the service and without it.
+    let told = service.admin(&["models"]);
+    let mut shown: Vec<(Value, Value)> = Vec::new();
+    for one in told["models"].as_array().expect("models") {
+        shown.push((one["id"].clone(), one["status"].clone()));
+    }
+    assert_eq!(shown.len(), 2, "{told}");
+    let thorough = &told["models"][usize::from(told["models"][0]["id"] != "thorough")];
+    assert_eq!((&thorough["status"], &thorough["priceBase"]), (&json!("UP"), &json!(7.0)), "{told}");
+    assert_eq!((&thorough["vendor"], &thorough["vendorName"]), (&json!("OPENAI"), &json!("standin")));
+    assert!(thorough["contextTokens"].as_u64().is_some_and(|tokens| tokens > 1000), "{told}");
+    service.terminate();
+    let without = service.admin(&["models"]);
+    assert_eq!((&without["models"], &without["failure"]), (&told["models"], &Value::Null));
+    drop(standin);
+    let away = service.admin(&["models"]);
+    assert_eq!(away["models"][0]["status"], "DOWN", "{away}");
+    assert!(away["failure"].as_str().is_some(), "{away}");
+}

@@ -169,6 +169,7 @@ fn models_are_written_as_told() {
             context_tokens: 1,
             output_max_tokens: 1,
             vendor_name: "m".to_owned(),
+            sees_images: false,
         };
         let model = wire::Model::of(&entry, ModelStatus::Unknown, Language::En);
         fits("Model", &serde_json::to_value(&model).unwrap());

@@ -1,0 +1,62 @@
+//! `causerie models`: which models there are, and how they fare.
+
+use control::{Catalog, Environment};
+use domain::step::StepError;
+use serde_json::{Value, json};
+
+use crate::commands::{Request, Where};
+use crate::failure::Failure;
+use crate::settings::{self, Settings};
+use crate::{admin, config, socket};
+
+/// Asks the running service; without one, the vendors themselves.
+pub(crate) async fn run(at: &Where) -> Result<(), Failure> {
+    let sources = || settings::sources(at.config.as_deref(), at.arguments());
+    let places = settings::places(sources()).map_err(config::invalid)?;
+    let answer = match socket::connect(&places.data).await {
+        Some(service) => socket::ask(service, &Request::ListModels).await?,
+        None => {
+            let vendors = Settings::load(sources()).map_err(config::invalid)?.settings.vendors;
+            let catalog = Catalog::new(vendors, Environment::system().clock())
+                .map_err(|error| Failure::new("INVALID_CONFIGURATION", error.to_string()))?;
+            let failure = catalog.refresh().await.err();
+            told(&catalog, failure.as_ref())
+        }
+    };
+    admin::print(&answer, at.json);
+    Ok(())
+}
+
+/// The catalog as one JSON object, with why a vendor did not tell its models.
+pub(crate) fn told(catalog: &Catalog, failure: Option<&StepError>) -> Value {
+    let models: Vec<Value> = catalog
+        .entries()
+        .iter()
+        .map(|entry| {
+            json!({
+                "id": entry.id,
+                "label": entry.label.en,
+                "vendor": entry.provider.as_str(),
+                "vendorName": entry.vendor_name,
+                "status": catalog.status(&entry.id).as_str(),
+                "default": entry.default,
+                "deprecated": entry.deprecated,
+                "builtin": entry.builtin,
+                "settings": entry.settings.iter().map(|setting| &setting.key).collect::<Vec<_>>(),
+                "seesImages": entry.sees_images,
+                "contextTokens": entry.context_tokens,
+                "outputMaxTokens": entry.output_max_tokens,
+                "priceBase": credits(entry.price.base_millis),
+                "priceThousandTokensRead": credits(entry.price.input_millis),
+                "priceThousandTokensWritten": credits(entry.price.output_millis),
+            })
+        })
+        .collect();
+    json!({ "models": models, "failure": failure.map(ToString::to_string) })
+}
+
+/// Thousandths as credits with their decimals.
+fn credits(millis: u64) -> f64 {
+    // Prices are far below what a double holds exactly.
+    f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0
+}

@@ -1,0 +1,196 @@
+//! What is known of the vendors' own models beside what their lists tell: a table, the more particular names first.
+//!
+//! What is not known of a model is left out here, and is then as for any other of its vendor.
+
+use domain::catalog::{Localized, ProviderName};
+
+/// What is known of a family of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    provider: ProviderName,
+    /// What the names of the family begin with, up to a date or the end.
+    family: &'static str,
+    /// How people call it.
+    pub(crate) label: &'static str,
+    kind: Kind,
+    /// How many tokens it reads and writes together.
+    pub(crate) context_tokens: u32,
+    /// The most tokens that it writes in one step.
+    pub(crate) output_max_tokens: u32,
+    /// Whether it takes an effort of reasoning.
+    pub(crate) reasons: bool,
+    /// Whether it takes images.
+    pub(crate) sees_images: bool,
+    /// Whether its vendor has newer ones in its place.
+    pub(crate) deprecated: bool,
+}
+
+/// What a family is meant for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The most able.
+    Large,
+    /// Between ability and price.
+    Middle,
+    /// Quick and cheap.
+    Small,
+}
+
+use Kind::{Large, Middle, Small};
+use ProviderName::{Anthropic, Google, OpenAi};
+
+/// Reasons; sees images.
+const BOTH: (bool, bool) = (true, true);
+/// Sees images, and takes no effort.
+const SEES: (bool, bool) = (false, true);
+/// Reasons, and reads text alone.
+const REASONS: (bool, bool) = (true, false);
+/// Reads and writes text.
+const TEXT: (bool, bool) = (false, false);
+
+const GEMINI_CONTEXT: u32 = 1_048_576;
+
+#[rustfmt::skip]
+const TABLE: &[Known] = &[
+    known(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 200_000, 128_000, BOTH),
+    known(Anthropic, "claude-opus-4-5", "Claude Opus 4.5", Large, 200_000, 64_000, BOTH),
+    known(Anthropic, "claude-opus-4-1", "Claude Opus 4.1", Large, 200_000, 32_000, BOTH),
+    known(Anthropic, "claude-opus-4", "Claude Opus 4", Large, 200_000, 32_000, BOTH).old(),
+    known(Anthropic, "claude-sonnet-4-5", "Claude Sonnet 4.5", Middle, 200_000, 64_000, BOTH),
+    known(Anthropic, "claude-sonnet-4", "Claude Sonnet 4", Middle, 200_000, 64_000, BOTH).old(),
+    known(Anthropic, "claude-haiku-4-5", "Claude Haiku 4.5", Small, 200_000, 64_000, BOTH),
+    known(Anthropic, "claude-3-7-sonnet", "Claude Sonnet 3.7", Middle, 200_000, 64_000, BOTH).old(),
+    known(Anthropic, "claude-3-5-haiku", "Claude Haiku 3.5", Small, 200_000, 8_192, SEES).old(),
+    known(Anthropic, "claude-3-haiku", "Claude Haiku 3", Small, 200_000, 4_096, SEES).old(),
+    known(OpenAi, "gpt-5.2", "GPT-5.2", Large, 400_000, 128_000, BOTH),
+    known(OpenAi, "gpt-5.1", "GPT-5.1", Large, 400_000, 128_000, BOTH),
+    known(OpenAi, "gpt-5-mini", "GPT-5 mini", Small, 400_000, 128_000, BOTH),
+    known(OpenAi, "gpt-5-nano", "GPT-5 nano", Small, 400_000, 128_000, BOTH),
+    known(OpenAi, "gpt-5", "GPT-5", Large, 400_000, 128_000, BOTH),
+    known(OpenAi, "gpt-4.1-mini", "GPT-4.1 mini", Small, 1_047_576, 32_768, SEES),
+    known(OpenAi, "gpt-4.1-nano", "GPT-4.1 nano", Small, 1_047_576, 32_768, SEES),
+    known(OpenAi, "gpt-4.1", "GPT-4.1", Middle, 1_047_576, 32_768, SEES),
+    known(OpenAi, "gpt-4o-mini", "GPT-4o mini", Small, 128_000, 16_384, SEES),
+    known(OpenAi, "gpt-4o", "GPT-4o", Middle, 128_000, 16_384, SEES),
+    known(OpenAi, "gpt-4-turbo", "GPT-4 Turbo", Middle, 128_000, 4_096, SEES).old(),
+    known(OpenAi, "gpt-4", "GPT-4", Middle, 8_192, 8_192, TEXT).old(),
+    known(OpenAi, "gpt-3.5-turbo", "GPT-3.5 Turbo", Small, 16_385, 4_096, TEXT).old(),
+    known(OpenAi, "o4-mini", "o4-mini", Small, 200_000, 100_000, BOTH),
+    known(OpenAi, "o3-mini", "o3-mini", Small, 200_000, 100_000, REASONS),
+    known(OpenAi, "o3", "o3", Large, 200_000, 100_000, BOTH),
+    known(OpenAi, "o1", "o1", Large, 200_000, 100_000, BOTH).old(),
+    known(Google, "gemini-3-pro-preview", "Gemini 3 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
+    known(Google, "gemini-3-flash-preview", "Gemini 3 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
+    known(Google, "gemini-2.5-pro", "Gemini 2.5 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
+    known(Google, "gemini-2.5-flash-lite", "Gemini 2.5 Flash-Lite", Small, GEMINI_CONTEXT, 65_536, BOTH),
+    known(Google, "gemini-2.5-flash", "Gemini 2.5 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
+    known(Google, "gemini-2.0-flash-lite", "Gemini 2.0 Flash-Lite", Small, GEMINI_CONTEXT, 8_192, SEES).old(),
+    known(Google, "gemini-2.0-flash", "Gemini 2.0 Flash", Middle, GEMINI_CONTEXT, 8_192, SEES).old(),
+];
+
+const fn known(
+    provider: ProviderName,
+    family: &'static str,
+    label: &'static str,
+    kind: Kind,
+    context_tokens: u32,
+    output_max_tokens: u32,
+    (reasons, sees_images): (bool, bool),
+) -> Known {
+    Known {
+        provider,
+        family,
+        label,
+        kind,
+        context_tokens,
+        output_max_tokens,
+        reasons,
+        sees_images,
+        deprecated: false,
+    }
+}
+
+impl Known {
+    const fn old(self) -> Self {
+        Self { deprecated: true, ..self }
+    }
+
+    /// What it is meant for.
+    pub(crate) fn description(&self) -> Localized {
+        let (cs, en, sk) = match self.kind {
+            Large => (
+                "Nejschopnější z řady, pro náročné otázky",
+                "The most able of its line, for demanding questions",
+                "Najschopnejší z radu, pre náročné otázky",
+            ),
+            Middle => (
+                "Vyvážený mezi schopnostmi a cenou",
+                "Balanced between ability and price",
+                "Vyvážený medzi schopnosťami a cenou",
+            ),
+            Small => (
+                "Rychlý a levný, pro jednodušší otázky",
+                "Quick and cheap, for simpler questions",
+                "Rýchly a lacný, pre jednoduchšie otázky",
+            ),
+        };
+        Localized::new(cs, en, sk)
+    }
+}
+
+/// What is known of the vendor's own model of this name.
+pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static Known> {
+    TABLE.iter().find(|known| known.provider == provider && is_of(name, known.family))
+}
+
+/// Whether a name is the family's own, or that of one of its dated versions.
+fn is_of(name: &str, family: &str) -> bool {
+    let Some(rest) = name.strip_prefix(family) else { return false };
+    // "-0" is Anthropic's, "-001" Google's for the same thing.
+    let version = rest.strip_prefix('-').unwrap_or(rest);
+    rest.is_empty()
+        || version == "latest"
+        || version == "0"
+        || (rest.starts_with('-')
+            && version.len() >= 3
+            && version.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_known_by_its_family_and_date_alone() {
+        let label = |provider, name| of(provider, name).map(|known| known.label);
+        for (provider, name, expected) in [
+            (Anthropic, "claude-opus-4-6", Some("Claude Opus 4.6")),
+            (Anthropic, "claude-opus-4-5-20251101", Some("Claude Opus 4.5")),
+            (Anthropic, "claude-sonnet-4-20250514", Some("Claude Sonnet 4")),
+            (Anthropic, "claude-sonnet-4-0", Some("Claude Sonnet 4")),
+            (Anthropic, "claude-sonnet-4-9", None),
+            (Anthropic, "claude-3-7-sonnet-latest", Some("Claude Sonnet 3.7")),
+            (OpenAi, "gpt-5-mini-2025-08-07", Some("GPT-5 mini")),
+            (OpenAi, "gpt-5", Some("GPT-5")),
+            (OpenAi, "gpt-5-pro", None),
+            (OpenAi, "gpt-5-chat-latest", None),
+            (OpenAi, "gpt-5.9", None),
+            (OpenAi, "gpt-4o-2024-11-20", Some("GPT-4o")),
+            (Google, "gemini-2.0-flash-001", Some("Gemini 2.0 Flash")),
+            (Google, "gemini-2.5-flash-lite", Some("Gemini 2.5 Flash-Lite")),
+            (Google, "gpt-5", None),
+            (OpenAi, "llama3.2", None),
+        ] {
+            assert_eq!(label(provider, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_row_can_be_reached_and_leaves_room_to_read() {
+        for known in TABLE {
+            assert_eq!(of(known.provider, known.family), Some(known), "a row before it takes its name");
+            assert!(known.output_max_tokens <= known.context_tokens);
+            assert!(!known.label.is_empty() && known.label.len() < 64);
+        }
+    }
+}
