@@ -1,6 +1,6 @@
 //! What is known of the vendors' own models beside what their lists tell: a table, the more particular names first.
 //!
-//! What is not known of a model is left out here, and is then as for any other of its vendor.
+//! What is not known of a model is left out here, and is then as for any other of its vendor: the newest ones are.
 
 use domain::catalog::{Localized, ProviderName};
 
@@ -52,7 +52,7 @@ const GEMINI_CONTEXT: u32 = 1_048_576;
 
 #[rustfmt::skip]
 const TABLE: &[Known] = &[
-    known(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 200_000, 128_000, BOTH),
+    known(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 1_000_000, 128_000, BOTH),
     known(Anthropic, "claude-opus-4-5", "Claude Opus 4.5", Large, 200_000, 64_000, BOTH),
     known(Anthropic, "claude-opus-4-1", "Claude Opus 4.1", Large, 200_000, 32_000, BOTH),
     known(Anthropic, "claude-opus-4", "Claude Opus 4", Large, 200_000, 32_000, BOTH).old(),
