@@ -52,6 +52,11 @@ const GEMINI_CONTEXT: u32 = 1_048_576;
 
 #[rustfmt::skip]
 const TABLE: &[Known] = &[
+    known(Anthropic, "claude-fable-5-1", "Claude Fable 5.1", Large, 1_000_000, 128_000, BOTH),
+    known(Anthropic, "claude-fable-5", "Claude Fable 5", Large, 1_000_000, 128_000, BOTH),
+    known(Anthropic, "claude-opus-5-5", "Claude Opus 5.5", Large, 1_000_000, 128_000, BOTH),
+    known(Anthropic, "claude-opus-5", "Claude Opus 5", Large, 1_000_000, 128_000, BOTH),
+    known(Anthropic, "claude-sonnet-5", "Claude Sonnet 5", Middle, 1_000_000, 128_000, BOTH),
     known(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 1_000_000, 128_000, BOTH),
     known(Anthropic, "claude-opus-4-5", "Claude Opus 4.5", Large, 200_000, 64_000, BOTH),
     known(Anthropic, "claude-opus-4-1", "Claude Opus 4.1", Large, 200_000, 32_000, BOTH),
@@ -169,6 +174,8 @@ mod tests {
             (Anthropic, "claude-sonnet-4-20250514", Some("Claude Sonnet 4")),
             (Anthropic, "claude-sonnet-4-0", Some("Claude Sonnet 4")),
             (Anthropic, "claude-sonnet-4-9", None),
+            (Anthropic, "claude-opus-5-5", Some("Claude Opus 5.5")),
+            (Anthropic, "claude-sonnet-5-5", None),
             (Anthropic, "claude-3-7-sonnet-latest", Some("Claude Sonnet 3.7")),
             (OpenAi, "gpt-5-mini-2025-08-07", Some("GPT-5 mini")),
             (OpenAi, "gpt-5", Some("GPT-5")),
