@@ -200,7 +200,7 @@ impl Questions {
         if let Some(repeated) = self.repeated(caller, asking.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
-        let answer = MessageId::from_random(self.environment.bits());
+        let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
         let mut span = spans::accept(self.environment.tracer(), asking.trace, answer);
         let taken = self.check_and_take(caller, asking, answer).await;
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
@@ -249,13 +249,14 @@ impl Questions {
             chosen,
             self.web.clone(),
         );
+        let now = self.environment.now();
         let new = NewQuestion {
             account: caller.account,
             user: caller.user,
             through: Through::Key(caller.key),
             trace: asking.trace.map(|request| TraceId::from_bits(request.trace)),
             target,
-            question: MessageId::from_random(self.environment.bits()),
+            question: MessageId::made_at(now, self.environment.bits()),
             answer,
             measures: model.measures(),
             reserve,
@@ -263,9 +264,9 @@ impl Questions {
             attachments,
             agent,
             skills,
-            posting: PostingId::from_random(self.environment.bits()),
+            posting: PostingId::made_at(now, self.environment.bits()),
             idempotency: asking.idempotency,
-            now: self.environment.now(),
+            now,
         };
         // A caller that goes away now must not leave an accepted question whose machine nobody starts.
         let taken = self.dispatch.see_through(self.clone().take(new)).await;
@@ -345,7 +346,7 @@ impl Questions {
         check_settings(&model, &asking.settings)?;
         self.check_jurisdictions(&asking.jurisdictions)?;
         let new = NewConversation {
-            id: ConversationId::from_random(self.environment.bits()),
+            id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
             title: title_of(&asking.input),
             model: model.id.clone(),
             settings: asking.settings.clone(),

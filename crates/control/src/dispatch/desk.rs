@@ -196,7 +196,8 @@ impl Desk {
     }
 
     fn posting(&self) -> PostingId {
-        PostingId::from_random(self.shared.environment.bits())
+        let environment = &self.shared.environment;
+        PostingId::made_at(environment.now(), environment.bits())
     }
 }
 
