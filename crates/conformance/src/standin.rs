@@ -70,6 +70,12 @@ impl Standin {
         vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
     }
 
+    /// What leads a service's searches here.
+    #[must_use]
+    pub fn search_engine(&self) -> (String, String) {
+        ("SEARXNG_URL".to_owned(), format!("http://{}/searxng", self.address))
+    }
+
     /// The environment that leads a service here in another format than Chat Completions.
     #[must_use]
     pub fn environment_of(&self, format: Format) -> Vec<(String, String)> {

@@ -97,7 +97,7 @@ pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough:
 /// Asks, with a key by which the question is taken once however often it is sent. `None` when the conversation
 /// has an open answer.
 pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Option<Value> {
-    let mut question = json!({ "input": question(marker) });
+    let mut question = json!({ "input": question(marker), "webSearchEnabled": true });
     if let Some(chat) = chat {
         question["chatId"] = chat.into();
     }
@@ -115,7 +115,8 @@ pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Optio
     Some(response.json())
 }
 
-/// What the model does: three steps, each with usage that is always the same, so that each answer costs as much.
+/// What the model does: four steps, and two of another agent's, each with usage that is always the same, so that each
+/// answer costs as much.
 fn question(marker: &str) -> String {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 600, "completion_tokens": 60}});
     let usage = json!({ "raw": format!("data: {usage}\n\n") });
@@ -125,6 +126,10 @@ fn question(marker: &str) -> String {
     };
     let call = |tool: &str, arguments: Value| json!({"call": {"tool": tool, "arguments": arguments}});
     let step = |actions: Value| json!({"actions": actions, "pace_ms": 3, "usage": false});
+    let task = json!({"steps": [
+        step(json!([{"say": "The lawyer looks."}, run("c"), call("list", json!({"path": "/"})), usage])),
+        step(json!([{"say": format!("The lawyer reports on {marker}, ")}, {"tokens": {"count": 15, "every_ms": 8}}, usage])),
+    ]});
     let script = json!({"steps": [
         step(json!([
             {"think": "I look for it first."},
@@ -139,6 +144,12 @@ fn question(marker: &str) -> String {
             call("read", json!({"path": "/uploads/lease.txt"})),
             call("write", json!({"path": format!("/notes/{marker}.txt"), "content": marker})),
             run("b"),
+            usage,
+        ])),
+        step(json!([
+            call("skill", json!({"skill": "causerie:document-summary"})),
+            call("web_search", json!({"query": "notice period"})),
+            call("agent", json!({"agent": "causerie:lawyer", "task": format!("STANDIN {task}")})),
             usage,
         ])),
         step(json!([{"say": format!("So {marker} comes to this: ")}, {"tokens": {"count": 25, "every_ms": 8}}, usage])),

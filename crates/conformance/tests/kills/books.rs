@@ -87,9 +87,20 @@ pub(crate) fn check_answers(caller: Caller<'_>, answers: &[&Answered], model: &M
             "{marker}: what was said before a cut is gone, and nothing is missing"
         );
         assert_eq!(shape(whole), model.shape, "{marker}");
+        check_report(whole, marker);
         assert!(tools(whole).iter().all(|(_, state)| ["COMPLETE", "ERROR"].contains(state)), "{whole}");
         assert_eq!(&caller.get(&target_of(whole)), whole, "{marker}: a completed answer stays as it is");
     }
+}
+
+/// What another agent said is whole, whatever was killed meanwhile.
+fn check_report(whole: &Value, marker: &str) {
+    let parts = whole["parts"].as_array().expect("parts");
+    let part = parts.iter().find(|part| part["type"] == "AGENT").expect("a task was given away");
+    assert_eq!(part["state"], "COMPLETE", "{part}");
+    let content = part["content"].as_str().expect("content");
+    let once = |text: &str| content.matches(text).count() == 1;
+    assert!(once("The lawyer looks.") && once(&format!("The lawyer reports on {marker}, ")), "{part}");
 }
 
 /// Every accepted answer stands in its conversation once, and there are no others.
@@ -136,6 +147,9 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
             assert!(ran <= 1, "{marker}-{which} ran {ran} times");
             assert!(ran == 1 || state == "ERROR", "{marker}-{which} is {state} and never ran");
         }
+        // What another agent ran is no part of the answer.
+        let ran = runs.remove(format!("{marker}-c").as_str()).unwrap_or(0);
+        assert!(ran <= 1, "{marker}-c ran {ran} times");
         if states(whole, "write") == ["COMPLETE"] {
             let target = format!("/api/v1/files/notes/{marker}.txt");
             let note = caller.insist(&caller.request("GET", &target));

@@ -1,5 +1,6 @@
-//! Two hundred random kills of the service, the machines and the model's server while answers are written:
-//! what was accepted is completed once, paid for once, and nothing that changes something runs twice.
+//! Two hundred random kills of the service, the machines, and the server of both models and searches, while answers are
+//! written with tools, a skill, a search of the web and another agent's work: what was accepted is completed once, paid
+//! for once, and nothing that changes something runs twice.
 //!
 //! `KILLS_SEED` repeats a run's choices (what happens between them is the host's), `KILLS` changes their number.
 
@@ -33,7 +34,9 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     println!("KILLS_SEED={seed}");
     let mut random = Random::new(seed);
     let vendor = Standin::start();
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let mut environment = vendor.environment();
+    environment.push(vendor.search_engine());
+    let service = Service::start(Options { environment, ..Options::default() });
     let wanted = NewAccount { credits: CREDITS, ..NewAccount::default() };
     let accounts: Vec<Account> = (0..ACCOUNTS).map(|_| service.account_as(&wanted)).collect();
     for account in &accounts {

@@ -99,7 +99,7 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
 /// on it needs all of them.
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     let entries = tx.all(
-        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 ORDER BY entry",
+        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
         |row| Ok(read_entry(row, answer).ok()),
     )?;

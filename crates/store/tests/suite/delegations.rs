@@ -90,6 +90,11 @@ async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine:
     let turn =
         fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read").expect("it is open");
     assert_eq!((turn.log.len(), turn.bill.settled), (1, Credits(3)));
+    let (account, conversation) = (desk.account, turn.conversation);
+    let read = fixture.store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await;
+    let own = read.expect("it is there").answer.parts;
+    let rebuilt = domain::answer::Answer::rebuild(answer, &turn.attachments, &turn.log, None);
+    assert_eq!(own, rebuilt.parts, "nor do its readers");
     let fence = desk.fence;
     let own = fixture.store.write(move |tx| turns::commit_result(tx, fence, 0, &result("c"), START)).await;
     assert!(own.expect("the lease holds"));
