@@ -1,14 +1,16 @@
 //! Answers: collected as they stand, or followed while they are written (sections 4.4 and 6).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::answer::Stamp;
 use domain::id::{AccountId, ConversationId, MessageId};
 use store::Store;
 use store::conversations::{self, ConversationError, StoredAnswer};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
-use crate::live::{Live, LiveAnswer, Meta, Progress, Snapshot, Watch};
+use crate::live::{Live, LiveAnswer, Load, Meta, Progress, Snapshot, Watch};
 
 /// Up to this size (of [`LiveAnswer::size_bytes`]) an answer is rendered by whoever reads it.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
@@ -68,7 +70,7 @@ impl Answers {
         message: MessageId,
     ) -> Result<Follower, ConversationError> {
         let live = self.find(account, conversation, message).await?;
-        Ok(Follower::new(live, None))
+        Ok(Follower::new(live, None, self.live.load()))
     }
 
     /// Follows a conversation: its latest answer, then each that begins later, until it is deleted.
@@ -84,7 +86,7 @@ impl Answers {
         let stored =
             self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
         let latest = watch.latest(self.attach(account, stored).await?);
-        Ok(Follower::new(latest, Some(watch)))
+        Ok(Follower::new(latest, Some(watch), self.live.load()))
     }
 
     /// The answer to be read. One that is in progress and not written here yet is waited for; one that was
@@ -159,12 +161,26 @@ pub struct Follower {
     /// The state of the current answer that was told last: its stamp and whether it is the end.
     told: Option<(Stamp, bool)>,
     ended: bool,
+    load: Arc<Load>,
+    /// Until when it rests, and how much later it was woken.
+    rests_until: Option<Instant>,
+    woken_late: Option<Duration>,
 }
 
 impl Follower {
-    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>) -> Self {
+    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Load>) -> Self {
         let progress = current.progress();
-        Self { current, progress, watch, first: true, told: None, ended: false }
+        Self {
+            current,
+            progress,
+            watch,
+            first: true,
+            told: None,
+            ended: false,
+            load,
+            rests_until: None,
+            woken_late: None,
+        }
     }
 
     /// The answer that is being read.
@@ -187,7 +203,8 @@ impl Follower {
         had == present && ended
     }
 
-    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more.
+    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more. When readers
+    /// lag behind, they get fewer states: each rests after one (for tens of milliseconds at most).
     /// Cancel safe: a state that was not handed out is handed out the next time.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
         if self.ended {
@@ -195,10 +212,11 @@ impl Follower {
         }
         loop {
             if !self.first {
+                self.rest().await;
                 // The sender lives as long as `current`, which is held here.
                 self.progress.changed().await.ok()?;
             }
-            self.progress.borrow_and_update();
+            let Progress { at, .. } = *self.progress.borrow_and_update();
             let snapshot = self.current.snapshot();
             self.first = false;
             self.ended = snapshot.ending.is_some();
@@ -206,8 +224,30 @@ impl Follower {
             let state = Some((snapshot.stamp, self.ended));
             if self.told != state {
                 self.told = state;
+                self.told_at(at);
                 return Some(snapshot);
             }
+        }
+    }
+
+    /// Takes note of how late the state is that is told now, and of the rest after it.
+    fn told_at(&mut self, changed: Option<Instant>) {
+        let now = Instant::now();
+        // Who rested meets changes that are not late at all.
+        let late = self.woken_late.take().or_else(|| Some(now.saturating_duration_since(changed?)));
+        if let Some(late) = late {
+            self.load.note(late);
+        }
+        let rest = self.load.rest();
+        self.rests_until = (!rest.is_zero() && !self.ended).then(|| now + rest);
+    }
+
+    /// Rests, where it is to. Cancel safe.
+    async fn rest(&mut self) {
+        if let Some(until) = self.rests_until {
+            sleep_until(until).await;
+            self.rests_until = None;
+            self.woken_late = Some(Instant::now().saturating_duration_since(until));
         }
     }
 

@@ -6,6 +6,7 @@
 //! reader that is slow gets fewer of them.
 
 mod done;
+mod load;
 mod rope;
 mod shot;
 #[cfg(test)]
@@ -18,8 +19,10 @@ use domain::answer::{Answer, Body, Change, Ending, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use self::done::Done;
+pub(crate) use self::load::Load;
 pub use self::rope::{Rope, Segment};
 use self::shot::Pieces;
 pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
@@ -44,6 +47,8 @@ pub struct Meta {
 pub struct Progress {
     /// The last change.
     pub stamp: Stamp,
+    /// When it was made here.
+    pub at: Option<Instant>,
     /// Whether it is done.
     pub ended: bool,
     /// Whether its conversation was deleted.
@@ -172,12 +177,14 @@ impl LiveAnswer {
         state.answer.fold(Stamp { epoch, revision: revision + 1 }, Change::Ended(Ending::Stopped));
         state.shot = None;
         let (stamp, followed) = (state.answer.stamp, self.next.get().is_some());
-        self.progress.send_replace(Progress { stamp, ended: true, deleted: true, followed });
+        let at = Some(Instant::now());
+        self.progress.send_replace(Progress { stamp, at, ended: true, deleted: true, followed });
     }
 
     fn tell(&self, answer: &Answer) {
         self.progress.send_modify(|progress| {
             progress.stamp = answer.stamp;
+            progress.at = Some(Instant::now());
             progress.ended = answer.ending.is_some();
         });
     }
@@ -205,6 +212,7 @@ const SWEEP_AT_LEAST: usize = 256;
 #[derive(Default)]
 pub struct Live {
     known: Mutex<Known>,
+    load: Arc<Load>,
 }
 
 #[derive(Default)]
@@ -236,6 +244,11 @@ struct Watched {
 }
 
 impl Live {
+    /// How far its readers lag behind.
+    pub(crate) fn load(&self) -> Arc<Load> {
+        self.load.clone()
+    }
+
     /// The answer, if it is being written here.
     #[must_use]
     pub fn get(&self, answer: MessageId) -> Option<Arc<LiveAnswer>> {

@@ -73,7 +73,7 @@ fn what_a_cut_attempt_wrote_goes() {
 #[tokio::test]
 async fn a_slow_reader_gets_the_newest_state_and_then_the_end() {
     let live = Arc::new(live(1));
-    let mut follower = Follower::new(live.clone(), None);
+    let mut follower = Follower::new(live.clone(), None, Arc::default());
     assert_eq!(follower.next().await.expect("the present state").text.to_string(), "");
     for revision in 1..=100 {
         fold(&live, text(revision, "x"));
@@ -90,7 +90,7 @@ async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
     let first = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
     let watch = registry.watch(meta(1).conversation);
     let latest = watch.latest(first.clone());
-    let mut follower = Follower::new(latest, Some(watch));
+    let mut follower = Follower::new(latest, Some(watch), Arc::default());
     follower.next().await.expect("the present state");
     first.fold(stamp(1), Change::Ended(Ending::Done));
     registry.finish(first.meta().answer);
@@ -114,7 +114,7 @@ async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_i
     stored.fold(stamp(1), Change::Ended(Ending::Done));
     registry.delete(meta(1).conversation);
     let latest = watch.latest(Arc::new(LiveAnswer::new(meta(1), stored)));
-    let mut follower = Follower::new(latest, Some(watch));
+    let mut follower = Follower::new(latest, Some(watch), Arc::default());
     assert!(follower.next().await.expect("the present state").ending.is_some());
     let rest = follower.next().now_or_never().expect("it is known at once that nothing follows");
     assert!(rest.is_none());
@@ -124,7 +124,7 @@ async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_i
 async fn deleting_a_conversation_ends_what_is_being_read() {
     let registry = Arc::new(Live::default());
     let answer = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
-    let mut follower = Follower::new(answer.clone(), None);
+    let mut follower = Follower::new(answer.clone(), None, Arc::default());
     follower.next().await.expect("the present state");
     registry.delete(meta(1).conversation);
     assert!(follower.next().await.expect("the end").ending.is_some());
@@ -136,7 +136,7 @@ async fn deleting_a_conversation_ends_what_is_being_read() {
 async fn a_reader_that_has_the_present_state_gets_the_next_change() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
-    let mut follower = Follower::new(live.clone(), None);
+    let mut follower = Follower::new(live.clone(), None, Arc::default());
     assert!(!follower.resume(stamp(1)));
     fold(&live, text(2, "b"));
     assert_eq!(follower.next().await.expect("the change").text.to_string(), "ab");
@@ -146,7 +146,7 @@ async fn a_reader_that_has_the_present_state_gets_the_next_change() {
 async fn a_state_is_told_once_whatever_wakes_its_reader() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
-    let mut follower = Follower::new(live.clone(), None);
+    let mut follower = Follower::new(live.clone(), None, Arc::default());
     assert_eq!(follower.next().await.expect("the present state").stamp, stamp(1));
     live.follow(Arc::new(LiveAnswer::new(meta(2), Answer::new(meta(2).answer, &[]))));
     assert!(follower.next().now_or_never().is_none(), "nothing new to tell");
@@ -159,10 +159,10 @@ async fn a_reader_that_has_an_older_state_gets_the_end_that_came_meanwhile() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
     live.fold(stamp(2), Change::Ended(Ending::Done));
-    let mut follower = Follower::new(live.clone(), None);
+    let mut follower = Follower::new(live.clone(), None, Arc::default());
     assert!(!follower.resume(stamp(1)));
     assert!(follower.next().await.expect("the end").ending.is_some());
-    let mut follower = Follower::new(live, None);
+    let mut follower = Follower::new(live, None, Arc::default());
     assert!(follower.resume(stamp(2)), "a reader that has the end needs nothing more");
     assert!(follower.next().await.is_none());
 }
@@ -172,13 +172,13 @@ async fn a_reader_who_saw_more_than_the_store_kept_gets_nothing_older() {
     let mut stored = Answer::new(meta(1).answer, &[]);
     stored.stamp = stamp(0);
     let live = Arc::new(LiveAnswer::new(meta(1), stored));
-    let mut follower = Follower::new(live.clone(), None);
+    let mut follower = Follower::new(live.clone(), None, Arc::default());
     assert!(!follower.resume(stamp(57)));
     let mut anew = Answer::new(meta(1).answer, &[]);
     anew.stamp = Stamp { epoch: 2, revision: 0 };
     live.restart(anew.clone());
     assert_eq!(follower.next().await.expect("the next epoch's state").stamp, anew.stamp);
-    let mut follower = Follower::new(live, None);
+    let mut follower = Follower::new(live, None, Arc::default());
     assert!(!follower.resume(Stamp { epoch: 3, revision: 1 }), "an unknown state");
     assert_eq!(follower.next().await.expect("the present state").stamp, anew.stamp);
 }
