@@ -224,21 +224,21 @@ impl Follower {
             let state = Some((snapshot.stamp, self.ended));
             if self.told != state {
                 self.told = state;
-                self.told_at(at);
+                self.told_at(at, snapshot.len());
                 return Some(snapshot);
             }
         }
     }
 
     /// Takes note of how late the state is that is told now, and of the rest after it.
-    fn told_at(&mut self, changed: Option<Instant>) {
+    fn told_at(&mut self, changed: Option<Instant>, bytes: usize) {
         let now = Instant::now();
         // Who rested meets changes that are not late at all.
         let late = self.woken_late.take().or_else(|| Some(now.saturating_duration_since(changed?)));
         if let Some(late) = late {
             self.load.note(late);
         }
-        let rest = self.load.rest();
+        let rest = self.load.rest_after(bytes);
         self.rests_until = (!rest.is_zero() && !self.ended).then(|| now + rest);
     }
 

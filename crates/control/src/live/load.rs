@@ -13,6 +13,10 @@ const USUAL: Duration = Duration::from_millis(3);
 const FACTOR: u32 = 4;
 /// The longest rest: a reader still sees the answer flow.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
+/// How much of a growing answer one reader is sent in a second, before it is compressed.
+const STATES_BYTES_PER_SECOND: f64 = 10e6;
+/// Rests shorter than this are no use: timers are no finer.
+const REST_MIN: Duration = Duration::from_millis(2);
 /// One of so many parts of the mean is a new measurement's.
 const WEIGHT: u64 = 64;
 
@@ -29,8 +33,15 @@ impl Load {
         self.0.store(mean - mean / WEIGHT + late / WEIGHT, Ordering::Relaxed);
     }
 
-    /// How long a reader rests after a state.
-    pub(crate) fn rest(&self) -> Duration {
+    /// How long a reader rests after a state of so many bytes: one of a long answer repeats much for the sake of little.
+    pub(crate) fn rest_after(&self, bytes: usize) -> Duration {
+        let sent = Duration::from_secs_f64(bytes as f64 / STATES_BYTES_PER_SECOND);
+        let sent = if sent < REST_MIN { Duration::ZERO } else { sent };
+        self.rest().max(sent).min(REST_MAX)
+    }
+
+    /// How long each rests for the sake of all.
+    fn rest(&self) -> Duration {
         let mean = Duration::from_micros(self.0.load(Ordering::Relaxed));
         (mean.saturating_sub(USUAL) * FACTOR).min(REST_MAX)
     }
@@ -59,5 +70,13 @@ mod tests {
             load.note(Duration::ZERO);
         }
         assert_eq!(load.rest(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_long_answer_is_told_less_often_than_a_short_one() {
+        let load = Load::default();
+        assert_eq!(load.rest_after(10_000), Duration::ZERO);
+        assert_eq!(load.rest_after(100_000), Duration::from_millis(10));
+        assert_eq!(load.rest_after(100_000_000), REST_MAX);
     }
 }

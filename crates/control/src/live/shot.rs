@@ -44,6 +44,16 @@ impl Snapshot {
         Self { meta, stamp, ending, text, parts, encoded: OnceLock::new() }
     }
 
+    /// The length of its texts in bytes, as they are shown and sent.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let html = self.parts.iter().map(|part| match &part.shape {
+            Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => html.len(),
+            Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => 0,
+        });
+        self.text.len() + html.sum::<usize>()
+    }
+
     /// The answer as `encode` writes it, in pieces: done once, for whoever asks first, and shared by all readers.
     pub fn encoded(&self, encode: impl FnOnce(&Self) -> Vec<Bytes>) -> &[Bytes] {
         self.encoded.get_or_init(|| encode(self))
