@@ -224,7 +224,7 @@ impl Follower {
             let state = Some((snapshot.stamp, self.ended));
             if self.told != state {
                 self.told = state;
-                self.told_at(at, snapshot.len());
+                self.told_at(at, snapshot.size_bytes());
                 return Some(snapshot);
             }
         }

@@ -46,7 +46,7 @@ impl Snapshot {
 
     /// The length of its texts in bytes, as they are shown and sent.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         let html = self.parts.iter().map(|part| match &part.shape {
             Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => html.len(),
             Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => 0,
