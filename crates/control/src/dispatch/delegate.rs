@@ -73,7 +73,7 @@ pub(super) struct Arguments {
 
 /// Sees a task to its end and tells its caller what came of it.
 pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
-    let caller = task.caller.clone();
+    let (caller, mut ordered) = (task.caller.clone(), given.clone());
     let call = task.desk.delegation.clone().unwrap_or_default();
     let came = AssertUnwindSafe(work(task, given)).catch_unwind().await;
     let came = came.unwrap_or_else(|_| {
@@ -84,8 +84,11 @@ pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
         Ok(output) => Inbox::Event(Event::Hosted { call: call.to_string(), output }),
         Err(ended) => Inbox::Lost(ended),
     };
-    // A caller that is gone needs to know nothing.
-    let _ = caller.send(event).await;
+    // A caller that gave an order waits for the end, and takes nothing more. One that is gone needs to know nothing.
+    tokio::select! {
+        _ = ordered.changed() => {}
+        _ = caller.send(event) => {}
+    }
 }
 
 async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {

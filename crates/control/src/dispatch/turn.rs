@@ -157,6 +157,9 @@ pub(super) async fn see_through(
             },
         };
         if let Some(event) = event {
+            if event == Event::Abandoned {
+                shell.running.end(Order::Abandon).await;
+            }
             shell.hear(&event);
             let of_agent = matches!(event, Event::Agent(_));
             let wanted = shell.turn.on(event);
@@ -411,7 +414,8 @@ impl Shell {
             Effect::Publish(stamp, change) => self.audience.tell(stamp, change),
             Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
             Effect::Leave => {
-                self.running.end(Order::Abandon).await;
+                // Whoever has the answer now goes on with the tasks that it gave away.
+                self.running.end(Order::Leave).await;
                 self.part();
                 // Taken over, it is still being written: readers wait for whoever has it now.
                 if self.desk.delegation.is_none() && (self.completed || self.is_gone().await) {
