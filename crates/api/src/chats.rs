@@ -67,14 +67,21 @@ pub(crate) async fn ask(
     let idempotency = idempotency(&headers, raw.get())?;
     let trace = extensions.get::<Context>().copied();
     let asking = Asking { idempotency, trace, ..asking(question)? };
-    let (live, replayed) = match questions.ask(&caller, asking).await? {
-        Taken::Accepted(live) => (live, false),
+    let (live, begun) = match questions.ask(&caller, asking).await? {
+        Taken::Accepted { live, begun } => (live, Some(begun)),
         Taken::Replayed { conversation, answer } => {
-            (answers.find(caller.account, conversation, answer).await?, true)
+            (answers.find(caller.account, conversation, answer).await?, None)
         }
     };
-    wait_for_end(&live, &headers, &ending).await;
-    let snapshot = live.snapshot();
+    let replayed = begun.is_none();
+    let snapshot = match begun {
+        // Who does not wait reads the answer as it begins, empty.
+        Some(begun) if preferred_wait(&headers).is_none() => begun,
+        Some(_) | None => {
+            wait_for_end(&live, &headers, &ending).await;
+            live.snapshot()
+        }
+    };
     let status = if snapshot.ending.is_some() { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     let mut response = (status, answer_body(&snapshot)).into_response();
     if replayed {

@@ -20,7 +20,7 @@ use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
 use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
-use crate::live::{Live, LiveAnswer, Meta};
+use crate::live::{Live, LiveAnswer, Meta, Snapshot};
 use crate::{Environment, Plugins, spans};
 
 /// The most names that a refusal lists.
@@ -162,7 +162,12 @@ impl From<ConversationError> for AskError {
 /// What became of a question.
 pub enum Taken {
     /// It was accepted.
-    Accepted(Arc<LiveAnswer>),
+    Accepted {
+        /// Its answer.
+        live: Arc<LiveAnswer>,
+        /// The answer as it was then, however far it has come meanwhile.
+        begun: Arc<Snapshot>,
+    },
     /// The same request was accepted before.
     Replayed {
         /// Its conversation.
@@ -303,12 +308,18 @@ impl Questions {
         match self.store.write(move |tx| accept(tx, &new)).await? {
             Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
             Asked::Accepted(accepted) => {
-                Ok(Taken::Accepted(self.begin(account, accepted, &attachments).await))
+                let (live, begun) = self.begin(account, accepted, &attachments).await;
+                Ok(Taken::Accepted { live, begun })
             }
         }
     }
 
-    async fn begin(&self, account: AccountId, accepted: Accepted, attachments: &[String]) -> Arc<LiveAnswer> {
+    async fn begin(
+        &self,
+        account: AccountId,
+        accepted: Accepted,
+        attachments: &[String],
+    ) -> (Arc<LiveAnswer>, Arc<Snapshot>) {
         let meta = Meta {
             answer: accepted.answer,
             account,
@@ -316,7 +327,9 @@ impl Questions {
             created_at: accepted.created_at,
             model: accepted.conversation.model,
         };
-        let live = self.live.begin(meta, Answer::new(accepted.answer, attachments));
+        let answer = Answer::new(accepted.answer, attachments);
+        let begun = LiveAnswer::new(meta.clone(), answer.clone()).snapshot();
+        let live = self.live.begin(meta, answer);
         // Before dispatch looks: why an earlier start was given up must not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}
@@ -327,7 +340,7 @@ impl Questions {
             Err(error) => tracing::warn!(%error, "the machine is not started for a question"),
         }
         self.dispatch.accepted(account);
-        live
+        (live, begun)
     }
 
     /// Where the question goes, and the model that answers there.

@@ -128,7 +128,7 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 
 async fn ask(service: &Service, caller: &Caller) -> Arc<LiveAnswer> {
     match service.questions.ask(caller, question()).await.expect("it is accepted") {
-        Taken::Accepted(live) => live,
+        Taken::Accepted { live, .. } => live,
         Taken::Replayed { .. } => unreachable!("it is asked once"),
     }
 }
