@@ -14,7 +14,7 @@ const FACTOR: u32 = 4;
 /// The longest rest: a reader still sees the answer flow.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
 /// How much of a growing answer one reader is sent in a second, before it is compressed.
-const STATES_BYTES_PER_SECOND: f64 = 10e6;
+const STATES_BYTES_PER_SECOND: f64 = 2.5e6;
 /// Rests shorter than this are no use: timers are no finer.
 const REST_MIN: Duration = Duration::from_millis(2);
 /// One of so many parts of the mean is a new measurement's.
@@ -75,8 +75,8 @@ mod tests {
     #[test]
     fn a_long_answer_is_told_less_often_than_a_short_one() {
         let load = Load::default();
-        assert_eq!(load.rest_after(10_000), Duration::ZERO);
-        assert_eq!(load.rest_after(100_000), Duration::from_millis(10));
+        assert_eq!(load.rest_after(4_000), Duration::ZERO);
+        assert_eq!(load.rest_after(50_000), Duration::from_millis(20));
         assert_eq!(load.rest_after(100_000_000), REST_MAX);
     }
 }
