@@ -299,7 +299,7 @@ fn the_models_of_the_page_load() {
 fn a_model_that_is_wrong_is_told_with_its_line() {
     let model = "[[model]]\nid = \"a\"\nvendor = \"openai\"\n";
     for (wrong, told) in [
-        ("lable = \"x\"", "FILE:4: unknown key model.1.lable; did you mean model.1.label?"),
+        ("labels = \"x\"", "FILE:4: unknown key model.1.labels; did you mean model.1.label?"),
         ("label = { cs = \"x\" }", "one text is wanted, or one each for cs, en and sk"),
         ("label = { de = \"x\" }", "FILE:4: unknown key model.1.label.de"),
         ("hidden = \"yes\"", "FILE:4: model.1.hidden: true or false is wanted, not a text"),
