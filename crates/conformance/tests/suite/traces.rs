@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::streams::shows;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const CLIENT: &str = "00f067aa0ba902b7";
+const CLIENT: &str = "00f067aa0bb902b7";
 
 /// A collector of traces. It lives as long as the test's process.
 #[derive(Clone, Default)]
