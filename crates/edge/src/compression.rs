@@ -17,7 +17,7 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use http_body::{Body as _, Frame};
+use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::encoder::{Encoder, Encoding};
@@ -212,5 +212,12 @@ impl http_body::Body for Compressed {
 
     fn is_end_stream(&self) -> bool {
         self.body.is_none() && self.output.is_empty()
+    }
+
+    /// What is there already.
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        hint.set_lower(self.output.len() as u64);
+        hint
     }
 }

@@ -9,9 +9,10 @@ use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
-use http_body::Frame as BodyFrame;
+use http_body::{Frame as BodyFrame, SizeHint};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
+use crate::direct::Events;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES};
 use crate::pace::{Pace, Stalled};
 
@@ -48,6 +49,7 @@ pub fn event_stream(frames: impl Stream<Item = Frame> + Send + 'static) -> Respo
         began: false,
     };
     let mut response = Response::new(Body::new(body));
+    response.extensions_mut().insert(Events);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -121,6 +123,13 @@ impl<S: Stream<Item = Frame>> http_body::Body for EventBody<S> {
 
     fn is_end_stream(&self) -> bool {
         self.frames.is_none() && self.pieces.is_empty()
+    }
+
+    /// What is there already of the present frame.
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        hint.set_lower(self.pieces.iter().map(|piece| piece.len() as u64).sum());
+        hint
     }
 }
 

@@ -6,6 +6,7 @@
 mod address;
 mod body;
 mod compression;
+mod direct;
 mod disposition;
 mod download;
 mod encoder;
@@ -21,6 +22,7 @@ mod upload;
 pub use address::{Network, NotANetwork, Peer, client_address, counted};
 pub use body::{BodyError, limited_json_body};
 pub use compression::Compression;
+pub use direct::{EventWriter, is_event_stream};
 pub use disposition::attachment;
 pub use download::{RangeNotSatisfiable, download_response};
 pub use events::{Frame, event_stream};

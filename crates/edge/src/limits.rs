@@ -48,6 +48,9 @@ pub const READER_IN_FLIGHT_MAX_BYTES: usize = 64 << 10;
 /// queues before it stops asking for more, which the stalling of a reader is told by.
 pub const READER_IN_FLIGHT_MAX_PIECES: usize = 8;
 
+/// Bytes that a client may say while an event stream is written to it; more is left to its next request.
+pub const EARLY_MAX_BYTES: usize = 8 << 10;
+
 /// Responses that are being compressed at once; each holds some megabytes. The others go as they are.
 pub const COMPRESSED_MAX: usize = 256;
 

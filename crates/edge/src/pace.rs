@@ -22,8 +22,8 @@ pub struct Stalled;
 /// What one body has in flight.
 pub(crate) struct Pace {
     flight: Arc<Mutex<Flight>>,
-    stall: Pin<Box<Sleep>>,
-    taken_when_armed: u64,
+    /// While it waits: until when, and how much was taken when that was set.
+    stall: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct Piece {
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Self { flight: Arc::default(), stall: Box::pin(sleep(READER_STALL_TIMEOUT)), taken_when_armed: 0 }
+        Self { flight: Arc::default(), stall: None }
     }
 
     /// Ready once another piece may be handed over.
@@ -59,10 +59,6 @@ impl Pace {
     /// Wraps a piece that is handed over.
     pub(crate) fn wrap(&mut self, bytes: Bytes) -> Bytes {
         let mut flight = lock(&self.flight);
-        if flight.pieces == 0 {
-            self.stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
-            self.taken_when_armed = flight.taken;
-        }
         flight.pieces += 1;
         flight.bytes += bytes.len();
         drop(flight);
@@ -76,18 +72,22 @@ impl Pace {
     ) -> Poll<Result<(), Stalled>> {
         let mut flight = lock(&self.flight);
         if enough(&flight) {
+            self.stall = None;
             return Poll::Ready(Ok(()));
         }
         match &mut flight.waker {
             Some(waker) => waker.clone_from(context.waker()),
             none => *none = Some(context.waker().clone()),
         }
-        if self.taken_when_armed != flight.taken {
-            self.taken_when_armed = flight.taken;
-            self.stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
-        }
+        let taken = flight.taken;
         drop(flight);
-        self.stall.as_mut().poll(context).map(|()| Err(Stalled))
+        let (stall, taken_when_armed) =
+            self.stall.get_or_insert_with(|| (Box::pin(sleep(READER_STALL_TIMEOUT)), taken));
+        if *taken_when_armed != taken {
+            *taken_when_armed = taken;
+            stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
+        }
+        stall.as_mut().poll(context).map(|()| Err(Stalled))
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, id, reader};
+use crate::api::{Api, Expect, encoded, id, path_of, reader};
 use crate::events::{Events, version};
 
 pub(super) const CASES: &[Case] = cases![
@@ -17,6 +17,8 @@ pub(super) const CASES: &[Case] = cases![
     frames_are_of_the_promised_form;
     Directly:
     a_reader_that_has_said_all_still_gets_its_stream,
+    requests_before_and_after_a_stream_are_answered_in_their_order,
+    a_stream_to_a_client_of_http_1_0_ends_with_its_connection,
     readers_that_take_nothing_hold_up_nobody;
 ];
 
@@ -137,12 +139,54 @@ fn frames_are_of_the_promised_form(api: &Api) {
 fn a_reader_that_has_said_all_still_gets_its_stream(api: &Api) {
     let answer = ask(api);
     let mut connection = crate::Connection::open(&api.address).expect("a connection");
-    let (target, prefix, host, key) = (target_of(&answer), api.address.prefix(), &api.address, &api.key);
-    let head = format!("GET {prefix}{target} HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\n\r\n");
-    assert!(connection.write(head.as_bytes()));
+    assert!(connection.write(get(api, &target_of(&answer), "HTTP/1.1", "").as_bytes()));
     connection.end_writing();
     let whole = connection.response("GET").expect("the stream to its end").expect_status(200).text();
     assert!(whole.contains("event: completed"), "{whole}");
+}
+
+/// The head of a request, with more lines.
+fn get(api: &Api, target: &str, version: &str, lines: &str) -> String {
+    let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
+    format!("GET {prefix}{target} {version}\r\nhost: {host}\r\nx-api-key: {key}\r\n{lines}\r\n")
+}
+
+/// More than a connection takes in before its client reads.
+const DOWNLOAD_BYTES: usize = 16 << 20;
+
+fn requests_before_and_after_a_stream_are_answered_in_their_order(api: &Api) {
+    let answer = api.completed(&ask(api));
+    let content: Vec<u8> = (0..DOWNLOAD_BYTES).map(|at| (at / 1000 % 251) as u8).collect();
+    let path = path_of(api.upload("long.bin", &content));
+    let stream = target_of(&answer);
+    let mut connection = crate::Connection::open(&api.address).expect("a connection");
+    for (target, lines) in [
+        (format!("/api/v1/files{}", encoded(&path)).as_str(), ""),
+        (&stream, ""),
+        ("/api/v1/vm", ""),
+        (&stream, "connection: keep-alive\r\n"),
+        (&stream, "connection: close\r\n"),
+    ] {
+        assert!(connection.write(get(api, target, "HTTP/1.1", lines).as_bytes()));
+    }
+    let mut next = || connection.response("GET").expect("an answer").expect_status(200);
+    assert!(next().body == content, "the download before a stream is whole");
+    assert!(next().text().contains("event: completed"));
+    assert_eq!(next().json()["id"], api.vm().json()["id"]);
+    for _ in 0..2 {
+        assert!(next().text().contains("event: completed"));
+    }
+    assert!(connection.is_closed());
+}
+
+fn a_stream_to_a_client_of_http_1_0_ends_with_its_connection(api: &Api) {
+    let answer = api.completed(&ask(api));
+    let mut connection = crate::Connection::open(&api.address).expect("a connection");
+    assert!(connection.write(get(api, &target_of(&answer), "HTTP/1.0", "").as_bytes()));
+    let response = connection.response("GET").expect("an answer").expect_status(200);
+    assert_eq!(response.header("transfer-encoding"), None);
+    assert!(response.text().contains("event: completed"));
+    assert!(connection.is_closed());
 }
 
 fn readers_that_take_nothing_hold_up_nobody(api: &Api) {

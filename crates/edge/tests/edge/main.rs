@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod compression;
+mod direct;
 mod downloads;
 mod events;
 mod uploads;

@@ -1,0 +1,413 @@
+//! One connection: its requests one after another, and the streams between them.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use bytes::{Buf, BytesMut};
+use edge::{EventWriter, Peer, is_event_stream};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
+use hyper::service::HttpService;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Connections, FAREWELL, Front};
+use crate::tls::Tls;
+
+/// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
+/// so that its stalling is noticed.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// Streams of one HTTP/2 connection.
+const HTTP2_STREAMS_MAX: u32 = 1000;
+/// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
+/// beyond that the connection refuses it by itself, without one.
+const HEADERS_READ_TIMES: usize = 4;
+/// What a connection of HTTP/2 begins with.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What all connections share.
+pub(super) struct Shared {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    pub(super) front: Arc<Front>,
+    pub(super) limits: Connections,
+    /// No more is waited for.
+    pub(super) over: CancellationToken,
+}
+
+/// What a connection is to its server.
+#[derive(Clone, Copy)]
+pub(super) struct Guest {
+    pub(super) peer: Peer,
+    /// It came when the service was ending: it is answered before being let go.
+    pub(super) late: bool,
+}
+
+/// A response that is written without HTTP's machinery, and the connection that it is written to.
+struct Taken<C> {
+    connection: C,
+    early: Bytes,
+    stream: Stream,
+}
+
+/// An event stream, and whether it is the last response of its connection.
+struct Stream {
+    response: Response<Body>,
+    last: bool,
+}
+
+impl Shared {
+    pub(super) fn new(front: Front, limits: Connections) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.header_timeout)
+            .max_headers(HEADERS_READ_TIMES * limits.headers_max)
+            .max_buf_size(BUFFER_BYTES.max(2 * limits.header_bytes_max))
+            .half_close(true);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+            .max_concurrent_streams(HTTP2_STREAMS_MAX);
+        Self { http1, http2, front: Arc::new(front), limits, over: CancellationToken::new() }
+    }
+
+    /// Serves a connection until it ends, or has nothing to do for too long.
+    pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: Guest) {
+        // Small frames of a stream go out at once.
+        let _ = connection.set_nodelay(true);
+        let served = async {
+            match tls {
+                None => self.serve_plain(connection, guest).await,
+                Some(tls) => Box::pin(self.serve_secret(connection, &tls, guest)).await,
+            }
+        };
+        self.over.run_until_cancelled(served).await;
+    }
+
+    async fn serve_plain(&self, mut connection: TcpStream, guest: Guest) {
+        let begun = timeout(self.limits.header_timeout, beginning(&mut connection));
+        let begun = tokio::select! {
+            begun = begun => begun,
+            () = self.front.ending.0.cancelled(), if !guest.late => return,
+        };
+        match begun {
+            Ok(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
+            Ok(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
+            // Nothing was said, or nobody is there any more.
+            Ok(Err(_)) | Err(_) => {}
+        }
+    }
+
+    async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: Guest) {
+        let handshake = timeout(self.limits.header_timeout, tls.acceptor().accept(connection)).await;
+        // What is wrong with a handshake is its client's to see.
+        let Ok(Ok(connection)) = handshake else { return };
+        if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
+            self.serve_http2(connection, Bytes::new(), guest).await;
+        } else {
+            self.serve_http1(connection, Bytes::new(), guest).await;
+        }
+    }
+
+    async fn serve_http2(
+        &self,
+        connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        early: Bytes,
+        guest: Guest,
+    ) {
+        let activity = Arc::new(Activity::default());
+        let wire = Wire { connection, early, activity: activity.clone() };
+        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
+        self.attend(pin!(http), &activity, guest).await;
+    }
+
+    /// Serves requests, and takes the connection from them while an event stream is written to it.
+    async fn serve_http1<C>(&self, mut connection: C, mut early: Bytes, mut guest: Guest)
+    where
+        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        loop {
+            // In memory of its own, which is free during a stream.
+            let requests = Box::pin(self.serve_requests(connection, early, guest));
+            let Some(Taken { connection: taken, early: read, stream }) = requests.await else { return };
+            let Stream { response, last } = stream;
+            // What breaks a connection is its client's to see.
+            let Ok((mut back, read)) = EventWriter::new(taken, read, response, last).await else { return };
+            if last {
+                let _ = timeout(FAREWELL, back.shutdown()).await;
+                return;
+            }
+            (connection, early, guest.late) = (back, read, false);
+        }
+    }
+
+    async fn serve_requests<C>(&self, connection: C, early: Bytes, guest: Guest) -> Option<Taken<C>>
+    where
+        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::new(Activity::default());
+        let wire = Wire { connection, early, activity: activity.clone() };
+        let mut http = self.http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
+        let stream = self.attend(Pin::new(&mut http), &activity, guest).await?;
+        let parts = http.into_parts();
+        let Wire { connection, early, .. } = parts.io.into_inner();
+        let early = if early.is_empty() { parts.read_buf } else { [parts.read_buf, early].concat().into() };
+        Some(Taken { connection, early, stream })
+    }
+
+    fn service(
+        &self,
+        activity: &Arc<Activity>,
+        Guest { peer, .. }: Guest,
+    ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
+        let (front, activity) = (self.front.clone(), activity.clone());
+        let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
+        hyper::service::service_fn(move |request: Request<Incoming>| {
+            let (front, under_way) = (front.clone(), UnderWay::new(activity.clone()));
+            let may_be_taken = request.version() == Version::HTTP_11
+                && *request.method() == Method::GET
+                && request.body().is_end_stream();
+            let last = says_close(request.headers());
+            async move {
+                let response = front.answer(request, peer, bounds).await;
+                if may_be_taken && is_event_stream(&response) {
+                    under_way.0.take(Stream { response, last });
+                    // The connection is taken from here: nothing goes on.
+                    return std::future::pending().await;
+                }
+                Ok::<_, Infallible>(response.map(|body| Answer { body, _under_way: under_way }))
+            }
+        })
+    }
+
+    /// Attends to requests until the connection ends, is let go, or is taken for a stream.
+    async fn attend(
+        &self,
+        mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
+        activity: &Activity,
+        guest: Guest,
+    ) -> Option<Stream> {
+        let ending = &self.front.ending.0;
+        let (mut leaving, mut seen) = (guest.late, 0);
+        let mut look = pin!(sleep(self.limits.header_timeout));
+        loop {
+            let turn = poll_fn(|context| match http.as_mut().poll(context) {
+                Poll::Ready(ended) => Poll::Ready(Err(ended)),
+                Poll::Pending => activity.taken().map_or(Poll::Pending, |stream| Poll::Ready(Ok(stream))),
+            });
+            tokio::select! {
+                turn = turn => match turn {
+                    Ok(stream) => return Some(stream),
+                    Err(ended) => {
+                        if let Some(status) = ended.err().and_then(|error| refused(&error)) {
+                            self.front.figures.refused(status);
+                        }
+                        return None;
+                    }
+                },
+                () = ending.cancelled(), if !leaving => {
+                    leaving = true;
+                    http.as_mut().graceful_shutdown();
+                }
+                () = look.as_mut() => {
+                    let begun = activity.begun.load(Ordering::Relaxed);
+                    if activity.under_way.load(Ordering::Relaxed) > 0 || begun != seen {
+                        seen = begun;
+                        look.as_mut().reset(Instant::now() + self.limits.idle_timeout);
+                        continue;
+                    }
+                    http.as_mut().graceful_shutdown();
+                    // One that does not take its leave is cut.
+                    let _ = timeout(FAREWELL, http.as_mut()).await;
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// Reads as much as tells HTTP/2 from HTTP/1, and gives it back.
+async fn beginning(connection: &mut TcpStream) -> io::Result<(bool, Bytes)> {
+    let mut read = BytesMut::new();
+    loop {
+        if connection.read_buf(&mut read).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let length = read.len().min(HTTP2_PREFACE.len());
+        let is_http2 = read[..length] == HTTP2_PREFACE[..length];
+        if !is_http2 || length == HTTP2_PREFACE.len() {
+            return Ok((is_http2, read.freeze()));
+        }
+    }
+}
+
+/// Whether the client makes no other request on its connection.
+fn says_close(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"))
+}
+
+/// The status with which the connection itself refused what is no request.
+fn refused(error: &hyper::Error) -> Option<StatusCode> {
+    if !error.is_parse() || error.is_parse_version_h2() {
+        return None;
+    }
+    Some(if !error.is_parse_too_large() {
+        StatusCode::BAD_REQUEST
+    } else if error.to_string().contains("URI too long") {
+        // Nothing but its words tells it from the other.
+        StatusCode::URI_TOO_LONG
+    } else {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    })
+}
+
+/// What happens on a connection.
+#[derive(Default)]
+struct Activity {
+    /// Requests that have begun.
+    begun: AtomicU64,
+    /// Requests whose answers have not ended.
+    under_way: AtomicUsize,
+    /// An event stream for which the connection is to be taken.
+    stream: Mutex<Option<Stream>>,
+    /// Whether the connection still has something of an earlier response to write.
+    clogged: AtomicBool,
+}
+
+impl Activity {
+    fn take(&self, stream: Stream) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    }
+
+    /// The event stream, once everything before it is written.
+    fn taken(&self) -> Option<Stream> {
+        if self.clogged.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A request that is under way as long as this is there.
+struct UnderWay(Arc<Activity>);
+
+impl UnderWay {
+    fn new(activity: Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer; its request is under way until it has gone.
+struct Answer {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection, what was read of it before, and whether something waits to be written to it.
+struct Wire<C> {
+    connection: C,
+    early: Bytes,
+    activity: Arc<Activity>,
+}
+
+impl<C> Wire<C> {
+    fn noted<T>(&self, written: Poll<T>) -> Poll<T> {
+        if written.is_pending() {
+            self.activity.clogged.store(true, Ordering::Relaxed);
+        }
+        written
+    }
+}
+
+impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.early.is_empty() {
+            return Pin::new(&mut self.connection).poll_read(context, buffer);
+        }
+        let length = self.early.len().min(buffer.remaining());
+        buffer.put_slice(&self.early[..length]);
+        self.early.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write(context, bytes);
+        self.noted(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write_vectored(context, slices);
+        self.noted(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    /// Comes when all was written.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.connection).poll_flush(context);
+        self.activity.clogged.store(flushed.is_pending(), Ordering::Relaxed);
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,195 @@
+//! Connections: accepted, served within bounds, and let go when they are idle or the service ends.
+
+mod connection;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{ApiError, Code};
+use axum::Router;
+use axum::body::{Body, HttpBody};
+use axum::http::{Request, Response};
+use axum::response::IntoResponse;
+use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT};
+use edge::{Compression, Peer};
+use hyper::body::Incoming;
+use measure::trace::Tracer;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use self::connection::{Guest, Shared};
+use crate::metrics::METRICS;
+use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
+use crate::tls::Tls;
+use crate::traces;
+
+/// How long requests under way may take when the service ends, and how long a connection that is let go.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long to wait when the kernel has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What connections may hold and send.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    /// Connections at once; others wait to be accepted.
+    pub(crate) connections_max: usize,
+    /// Header lines of a request.
+    pub(crate) headers_max: usize,
+    /// Bytes of the request line and all headers.
+    pub(crate) header_bytes_max: usize,
+    /// Within this the headers must have come in, and before them the handshake of TLS.
+    pub(crate) header_timeout: Duration,
+    /// Within this a JSON body must have come in.
+    pub(crate) body_timeout: Duration,
+    /// A connection on which nothing was asked for this long is let go.
+    pub(crate) idle_timeout: Duration,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            headers_max: 100,
+            header_bytes_max: HEADERS_MAX_BYTES,
+            header_timeout: HEADERS_TIMEOUT,
+            body_timeout: JSON_BODY_TIMEOUT,
+            idle_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Accepts and serves connections.
+pub(crate) struct Server {
+    listener: TcpListener,
+    tls: Option<Tls>,
+    shared: Arc<Shared>,
+}
+
+/// What answers requests, and what is done to each whatever its route.
+pub(crate) struct Front {
+    /// The routes.
+    pub(crate) router: Router,
+    /// Names of requests.
+    pub(crate) ids: RequestIds,
+    /// Their spans.
+    pub(crate) tracer: Tracer,
+    /// Where requests are counted that never reach the interface.
+    pub(crate) figures: Arc<api::Figures>,
+    /// Cancelled when requests under way are to be the last ones.
+    pub(crate) ending: api::Ending,
+}
+
+impl Server {
+    /// Serves what comes on `listener`, until the front is told to end.
+    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Front, limits: Connections) -> Self {
+        Self { listener, tls, shared: Arc::new(Shared::new(front, limits)) }
+    }
+
+    /// Serves until the service is told to end; then requests under way are finished, for a while, and who comes
+    /// meanwhile is told to come again.
+    pub(crate) async fn run(self) {
+        let (early, late) = (TaskTracker::new(), TaskTracker::new());
+        let ending = self.shared.front.ending.0.clone();
+        let accepting = async {
+            let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
+            loop {
+                let Ok(place) = places.clone().acquire_owned().await else { return };
+                let (stream, peer) = match self.listener.accept().await {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection was not accepted");
+                        sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                };
+                let guest = Guest { peer: Peer(peer.ip()), late: ending.is_cancelled() };
+                let tracker = if guest.late { &late } else { &early };
+                let (shared, tls) = (self.shared.clone(), self.tls.clone());
+                tracker.spawn(async move {
+                    shared.serve(stream, tls, guest).await;
+                    drop(place);
+                });
+            }
+        };
+        let drained = async {
+            ending.cancelled().await;
+            early.close();
+            let _ = timeout(FAREWELL, early.wait()).await;
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = drained => {}
+        }
+        self.shared.over.cancel();
+        late.close();
+        early.wait().await;
+        late.wait().await;
+    }
+}
+
+impl Front {
+    /// Answers a request under its name, with a line of the log.
+    async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        peer: Peer,
+        bounds: (usize, usize),
+    ) -> Response<Body> {
+        let span = traces::begin(&self.tracer, &mut request);
+        let begun = Instant::now();
+        let id = self.ids.of(request.headers());
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        // Who watches the service sees it end.
+        let ending = self.ending.0.is_cancelled() && uri.path() != METRICS;
+        let answered = self.answered(request, peer, bounds);
+        let mut response = requests::under(id.clone(), api::shield(ending, &self.figures, answered)).await;
+        Line { id: &id, method: &method, uri: &uri, status: response.status(), took: begun.elapsed() }.log();
+        if let Some(span) = span {
+            traces::end(span, method.as_str(), &response);
+        }
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    async fn answered(
+        &self,
+        request: Request<Incoming>,
+        peer: Peer,
+        bounds: (usize, usize),
+    ) -> Response<Body> {
+        if let Some(refused) = beyond(bounds, &request) {
+            let response = refused.into_response();
+            self.figures.refused(response.status());
+            return response;
+        }
+        // An empty body needs no memory of its own.
+        let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
+        let mut request = request.map(body);
+        let compression = Compression::asked(&request);
+        request.extensions_mut().insert(peer);
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        compression.of(response)
+    }
+}
+
+/// How a head is refused that has more headers, or more bytes, than it may.
+fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> Option<ApiError> {
+    let refused = |what: String| {
+        ApiError::new(Code::HeadTooLarge, format!("the request's line and headers are more than {what}"))
+    };
+    if request.headers().len() > headers_max {
+        return Some(refused(format!("{headers_max} lines")));
+    }
+    (header_bytes(request) > bytes_max).then(|| refused(format!("{bytes_max} bytes")))
+}
+
+/// The request line and the headers as they were sent, but for what stands between them.
+fn header_bytes<B>(request: &Request<B>) -> usize {
+    let line =
+        request.method().as_str().len() + request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());
+    let headers = request.headers().iter();
+    line + headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>()
+}
