@@ -10,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use control::access::Caller;
 use control::answers::Follower;
 use control::{Access, Answers};
-use edge::{Frame, event_stream};
-use futures_util::Stream;
+use control::live::Snapshot;
+use edge::{Event, event_stream};
+use futures_util::{Stream, StreamExt};
 use measure::Held;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Ending;
 use crate::chats::{conversation_id, message_id};
@@ -56,7 +57,7 @@ pub(crate) async fn answer(
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(frames(follower, access, caller, ending, figures.answer_streams.hold())))
+    Ok(event_stream(events(follower, access, caller, ending, figures.answer_streams.hold())))
 }
 
 /// Streams a conversation through its questions
@@ -85,7 +86,7 @@ pub(crate) async fn conversation(
 ) -> Answered<Response> {
     let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
     resume(&mut follower, &headers);
-    Ok(event_stream(frames(follower, access, caller, ending, figures.chat_streams.hold())))
+    Ok(event_stream(events(follower, access, caller, ending, figures.chat_streams.hold())))
 }
 
 /// Begins where the reader's `Last-Event-ID` says; tells whether that was the answer's end.
@@ -94,120 +95,44 @@ fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
     last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume(had))
 }
 
-struct Reading {
-    follower: Follower,
-    access: Access,
-    caller: Caller,
-    ending: Ending,
-    /// Counts as an open stream.
-    _held: Held,
-    look: Interval,
-    rest: Rest,
-}
-
 /// The states of what is followed, each the newest when it is asked for. They end with what is followed,
 /// with the key, and with the service.
-fn frames(
+fn events(
     follower: Follower,
     access: Access,
     caller: Caller,
     ending: Ending,
     held: Held,
-) -> impl Stream<Item = Frame> {
-    let mut look = interval(KEY_LOOK_EVERY);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let reading = Reading { follower, access, caller, ending, _held: held, look, rest: Rest::default() };
-    futures_util::stream::unfold(reading, async |mut reading| {
-        let frame = reading.next().await?;
-        Some((frame, reading))
-    })
+) -> impl Stream<Item = Event> {
+    let states = futures_util::stream::unfold((follower, held), async |(mut follower, held)| {
+        let snapshot = follower.next().await?;
+        Some((event(&snapshot), (follower, held)))
+    });
+    states.take_until(gone(access, caller, ending))
 }
 
-impl Reading {
-    async fn next(&mut self) -> Option<Frame> {
-        self.rest.take().await;
+/// A state as an event; encoded once for all its readers.
+fn event(snapshot: &Snapshot) -> Event {
+    Event::of(snapshot.event(|snapshot| {
+        let id = event_id(snapshot.meta.answer, snapshot.stamp);
+        Event::new(event_word(snapshot.ending.is_some()), &id, snapshot.encoded(wire::answer)).pieces()
+    }))
+}
+
+/// Ready when the key is no longer good, or the service ends.
+async fn gone(access: Access, caller: Caller, ending: Ending) {
+    let looking = async {
+        let mut look = interval(KEY_LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                snapshot = self.follower.next() => {
-                    let snapshot = snapshot?;
-                    self.rest.after(snapshot.stamp.revision);
-                    return Some(Frame {
-                        event: event_word(snapshot.ending.is_some()),
-                        id: event_id(snapshot.meta.answer, snapshot.stamp),
-                        data: snapshot.encoded(wire::answer).to_vec(),
-                    });
-                }
-                _ = self.look.tick() => {
-                    if !self.access.holds(&self.caller).await {
-                        return None;
-                    }
-                }
-                () = self.ending.0.cancelled() => return None,
+            look.tick().await;
+            if !access.holds(&caller).await {
+                return;
             }
         }
-    }
-}
-
-/// The rest between two states of a reader: none while it keeps up, so that each change is sent at once; some
-/// milliseconds when changes come faster than the service can tell them, so that it tells fewer.
-#[derive(Debug, Default)]
-struct Rest {
-    now: Duration,
-    revision: u64,
-}
-
-impl Rest {
-    const FIRST: Duration = Duration::from_millis(4);
-    const LONGEST: Duration = Duration::from_millis(32);
-    /// A rest that takes this much longer than it should shows that the processors are busy.
-    const OVERRUN: Duration = Duration::from_millis(3);
-
-    async fn take(&mut self) {
-        if self.now.is_zero() {
-            return;
-        }
-        let began = tokio::time::Instant::now();
-        tokio::time::sleep(self.now).await;
-        self.now = Self::following(self.now, began.elapsed());
-    }
-
-    /// Takes note of the revision that was told: one that skipped others shows that the reader was behind.
-    fn after(&mut self, revision: u64) {
-        if self.now.is_zero() && self.revision > 0 && revision > self.revision + 1 {
-            self.now = Self::FIRST;
-        }
-        self.revision = revision;
-    }
-
-    /// The rest after one of `planned` that took `taken`: longer on a busy machine, else shorter, then none.
-    fn following(planned: Duration, taken: Duration) -> Duration {
-        if taken > planned + Self::OVERRUN {
-            return (planned * 2).min(Self::LONGEST);
-        }
-        let shorter = planned / 2;
-        if shorter < Self::FIRST / 2 { Duration::ZERO } else { shorter }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_rests_only_when_it_was_behind_and_ever_less_on_an_idle_machine() {
-        let mut rest = Rest::default();
-        for revision in [7, 8, 9] {
-            rest.after(revision);
-            assert_eq!(rest.now, Duration::ZERO);
-        }
-        rest.after(12);
-        assert_eq!(rest.now, Rest::FIRST);
-        let shorter = Rest::following(rest.now, rest.now);
-        assert_eq!(Rest::following(shorter, shorter), Duration::ZERO);
-        let mut longer = rest.now;
-        for _ in 0..10 {
-            longer = Rest::following(longer, longer + 2 * Rest::OVERRUN);
-        }
-        assert_eq!(longer, Rest::LONGEST);
+    };
+    tokio::select! {
+        () = looking => {}
+        () = ending.0.cancelled() => {}
     }
 }

@@ -4,6 +4,7 @@
 //! is done here and not by a ready-made layer for the sake of three things: a window that is large enough to
 //! find the event before, a bound on the memory of all encoders together, and the pace of event streams.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,12 +18,12 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::{Body as _, Frame};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::encoder::{Encoder, Encoding};
+use crate::events::{BoxError, Shelf};
 use crate::limits::{COMPRESSED_MAX, COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
-use crate::pace::Pace;
 
 /// Marks a response that is sent as it is, whatever its type.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +95,6 @@ fn compressed(response: Response, encoding: Encoding, place: SemaphorePermit<'st
     let Ok(encoder) = Encoder::new(encoding, body.size_hint().exact()) else {
         return Response::from_parts(parts, body);
     };
-    let pace = (content_type(&parts.headers) == "text/event-stream").then(Pace::new);
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.remove(ACCEPT_RANGES);
     parts.headers.insert(CONTENT_ENCODING, encoding.header());
@@ -103,15 +103,49 @@ fn compressed(response: Response, encoding: Encoding, place: SemaphorePermit<'st
     {
         parts.headers.insert(ETAG, weak);
     }
-    let body = Compressed {
-        body: Some(body),
-        encoder: Some(encoder),
-        pace,
-        output: Bytes::new(),
-        unflushed: false,
-        _place: place,
-    };
+    if let Some(shelf) = parts.extensions.get::<Shelf>() {
+        shelf.pack(Packed { encoder, input: VecDeque::new(), unflushed: false, _place: place });
+        return Response::from_parts(parts, body);
+    }
+    let body = Compressed { body: Some(body), encoder: Some(encoder), unflushed: false, _place: place };
     Response::from_parts(parts, Body::new(body))
+}
+
+/// The encoder of an event stream, flushed after every event.
+pub(crate) struct Packed {
+    encoder: Encoder,
+    /// What is not compressed yet of the present event.
+    input: VecDeque<Bytes>,
+    unflushed: bool,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Packed {
+    /// Takes in an event.
+    pub(crate) fn extend(&mut self, event: impl IntoIterator<Item = Bytes>) {
+        self.input.extend(event);
+    }
+
+    /// Compresses until enough is there to be sent, or the event is whole; nothing when it was sent.
+    pub(crate) fn output(&mut self) -> io::Result<Option<Bytes>> {
+        while let Some(piece) = self.input.pop_front() {
+            self.encoder.write(&piece)?;
+            self.unflushed = true;
+            if self.encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
+                return Ok(Some(self.encoder.take()));
+            }
+        }
+        if !std::mem::take(&mut self.unflushed) {
+            return Ok(None);
+        }
+        self.encoder.flush()?;
+        Ok(Some(self.encoder.take()))
+    }
+
+    /// Ends the content and takes the rest of the output.
+    pub(crate) fn finish(self) -> io::Result<Bytes> {
+        self.encoder.finish()
+    }
 }
 
 /// A body whose content is compressed as it comes.
@@ -119,80 +153,39 @@ struct Compressed {
     /// Nothing once it has ended: it is not asked again.
     body: Option<Body>,
     encoder: Option<Encoder>,
-    /// Of an event stream, which is flushed after every event.
-    pace: Option<Pace>,
-    /// What is on its way out.
-    output: Bytes,
     unflushed: bool,
     _place: SemaphorePermit<'static>,
 }
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 impl Compressed {
+    /// Compresses content until there is something to be sent: enough has gathered, or nothing more comes for now.
+    /// Nothing when the content has ended.
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
-        loop {
-            if !self.output.is_empty() {
-                return self.poll_piece(context).map_ok(Some);
-            }
-            if self.body.is_none() {
-                return Poll::Ready(Ok(None));
-            }
-            if let Some(pace) = &mut self.pace {
-                ready!(pace.poll_sent(context))?;
-            }
-            self.output = match ready!(self.poll_input(context))? {
-                Some(output) => output,
-                None => {
-                    self.body = None;
-                    self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)?
-                }
-            };
-        }
-    }
-
-    /// Hands over what is on its way out, in pieces where there is a pace.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Bytes, BoxError>> {
-        let Some(pace) = &mut self.pace else { return Poll::Ready(Ok(std::mem::take(&mut self.output))) };
-        ready!(pace.poll_room(context))?;
-        let length = self.output.len().min(READER_IN_FLIGHT_MAX_BYTES);
-        Poll::Ready(Ok(pace.wrap(self.output.split_to(length))))
-    }
-
-    /// Compresses content until there is something to be sent: an event is whole, enough has gathered, or
-    /// nothing more comes for now. Nothing when the content ends.
-    fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
         let (Some(body), Some(encoder)) = (&mut self.body, &mut self.encoder) else {
             return Poll::Ready(Ok(None));
         };
         loop {
             let frame = match Pin::new(&mut *body).poll_frame(context) {
                 Poll::Ready(Some(frame)) => frame?,
-                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Ready(None) => break,
                 Poll::Pending if self.unflushed => {
                     self.unflushed = false;
-                    return Poll::Ready(flushed(encoder).map(Some));
+                    encoder.flush()?;
+                    return Poll::Ready(Ok(Some(encoder.take())));
                 }
                 Poll::Pending => return Poll::Pending,
             };
             let Ok(data) = frame.into_data() else { continue };
             encoder.write(&data)?;
             self.unflushed = true;
-            if self.pace.is_some() && data.ends_with(b"\n\n") {
-                self.unflushed = false;
-                return Poll::Ready(flushed(encoder).map(Some));
-            }
             if encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
                 return Poll::Ready(Ok(Some(encoder.take())));
             }
         }
+        self.body = None;
+        let rest = self.encoder.take().map_or_else(|| Ok(Bytes::new()), Encoder::finish)?;
+        Poll::Ready(Ok((!rest.is_empty()).then_some(rest)))
     }
-}
-
-fn flushed(encoder: &mut Encoder) -> Result<Bytes, BoxError> {
-    let flushed: io::Result<()> = encoder.flush();
-    flushed?;
-    Ok(encoder.take())
 }
 
 impl http_body::Body for Compressed {
@@ -205,19 +198,12 @@ impl http_body::Body for Compressed {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let output = ready!(self.poll_output(context));
         if output.is_err() {
-            (self.body, self.encoder, self.output) = (None, None, Bytes::new());
+            (self.body, self.encoder) = (None, None);
         }
         Poll::Ready(output.transpose().map(|output| output.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_none() && self.output.is_empty()
-    }
-
-    /// What is there already.
-    fn size_hint(&self) -> SizeHint {
-        let mut hint = SizeHint::new();
-        hint.set_lower(self.output.len() as u64);
-        hint
+        self.body.is_none()
     }
 }

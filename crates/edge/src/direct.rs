@@ -10,7 +10,6 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use axum::body::{Body, HttpBody};
 use axum::http::response::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -18,7 +17,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::limits::{EARLY_MAX_BYTES, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
+use crate::events::{Framing, Shelf, Source};
+use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
 use crate::pace::Stalled;
 
 /// Bytes that are read of a client at once while its stream lasts: it has little to say.
@@ -26,14 +26,10 @@ const READ_BYTES: usize = 512;
 /// Pieces that go out with one system call.
 const SLICES_MAX: usize = 16;
 
-/// Marks the response that is an event stream.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Events;
-
 /// Whether the response is an event stream, which [`EventWriter`] may write.
 #[must_use]
 pub fn is_event_stream(response: &Response) -> bool {
-    response.extensions().get::<Events>().is_some()
+    response.extensions().get::<Shelf>().is_some()
 }
 
 /// Writes an event stream to a connection of HTTP/1.1, chunk by chunk as its events come.
@@ -48,7 +44,7 @@ pub struct EventWriter<C> {
     /// Whether more of what the client says is read.
     listening: bool,
     /// Nothing once it has ended.
-    body: Option<Body>,
+    source: Option<Source>,
     /// What is on its way out.
     queue: VecDeque<Bytes>,
     /// While nothing goes out that should.
@@ -58,12 +54,12 @@ pub struct EventWriter<C> {
 impl<C> EventWriter<C> {
     /// Will write `response`, of whose client `early` was read already. The `last` one says so in its head.
     pub fn new(connection: C, early: Bytes, response: Response, last: bool) -> Self {
-        let (parts, body) = response.into_parts();
+        let (parts, _) = response.into_parts();
         Self {
             connection: Some(connection),
             early: early.into(),
             listening: true,
-            body: Some(body),
+            source: parts.extensions.get().and_then(Shelf::take),
             queue: VecDeque::from([head(parts, last)]),
             stall: None,
         }
@@ -75,43 +71,12 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
         loop {
             self.listen(context)?;
             ready!(self.poll_sent(context))?;
-            let Some(body) = &mut self.body else { return Poll::Ready(Ok(())) };
-            match ready!(Pin::new(&mut *body).poll_frame(context)) {
-                Some(frame) => {
-                    if let Ok(piece) = frame.map_err(io::Error::other)?.into_data() {
-                        self.queue_chunk(piece, context)?;
-                    }
-                }
-                None => {
-                    self.body = None;
-                    self.queue.push_back(Bytes::from_static(b"0\r\n\r\n"));
-                }
+            let Some(source) = &mut self.source else { return Poll::Ready(Ok(())) };
+            let more = ready!(source.poll_pieces(Framing::Chunks, &mut self.queue, context));
+            if !more.map_err(io::Error::other)? {
+                self.source = None;
             }
         }
-    }
-
-    /// Makes a chunk of the piece and of those after it that are there already.
-    fn queue_chunk(&mut self, piece: Bytes, context: &mut Context<'_>) -> io::Result<()> {
-        let mut size = piece.len();
-        let at = self.queue.len();
-        self.queue.push_back(piece);
-        if let Some(body) = &mut self.body {
-            while body.size_hint().lower() > 0 && size < READER_IN_FLIGHT_MAX_BYTES {
-                let Poll::Ready(Some(frame)) = Pin::new(&mut *body).poll_frame(context) else { break };
-                if let Ok(piece) = frame.map_err(io::Error::other)?.into_data() {
-                    size += piece.len();
-                    self.queue.push_back(piece);
-                }
-            }
-        }
-        if size == 0 {
-            // A chunk of nothing would be the last one.
-            self.queue.truncate(at);
-            return Ok(());
-        }
-        self.queue.insert(at, format!("{size:x}\r\n").into());
-        self.queue.push_back(Bytes::from_static(b"\r\n"));
-        Ok(())
     }
 
     /// Ready when all is sent.
@@ -119,12 +84,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
         let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(())) };
         let mut connection = Pin::new(connection);
         while !self.queue.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            for (slice, piece) in slices.iter_mut().zip(&self.queue) {
-                *slice = IoSlice::new(piece);
-            }
-            let count = self.queue.len().min(SLICES_MAX);
-            let Poll::Ready(sent) = connection.as_mut().poll_write_vectored(context, &slices[..count]) else {
+            let Poll::Ready(sent) = poll_write(connection.as_mut(), &self.queue, context) else {
                 return self.poll_stalled(context);
             };
             match sent? {
@@ -196,6 +156,22 @@ fn head(parts: Parts, last: bool) -> Bytes {
     }
     head.extend_from_slice(b"\r\n\r\n");
     head.freeze()
+}
+
+/// Writes as much as the connection takes at once.
+fn poll_write(
+    connection: Pin<&mut impl AsyncWrite>,
+    queue: &VecDeque<Bytes>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if let (Some(only), 1) = (queue.front(), queue.len()) {
+        return connection.poll_write(context, only);
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    for (slice, piece) in slices.iter_mut().zip(queue) {
+        *slice = IoSlice::new(piece);
+    }
+    connection.poll_write_vectored(context, &slices[..queue.len().min(SLICES_MAX)])
 }
 
 /// Drops what was sent.

@@ -1,7 +1,11 @@
 //! Event streams: section 6 of the interface.
+//!
+//! An event is encoded once, for all its readers. What becomes of a stream is up to its connection: over HTTP/1.1 an
+//! [`crate::EventWriter`] writes it, otherwise it is the body of its response.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
@@ -9,47 +13,111 @@ use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::Stream;
-use http_body::{Frame as BodyFrame, SizeHint};
+use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::direct::Events;
+use crate::compression::Packed;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES};
-use crate::pace::{Pace, Stalled};
+use crate::pace::Pace;
 
 /// A segment shorter than this is copied beside its neighbours; a longer one is shared.
 const COPIED_MAX_BYTES: usize = 4 << 10;
+/// What an event takes besides its data.
+const EVENT_BYTES: usize = 128;
+/// Before the first event: how long a client waits until it connects again, in milliseconds.
+const RETRY: &[u8] = b"retry: 1000\n";
+/// Shows that the service is there.
+const COMMENT: &[u8] = b":\n\n";
+/// The end of a chunk of HTTP/1.1.
+const CHUNK_END: &[u8] = b"\r\n";
+/// The last chunk.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What a frame takes besides its data.
-const FRAME_BYTES: usize = 128;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An event of a stream: a state that supersedes the ones before.
+/// An event of a stream: a state that supersedes the ones before. It is encoded once, as a chunk of HTTP/1.1, and its
+/// clones share that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
-    /// The name of the event.
-    pub event: &'static str,
-    /// Its id, one line.
-    pub id: String,
-    /// One line of JSON in segments, which are shared with other readers and never put together.
-    pub data: Vec<Bytes>,
+pub struct Event(Arc<[Bytes]>);
+
+impl Event {
+    /// The event of this name and id with one line of JSON, whose longer segments are shared and never put together.
+    #[must_use]
+    pub fn new(name: &str, id: &str, data: &[Bytes]) -> Self {
+        let (name, id) = (one_line(name), one_line(id));
+        let fields = ["event: ", &name, "\ndata: ", "\nid: ", &id, "\n\n"];
+        let size = fields.iter().map(|field| field.len()).sum::<usize>() + data.iter().map(Bytes::len).sum::<usize>();
+        let copied = data.iter().map(Bytes::len).filter(|length| *length < COPIED_MAX_BYTES);
+        let mut gathered = BytesMut::with_capacity(EVENT_BYTES + copied.sum::<usize>());
+        let mut pieces = Vec::with_capacity(1);
+        gathered.put_slice(chunk_begin(size).as_bytes());
+        for field in &fields[..3] {
+            gathered.put_slice(field.as_bytes());
+        }
+        for segment in data {
+            if segment.len() < COPIED_MAX_BYTES {
+                gathered.put_slice(segment);
+                continue;
+            }
+            if !gathered.is_empty() {
+                pieces.push(gathered.split().freeze());
+            }
+            pieces.push(segment.clone());
+        }
+        for field in &fields[3..] {
+            gathered.put_slice(field.as_bytes());
+        }
+        gathered.put_slice(CHUNK_END);
+        pieces.push(gathered.freeze());
+        Self(pieces.into())
+    }
+
+    /// The event that [`Self::pieces`] gave.
+    #[must_use]
+    pub fn of(pieces: Arc<[Bytes]>) -> Self {
+        Self(pieces)
+    }
+
+    /// What it is made of, to be kept for other readers.
+    #[must_use]
+    pub fn pieces(self) -> Arc<[Bytes]> {
+        self.0
+    }
+
+    /// Its pieces without what makes a chunk of them.
+    fn content(&self) -> impl Iterator<Item = Bytes> {
+        let last = self.0.len().saturating_sub(1);
+        self.0.iter().enumerate().map(move |(at, piece)| {
+            let end = if at == last { piece.len() - CHUNK_END.len() } else { piece.len() };
+            let size_line = |piece: &Bytes| piece.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let begin = if at == 0 { size_line(piece) } else { 0 };
+            piece.slice(begin..end)
+        })
+    }
 }
 
-/// The frames as a response of type `text/event-stream`, which ends when they end.
+fn chunk_begin(size: usize) -> String {
+    format!("{size:x}\r\n")
+}
+
+/// A field of an event cannot end it.
+fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.contains(['\n', '\r', '\0']) { text.replace(['\n', '\r', '\0'], " ").into() } else { text.into() }
+}
+
+/// The events as a response of type `text/event-stream`, which ends when they end.
 ///
-/// The next frame is asked for only when the connection has sent the one before, so `frames` should give the
+/// The next event is asked for only when the connection has sent the one before, so `events` should give the
 /// newest state whenever it is asked. A reader costs what is in flight ([`READER_IN_FLIGHT_MAX_BYTES`]) and
-/// one frame; one that takes nothing for [`crate::limits::READER_STALL_TIMEOUT`] is let go.
-pub fn event_stream(frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
+/// one event; one that takes nothing for [`crate::limits::READER_STALL_TIMEOUT`] is let go.
+pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let body = EventBody {
-        frames: Some(Box::pin(frames)),
-        pieces: VecDeque::new(),
-        pace: Pace::new(),
-        heartbeat,
-        began: false,
-    };
+    let source = Source { events: Some(Box::pin(events)), heartbeat, began: false, packed: None };
+    let shelf = Shelf(Arc::new(Mutex::new(Some(source))));
+    let body = EventBody { shelf: shelf.clone(), source: None, pieces: VecDeque::new(), pace: Pace::new() };
     let mut response = Response::new(Body::new(body));
-    response.extensions_mut().insert(Events);
+    response.extensions_mut().insert(shelf);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -57,107 +125,179 @@ pub fn event_stream(frames: impl Stream<Item = Frame> + Send + 'static) -> Respo
     response
 }
 
-struct EventBody<S> {
-    /// Nothing once they have ended: they are not asked again.
-    frames: Option<Pin<Box<S>>>,
-    /// What of the present frame is not handed over yet.
-    pieces: VecDeque<Bytes>,
-    pace: Pace,
-    heartbeat: Interval,
-    began: bool,
+/// Where a response's source is, until somebody sends it.
+#[derive(Clone)]
+pub(crate) struct Shelf(Arc<Mutex<Option<Source>>>);
+
+impl Shelf {
+    /// The source, for whoever is to send it.
+    pub(crate) fn take(&self) -> Option<Source> {
+        self.lock().take()
+    }
+
+    /// Has what is sent compressed.
+    pub(crate) fn pack(&self, packed: Packed) {
+        if let Some(source) = &mut *self.lock() {
+            source.packed = Some(Box::new(packed));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Source>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl<S: Stream<Item = Frame>> EventBody<S> {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Stalled>>> {
-        if self.pieces.is_empty() {
-            if self.frames.is_none() {
-                return Poll::Ready(None);
+/// How pieces are framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// As chunks of HTTP/1.1, the last one among them.
+    Chunks,
+    /// Not at all.
+    Plain,
+}
+
+/// What is to be sent: events, comments between them, all of it compressed where the client asked for that.
+pub(crate) struct Source {
+    /// Nothing once they have ended: they are not asked again.
+    events: Option<Pin<Box<dyn Stream<Item = Event> + Send>>>,
+    heartbeat: Interval,
+    began: bool,
+    packed: Option<Box<Packed>>,
+}
+
+impl Source {
+    /// Appends what is to be sent next, when there is something; false at the end. It is asked again when all of that
+    /// is sent.
+    pub(crate) fn poll_pieces(
+        &mut self,
+        framing: Framing,
+        pieces: &mut VecDeque<Bytes>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, BoxError>> {
+        if self.packed.is_some() {
+            return self.poll_packed(framing, pieces, context);
+        }
+        let Some(event) = ready!(self.poll_event(context)) else {
+            if framing == Framing::Chunks {
+                pieces.push_back(Bytes::from_static(LAST_CHUNK));
             }
-            if let Err(stalled) = ready!(self.pace.poll_sent(context)) {
-                return Poll::Ready(Some(Err(stalled)));
+            return Poll::Ready(Ok(false));
+        };
+        if !std::mem::replace(&mut self.began, true) {
+            frame(framing, Bytes::from_static(RETRY), pieces);
+        }
+        match event {
+            None => frame(framing, Bytes::from_static(COMMENT), pieces),
+            Some(event) if framing == Framing::Chunks => pieces.extend(event.0.iter().cloned()),
+            Some(event) => pieces.extend(event.content()),
+        }
+        Poll::Ready(Ok(true))
+    }
+
+    fn poll_packed(
+        &mut self,
+        framing: Framing,
+        pieces: &mut VecDeque<Bytes>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, BoxError>> {
+        loop {
+            if let Some(packed) = &mut self.packed
+                && let Some(output) = packed.output()?
+            {
+                frame(framing, output, pieces);
+                return Poll::Ready(Ok(true));
             }
-            if ready!(self.poll_next(context)).is_none() {
-                self.frames = None;
-                return Poll::Ready(None);
+            let event = ready!(self.poll_event(context));
+            let began = std::mem::replace(&mut self.began, true);
+            let Some(packed) = &mut self.packed else { return Poll::Ready(Ok(false)) };
+            packed.extend((!began).then(|| Bytes::from_static(RETRY)));
+            match event {
+                Some(Some(event)) => packed.extend(event.content()),
+                Some(None) => packed.extend([Bytes::from_static(COMMENT)]),
+                None => {
+                    let rest = self.packed.take().map_or_else(|| Ok(Bytes::new()), |packed| packed.finish())?;
+                    frame(framing, rest, pieces);
+                    if framing == Framing::Chunks {
+                        pieces.push_back(Bytes::from_static(LAST_CHUNK));
+                    }
+                    return Poll::Ready(Ok(false));
+                }
             }
         }
-        if let Err(stalled) = ready!(self.pace.poll_room(context)) {
-            return Poll::Ready(Some(Err(stalled)));
+    }
+
+    /// The next event, or nothing where a comment is due; none when they have ended.
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Option<Event>>> {
+        let Some(events) = &mut self.events else { return Poll::Ready(None) };
+        match events.as_mut().poll_next(context) {
+            Poll::Ready(Some(event)) => Poll::Ready(Some(Some(event))),
+            Poll::Ready(None) => {
+                self.events = None;
+                Poll::Ready(None)
+            }
+            Poll::Pending => self.heartbeat.poll_tick(context).map(|_| Some(None)),
         }
-        let Some(mut piece) = self.pieces.pop_front() else { return Poll::Ready(None) };
+    }
+}
+
+/// Appends a piece, as a chunk where it is to be one.
+fn frame(framing: Framing, piece: Bytes, pieces: &mut VecDeque<Bytes>) {
+    match framing {
+        // A chunk of nothing would be the last one.
+        _ if piece.is_empty() => {}
+        Framing::Plain => pieces.push_back(piece),
+        Framing::Chunks => {
+            pieces.push_back(chunk_begin(piece.len()).into());
+            pieces.push_back(piece);
+            pieces.push_back(Bytes::from_static(CHUNK_END));
+        }
+    }
+}
+
+/// A stream as the body of its response, handed over as the connection sends it.
+struct EventBody {
+    shelf: Shelf,
+    /// Since it was first asked; nothing once it has ended.
+    source: Option<Source>,
+    /// What is not handed over yet.
+    pieces: VecDeque<Bytes>,
+    pace: Pace,
+}
+
+impl EventBody {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
+        if let Some(source) = self.shelf.take() {
+            self.source = Some(source);
+        }
+        while self.pieces.is_empty() {
+            let Some(source) = &mut self.source else { return Poll::Ready(Ok(None)) };
+            ready!(self.pace.poll_sent(context))?;
+            if !ready!(source.poll_pieces(Framing::Plain, &mut self.pieces, context))? {
+                self.source = None;
+            }
+        }
+        ready!(self.pace.poll_room(context))?;
+        let Some(mut piece) = self.pieces.pop_front() else { return Poll::Ready(Ok(None)) };
         if piece.len() > READER_IN_FLIGHT_MAX_BYTES {
             self.pieces.push_front(piece.split_off(READER_IN_FLIGHT_MAX_BYTES));
         }
-        Poll::Ready(Some(Ok(self.pace.wrap(piece))))
-    }
-
-    /// Takes up the next frame or the next comment.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<()>> {
-        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
-        match frames.as_mut().poll_next(context) {
-            Poll::Ready(Some(frame)) => {
-                let first = !std::mem::replace(&mut self.began, true);
-                write_frame(&frame, first, &mut self.pieces);
-            }
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Pending => {
-                ready!(self.heartbeat.poll_tick(context));
-                self.pieces.push_back(Bytes::from_static(b":\n\n"));
-            }
-        }
-        Poll::Ready(Some(()))
+        Poll::Ready(Ok(Some(self.pace.wrap(piece))))
     }
 }
 
-impl<S: Stream<Item = Frame>> http_body::Body for EventBody<S> {
+impl http_body::Body for EventBody {
     type Data = Bytes;
-    type Error = Stalled;
+    type Error = BoxError;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<BodyFrame<Bytes>, Stalled>>> {
-        let piece = ready!(self.get_mut().poll_piece(context));
-        Poll::Ready(piece.map(|piece| piece.map(BodyFrame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.frames.is_none() && self.pieces.is_empty()
-    }
-
-    /// What is there already of the present frame.
-    fn size_hint(&self) -> SizeHint {
-        let mut hint = SizeHint::new();
-        hint.set_lower(self.pieces.iter().map(|piece| piece.len() as u64).sum());
-        hint
-    }
-}
-
-/// Writes a frame as pieces: long segments as they are, what is between them gathered.
-fn write_frame(frame: &Frame, first: bool, pieces: &mut VecDeque<Bytes>) {
-    let copied = frame.data.iter().map(Bytes::len).filter(|length| *length < COPIED_MAX_BYTES);
-    let mut gathered = BytesMut::with_capacity(FRAME_BYTES + copied.sum::<usize>());
-    let event = one_line(frame.event);
-    for text in ["event: ", &event, "\ndata: "] {
-        gathered.put_slice(text.as_bytes());
-    }
-    for segment in &frame.data {
-        if segment.len() < COPIED_MAX_BYTES {
-            gathered.put_slice(segment);
-        } else {
-            pieces.extend([gathered.split().freeze(), segment.clone()].into_iter().filter(|p| !p.is_empty()));
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let piece = ready!(self.poll_piece(context));
+        if piece.is_err() {
+            self.source = None;
+            self.pieces.clear();
         }
-        if gathered.len() >= READER_IN_FLIGHT_MAX_BYTES {
-            pieces.push_back(gathered.split().freeze());
-        }
+        Poll::Ready(piece.transpose().map(|piece| piece.map(Frame::data)))
     }
-    gathered.put_slice(b"\nid: ");
-    gathered.put_slice(one_line(&frame.id).as_bytes());
-    gathered.put_slice(if first { b"\nretry: 1000\n\n" } else { b"\n\n" });
-    pieces.push_back(gathered.freeze());
-}
-
-/// A field of a frame cannot end it.
-fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.contains(['\n', '\r', '\0']) { text.replace(['\n', '\r', '\0'], " ").into() } else { text.into() }
 }

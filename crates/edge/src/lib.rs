@@ -25,7 +25,7 @@ pub use compression::Compression;
 pub use direct::{EventWriter, is_event_stream};
 pub use disposition::attachment;
 pub use download::{RangeNotSatisfiable, download_response};
-pub use events::{Frame, event_stream};
+pub use events::{Event, event_stream};
 pub use guard::{Guard, RateLimits, Refused};
 pub use head::{Oversize, oversize};
 pub use json::json_escape_into;

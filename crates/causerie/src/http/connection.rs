@@ -20,7 +20,6 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::{Connections, FAREWELL, Front};
 use crate::tls::Tls;
@@ -42,8 +41,6 @@ pub(super) struct Shared {
     http2: http2::Builder<TokioExecutor>,
     pub(super) front: Arc<Front>,
     pub(super) limits: Connections,
-    /// No more is waited for.
-    pub(super) over: CancellationToken,
 }
 
 /// What a connection is to its server.
@@ -81,20 +78,17 @@ impl Shared {
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
             .max_concurrent_streams(HTTP2_STREAMS_MAX);
-        Self { http1, http2, front: Arc::new(front), limits, over: CancellationToken::new() }
+        Self { http1, http2, front: Arc::new(front), limits }
     }
 
     /// Serves a connection until it ends, or has nothing to do for too long.
     pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: Guest) {
         // Small frames of a stream go out at once.
         let _ = connection.set_nodelay(true);
-        let served = async {
-            match tls {
-                None => self.serve_plain(connection, guest).await,
-                Some(tls) => Box::pin(self.serve_secret(connection, &tls, guest)).await,
-            }
-        };
-        self.over.run_until_cancelled(served).await;
+        match tls {
+            None => self.serve_plain(connection, guest).await,
+            Some(tls) => Box::pin(self.serve_secret(connection, &tls, guest)).await,
+        }
     }
 
     async fn serve_plain(&self, mut connection: TcpStream, guest: Guest) {

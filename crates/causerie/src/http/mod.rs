@@ -16,8 +16,8 @@ use hyper::body::Incoming;
 use measure::trace::Tracer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use self::connection::{Guest, Shared};
@@ -91,42 +91,48 @@ impl Server {
     /// Serves until the service is told to end; then requests under way are finished, for a while, and who comes
     /// meanwhile is told to come again.
     pub(crate) async fn run(self) {
-        let (early, late) = (TaskTracker::new(), TaskTracker::new());
         let ending = self.shared.front.ending.0.clone();
-        let accepting = async {
-            let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
-            loop {
-                let Ok(place) = places.clone().acquire_owned().await else { return };
-                let (stream, peer) = match self.listener.accept().await {
-                    Ok(accepted) => accepted,
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection was not accepted");
-                        sleep(ACCEPT_PAUSE).await;
-                        continue;
-                    }
-                };
-                let guest = Guest { peer: Peer(peer.ip()), late: ending.is_cancelled() };
-                let tracker = if guest.late { &late } else { &early };
-                let (shared, tls) = (self.shared.clone(), self.tls.clone());
-                tracker.spawn(async move {
-                    shared.serve(stream, tls, guest).await;
-                    drop(place);
-                });
-            }
-        };
+        let (mut early, mut late) = (JoinSet::new(), JoinSet::new());
+        ending.run_until_cancelled(self.accept_into(&mut early, false)).await;
         let drained = async {
-            ending.cancelled().await;
-            early.close();
-            let _ = timeout(FAREWELL, early.wait()).await;
+            while early.join_next().await.is_some() {}
         };
         tokio::select! {
-            () = accepting => {}
-            () = drained => {}
+            () = self.accept_into(&mut late, true) => {}
+            _ = timeout(FAREWELL, drained) => {}
         }
-        self.shared.over.cancel();
-        late.close();
-        early.wait().await;
-        late.wait().await;
+        // No more is waited for.
+        early.shutdown().await;
+        late.shutdown().await;
+    }
+
+    /// Accepts connections and serves each in a task of its own.
+    async fn accept_into(&self, serving: &mut JoinSet<()>, late: bool) {
+        let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
+        loop {
+            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let accepted = loop {
+                tokio::select! {
+                    accepted = self.listener.accept() => break accepted,
+                    // Who ended is forgotten.
+                    Some(_) = serving.join_next() => {}
+                }
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let guest = Guest { peer: Peer(peer.ip()), late };
+            let (shared, tls) = (self.shared.clone(), self.tls.clone());
+            serving.spawn(async move {
+                shared.serve(stream, tls, guest).await;
+                drop(place);
+            });
+        }
     }
 }
 

@@ -119,8 +119,8 @@ impl LiveAnswer {
 
     /// What it takes of memory with what is made of it for its readers, about.
     pub(crate) fn size_bytes(&self) -> usize {
-        /// The text as it came, as it is shown, as HTML, and both as they are sent.
-        const FORMS: usize = 5;
+        /// The text as it came, as it is shown, as HTML, and both as they are sent to who asks and to who follows.
+        const FORMS: usize = 7;
         /// What everything takes besides its text.
         const EACH_BYTES: usize = 512;
         let state = self.lock();

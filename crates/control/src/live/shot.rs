@@ -29,6 +29,7 @@ pub struct Snapshot {
     /// Its parts, in the order created.
     pub parts: Vec<ShotPart>,
     encoded: OnceLock<Vec<Bytes>>,
+    event: OnceLock<Arc<[Bytes]>>,
 }
 
 impl Snapshot {
@@ -41,7 +42,7 @@ impl Snapshot {
         text: Rope,
         parts: Vec<ShotPart>,
     ) -> Self {
-        Self { meta, stamp, ending, text, parts, encoded: OnceLock::new() }
+        Self { meta, stamp, ending, text, parts, encoded: OnceLock::new(), event: OnceLock::new() }
     }
 
     /// The length of its texts in bytes, as they are shown and sent.
@@ -57,6 +58,11 @@ impl Snapshot {
     /// The answer as `encode` writes it, in pieces: done once, for whoever asks first, and shared by all readers.
     pub fn encoded(&self, encode: impl FnOnce(&Self) -> Vec<Bytes>) -> &[Bytes] {
         self.encoded.get_or_init(|| encode(self))
+    }
+
+    /// The answer as `encode` tells it to those who follow it, likewise.
+    pub fn event(&self, encode: impl FnOnce(&Self) -> Arc<[Bytes]>) -> Arc<[Bytes]> {
+        self.event.get_or_init(|| encode(self)).clone()
     }
 }
 

@@ -166,7 +166,7 @@ async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
     let counted = asked.clone();
     let frames = stream::iter(0..10).map(move |number| {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        edge::Frame { event: "message", id: number.to_string(), data: vec![data.clone()] }
+        edge::Event::new("message", &number.to_string(), std::slice::from_ref(&data))
     });
     let response = through(event_stream(frames), Method::GET, "zstd").await;
     let mut body = response.into_body().into_data_stream();

@@ -10,7 +10,7 @@ use axum::http::header::ACCEPT_ENCODING;
 use axum::response::Response;
 use bytes::Bytes;
 use edge::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
-use edge::{Compression, EventWriter, Frame, event_stream, is_event_stream};
+use edge::{Compression, EventWriter, Event, event_stream, is_event_stream};
 use futures_util::stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
@@ -46,10 +46,9 @@ async fn events_go_out_as_chunks_behind_a_head() {
     assert!(lines.contains(&"transfer-encoding: chunked"));
     assert!(lines.iter().any(|line| line.starts_with("date: ") && line.ends_with(" GMT")));
     assert!(!head.contains("connection:"));
-    let first = "event: message\ndata: {\"a\":1}\nid: a:1.1\nretry: 1000\n\n";
-    let second = "event: message\ndata: {}\nid: a:1.2\n\n";
-    let chunk = |event: &str| format!("{:x}\r\n{event}\r\n", event.len());
-    assert_eq!(body, format!("{}{}0\r\n\r\n", chunk(first), chunk(second)));
+    let pieces = ["retry: 1000\n", "event: message\ndata: {\"a\":1}\nid: a:1.1\n\n", "event: message\ndata: {}\nid: a:1.2\n\n", ""];
+    let chunks = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
+    assert_eq!(body, chunks.concat());
 
     let (said, _) = written(two_states(), b"", true).await;
     assert!(said.contains("\r\nconnection: close\r\n"));
@@ -58,10 +57,10 @@ async fn events_go_out_as_chunks_behind_a_head() {
 #[tokio::test]
 async fn a_state_in_many_segments_is_one_chunk() {
     let segments: Vec<_> = (0..5).map(|at| Bytes::from(vec![b'a' + at; 5000])).collect();
-    let frame = Frame { event: "message", id: "1".into(), data: segments };
+    let frame = Event::new("message", "1", &segments);
     let (said, _) = written(event_stream(stream::iter([frame])), b"", false).await;
     let (_, body) = said.split_once("\r\n\r\n").unwrap();
-    let (size, rest) = body.split_once("\r\n").unwrap();
+    let (size, rest) = body.strip_prefix("c\r\nretry: 1000\n\r\n").unwrap().split_once("\r\n").unwrap();
     assert_eq!(usize::from_str_radix(size, 16).unwrap(), rest.len() - "\r\n0\r\n\r\n".len());
 }
 
@@ -97,7 +96,7 @@ fn newest(asked: &Arc<AtomicUsize>) -> Response {
     let (asked, data) = (asked.clone(), Bytes::from(vec![b'x'; 1 << 18]));
     event_stream(stream::poll_fn(move |_| {
         let number = asked.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Some(Frame { event: "message", id: number.to_string(), data: vec![data.clone()] }))
+        Poll::Ready(Some(Event::new("message", &number.to_string(), std::slice::from_ref(&data))))
     }))
 }
 

@@ -9,28 +9,28 @@ use axum::body::BodyDataStream;
 use axum::routing::get;
 use bytes::Bytes;
 use edge::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
-use edge::{Frame, event_stream};
+use edge::{Event, event_stream};
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
 use crate::header;
 
-pub(crate) fn frame(number: usize, data: &[&'static str]) -> Frame {
-    let data = data.iter().map(|segment| Bytes::from_static(segment.as_bytes())).collect();
-    Frame { event: "message", id: format!("a:1.{number}"), data }
+pub(crate) fn frame(number: usize, data: &[&'static str]) -> Event {
+    let data: Vec<_> = data.iter().map(|segment| Bytes::from_static(segment.as_bytes())).collect();
+    Event::new("message", &format!("a:1.{number}"), &data)
 }
 
-fn reader(frames: impl Stream<Item = Frame> + Send + 'static) -> BodyDataStream {
+fn reader(frames: impl Stream<Item = Event> + Send + 'static) -> BodyDataStream {
     event_stream(frames).into_body().into_data_stream()
 }
 
 /// Always has a newer state; counts how many were asked for.
-fn newest(asked: &Arc<AtomicUsize>, data: Bytes) -> impl Stream<Item = Frame> + use<> {
+fn newest(asked: &Arc<AtomicUsize>, data: Bytes) -> impl Stream<Item = Event> + use<> {
     let asked = asked.clone();
     stream::poll_fn(move |_| {
         let number = asked.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Some(Frame { event: "message", id: number.to_string(), data: vec![data.clone()] }))
+        Poll::Ready(Some(Event::new("message", &number.to_string(), std::slice::from_ref(&data))))
     })
 }
 
@@ -51,9 +51,8 @@ async fn frames_and_comments_are_written_as_readers_expect_them() {
         frame(3, &["x"])
     })));
     let began = Instant::now();
-    let first = next(&mut reader).await.unwrap();
-    assert_eq!(first, "event: message\ndata: {\"a\":1}\nid: a:1.1\nretry: 1000\n\n");
-    drop(first);
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {\"a\":1}\nid: a:1.1\n\n");
     assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {}\nid: a:1.2\n\n");
     for beat in 1..=2 {
         assert_eq!(next(&mut reader).await.unwrap(), ":\n\n");
@@ -68,6 +67,7 @@ async fn frames_and_comments_are_written_as_readers_expect_them() {
 async fn the_next_state_is_asked_for_when_the_one_before_is_sent() {
     let asked = Arc::new(AtomicUsize::new(0));
     let mut reader = reader(newest(&asked, Bytes::from_static(b"{}")));
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
     let held = next(&mut reader).await.unwrap();
     for _ in 0..3 {
         assert!(reader.next().now_or_never().is_none());
@@ -84,7 +84,7 @@ async fn the_next_state_is_asked_for_when_the_one_before_is_sent() {
 async fn a_large_state_is_shared_and_handed_over_in_pieces() {
     let data = Bytes::from(vec![b'x'; 1 << 20]);
     let shared = data.as_ptr_range();
-    let mut reader = reader(stream::iter([Frame { event: "message", id: "1".into(), data: vec![data] }]));
+    let mut reader = reader(stream::iter([Event::new("message", "1", &[data])]));
     let (mut held, mut total, mut copied) = (Vec::new(), 0, 0);
     loop {
         match reader.next().now_or_never() {
@@ -161,7 +161,8 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_let_go() {
 
 #[tokio::test]
 async fn a_line_end_in_a_field_does_not_end_the_frame() {
-    let odd = Frame { event: "message", id: "1\n\ndata: 2".into(), data: vec![] };
+    let odd = Event::new("message", "1\n\ndata: 2", &[]);
     let mut reader = reader(stream::iter([odd]));
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\nretry: 1000\n\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\n\n");
 }
