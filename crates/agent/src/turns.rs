@@ -184,6 +184,7 @@ impl Task {
 /// Tools keep to the bounds; should one not, its result says so instead of breaking the link.
 fn within_bounds(output: ToolOutput) -> Output {
     output_in(output).unwrap_or_else(|error| Output {
+        images: Vec::new(),
         outcome: Outcome::Failed,
         text: format!("the tool's result could not be sent: {error}"),
         passages: Vec::new(),

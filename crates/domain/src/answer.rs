@@ -534,6 +534,7 @@ mod tests {
         let mut log = vec![LogEntry::Step { number: 0, step: step.into(), instance }];
         for (index, written) in written.iter().enumerate() {
             let result = CallResult {
+                images: Vec::new(),
                 call: format!("c{index}"),
                 tool: "write".into(),
                 outcome: Outcome::Done,

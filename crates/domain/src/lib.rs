@@ -12,6 +12,7 @@ pub mod catalog;
 pub mod citation;
 pub mod credits;
 pub mod id;
+pub mod image;
 pub mod key;
 pub mod limits;
 pub mod machine;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::agent::AgentName;
 use crate::citation::NumberedPassage;
+use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
 
 /// What one step asks of a model.
@@ -25,6 +26,8 @@ pub struct StepRequest {
     pub settings: Vec<(String, String)>,
     /// The most tokens that the step may put out, reasoning included.
     pub output_max_tokens: u32,
+    /// The images that the transcript refers to and the model is shown, with their bytes.
+    pub images: Vec<Image>,
 }
 
 /// One entry of the transcript.
@@ -120,6 +123,9 @@ pub const USE_AGENT: &str = "agent";
 pub const WEB_SEARCH: &str = "web_search";
 /// The tool by which a model reads a page of the web.
 pub const WEB_FETCH: &str = "web_fetch";
+/// What reads the attached files before the first step. No model calls it: its result stands behind the question as
+/// what the files say.
+pub const ATTACHED_FILES: &str = "attached_files";
 
 /// What came of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +142,8 @@ pub struct CallResult {
     pub passages: Vec<NumberedPassage>,
     /// Workspace paths of files that the call wrote.
     pub written: Vec<String>,
+    /// Images that it brought.
+    pub images: Vec<ImageRef>,
 }
 
 impl CallResult {

@@ -17,6 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
     let provider = Vendor::new(Format::ChatCompletions, &config)?;
     let request = StepRequest {
+        images: Vec::new(),
         model: format!("text-{tokens}x{every_ms}"),
         instructions: String::new(),
         transcript: vec![Item::Question { text: "Hello".to_owned(), attachments: vec![] }],

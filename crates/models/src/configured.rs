@@ -22,6 +22,8 @@ pub struct ModelConfig {
     pub description: Option<Localized>,
     /// Whether an effort of reasoning is offered.
     pub reasoning_effort: Option<bool>,
+    /// Whether it is shown images.
+    pub sees_images: Option<bool>,
     /// Credits for an answer, in thousandths.
     pub base_millis: Option<u64>,
     /// Credits for a thousand tokens read, in thousandths.
@@ -51,6 +53,7 @@ impl ModelConfig {
             label: None,
             description: None,
             reasoning_effort: None,
+            sees_images: None,
             base_millis: None,
             input_millis: None,
             output_millis: None,
@@ -86,6 +89,7 @@ impl ModelConfig {
         // A deprecated model offers none, whatever is said.
         entry.settings =
             if offered && !entry.deprecated { vec![Setting::reasoning_effort()] } else { Vec::new() };
+        entry.sees_images = self.sees_images.unwrap_or(entry.sees_images);
         let price = entry.price;
         entry.price = Price {
             base_millis: self.base_millis.unwrap_or(price.base_millis),

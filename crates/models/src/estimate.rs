@@ -1,5 +1,6 @@
 //! How many tokens a text is, guessed: for reservations, and where a vendor reports no usage.
 
+use domain::image::IMAGE_TOKENS;
 use domain::step::{Block, Item, Step, StepRequest, Usage};
 
 /// What a message costs besides its text.
@@ -22,7 +23,8 @@ pub fn input_tokens(request: &StepRequest) -> u64 {
             MESSAGE_TOKENS + tokens_of_bytes(tool.name.len() + tool.description.len() + tool.schema.len())
         })
         .sum();
-    MESSAGE_TOKENS + tokens_of_bytes(request.instructions.len()) + items + tools
+    let images = request.images.len() as u64 * IMAGE_TOKENS;
+    MESSAGE_TOKENS + tokens_of_bytes(request.instructions.len()) + items + tools + images
 }
 
 /// The tokens that a model wrote in this step.
@@ -84,6 +86,7 @@ mod tests {
     #[test]
     fn everything_that_is_sent_is_counted() {
         let mut request = StepRequest {
+            images: Vec::new(),
             model: "m".into(),
             instructions: String::new(),
             transcript: vec![],

@@ -29,6 +29,7 @@ fn catalog(base_url: Option<String>) -> Catalog {
 
 fn request(question: &str) -> StepRequest {
     StepRequest {
+        images: Vec::new(),
         model: String::new(),
         instructions: String::new(),
         transcript: vec![Item::Question { text: question.to_owned(), attachments: vec![] }],

@@ -199,6 +199,15 @@ pub struct FindArguments {
     pub content: Option<String>,
 }
 
+/// Arguments of the call that reads what is attached, [`domain::step::ATTACHED_FILES`]. No model makes it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AttachedArguments {
+    /// The files; folders may be among them.
+    pub paths: Vec<String>,
+    /// How much text they may have together, in bytes. A file that does not fit into what is left is only named.
+    pub text_max_bytes: usize,
+}
+
 /// Arguments of [`Tool::Search`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -226,6 +235,20 @@ pub struct ToolOutput {
     /// Workspace paths (`/a/b.txt`) of files that the tool knows it wrote. At most [`WRITTEN_MAX`].
     #[serde(default)]
     pub written: Vec<String>,
+    /// Images that a model may be shown. At most [`IMAGES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<FoundImage>,
+}
+
+/// An image of the workspace. Its bytes stay there: the host reads them when a model is shown it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundImage {
+    /// The workspace path, starting with a slash.
+    pub path: String,
+    /// Its MIME type, one of those in [`domain::image::ImageKind`].
+    pub mime: String,
+    /// SHA-256 of its bytes, in hexadecimal digits.
+    pub sha256: String,
 }
 
 /// A passage of a document in the workspace.
@@ -247,7 +270,13 @@ pub struct FoundPassage {
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The greatest length of a passage in bytes.
 pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
-/// The most passages of one result.
+/// The most passages that a model gets by one call.
 pub const PASSAGES_MAX: usize = 40;
+/// The most passages of one result: what all attached files say.
+pub const OUTPUT_PASSAGES_MAX: usize = 300;
+/// The most text of attached files, in bytes: escaped, it fits into a frame.
+pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
+/// The most images of one result.
+pub const IMAGES_MAX: usize = domain::image::IMAGES_MAX;
 /// The most written paths of one result.
 pub const WRITTEN_MAX: usize = 100;

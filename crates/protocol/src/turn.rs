@@ -9,7 +9,11 @@ use domain::step::{Call, Outcome, Purpose};
 use domain::turn::{self, AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, LinkStamp, Open};
 use serde::{Deserialize, Serialize};
 
-use crate::tool::{PASSAGE_MAX_BYTES, PASSAGES_MAX, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX};
+use domain::image::{ImageKind, ImageRef};
+
+use crate::tool::{
+    FoundImage, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX,
+};
 
 /// The longest line of an agent, its line feed included: a tool's output within its bounds, escaped.
 pub const AGENT_FRAME_MAX_BYTES: usize = 2 * 1024 * 1024;
@@ -176,8 +180,9 @@ pub fn read_agent_line(line: &[u8]) -> Result<AgentFrame, NotAFrame> {
 pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
     let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(NotAFrame::OutOfBounds(what)) };
     bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
-    bounded(output.passages.len() <= PASSAGES_MAX, "passages")?;
+    bounded(output.passages.len() <= OUTPUT_PASSAGES_MAX, "passages")?;
     bounded(output.written.len() <= WRITTEN_MAX, "written paths")?;
+    bounded(output.images.len() <= IMAGES_MAX, "images")?;
     let path_fits = |path: &str| {
         let plain = |name: &str| !name.is_empty() && name != "." && name != ".." && !name.contains('\0');
         path.len() <= domain::limits::PATH_MAX_BYTES
@@ -191,8 +196,35 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
         let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };
         passages.push(Passage { place, text: passage.text });
     }
+    let mut images = Vec::with_capacity(output.images.len());
+    for image in output.images {
+        bounded(path_fits(&image.path), "path of an image")?;
+        images.push(image_in(image).ok_or(NotAFrame::OutOfBounds("image"))?);
+    }
     let outcome = if output.failed { Outcome::Failed } else { Outcome::Done };
-    Ok(turn::Output { outcome, text: output.text, passages, written: output.written })
+    Ok(turn::Output { images, outcome, text: output.text, passages, written: output.written })
+}
+
+fn image_in(image: FoundImage) -> Option<ImageRef> {
+    let digits = image.sha256.as_bytes();
+    let mut sha256 = [0; 32];
+    if digits.len() != 2 * sha256.len() {
+        return None;
+    }
+    for (byte, pair) in sha256.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(ImageRef { path: image.path, kind: ImageKind::of_mime(&image.mime)?, sha256 })
+}
+
+/// An image as it travels.
+#[must_use]
+pub fn image_out(image: &ImageRef) -> FoundImage {
+    FoundImage {
+        path: image.path.clone(),
+        mime: image.kind.mime().to_owned(),
+        sha256: image.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
 }
 
 fn output_out(output: &turn::Output) -> ToolOutput {
@@ -206,6 +238,7 @@ fn output_out(output: &turn::Output) -> ToolOutput {
         Place::Web { .. } => None, // tools of the machine have no network
     });
     ToolOutput {
+        images: output.images.iter().map(image_out).collect(),
         failed: !matches!(output.outcome, Outcome::Done),
         text: output.text.clone(),
         passages: passages.collect(),

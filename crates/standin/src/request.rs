@@ -46,7 +46,7 @@ pub(crate) struct Request {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "text_or_parts")]
     pub(crate) content: Option<String>,
     #[serde(default)]
     pub(crate) tool_calls: Vec<ToolCall>,
@@ -62,6 +62,31 @@ impl Message {
     fn result(call: &str, content: &str) -> Self {
         Self { tool_call_id: Some(call.to_owned()), ..Self::said("tool", content) }
     }
+}
+
+/// Content as text, or as pieces, of which images say nothing.
+fn text_or_parts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    match Option::<Value>::deserialize(from)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(Value::Array(parts)) => {
+            let mut text = String::new();
+            for part in &parts {
+                match part["type"].as_str() {
+                    Some("text") => text.push_str(part["text"].as_str().unwrap_or_default()),
+                    Some("image_url") if is_data_url(&part["image_url"]["url"]) => {}
+                    _ => return Err(serde::de::Error::custom("a piece of content is malformed")),
+                }
+            }
+            Ok(Some(text))
+        }
+        Some(_) => Err(serde::de::Error::custom("content is text or pieces")),
+    }
+}
+
+/// Whether it is an address that holds an image itself.
+fn is_data_url(url: &Value) -> bool {
+    url.as_str().is_some_and(|url| url.starts_with("data:image/") && url.contains(";base64,"))
 }
 
 #[derive(Debug, Deserialize)]

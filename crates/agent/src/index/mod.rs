@@ -200,7 +200,7 @@ fn find(index: &Index, query: &str, paths: &[String], limit: usize) -> Result<To
             text: bounded(ranked.candidate.text),
         })
         .collect();
-    Ok(ToolOutput { failed: false, text, passages, written: Vec::new() })
+    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })
 }
 
 fn tell_update(text: &mut String, update: &Update) {

@@ -5,6 +5,7 @@
 //! but the shell, `causerie-agent shell` watches over one command line. Neither has the agent's port.
 //! Results are text for a language model, within the bounds of [`protocol::tool`].
 
+mod attached;
 mod calls;
 mod child;
 mod confine;
@@ -27,7 +28,7 @@ mod write;
 
 use std::time::Duration;
 
-use domain::step::Call;
+use domain::step::{ATTACHED_FILES, Call};
 use protocol::tool::{Tool, ToolOutput};
 use serde::de::DeserializeOwned;
 
@@ -54,6 +55,11 @@ const PIECE_MAX_BYTES: usize = 1_200;
 /// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
 /// Dropping the future ends its processes as well.
 pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::Receiver<bool>) -> ToolOutput {
+    if call.tool == ATTACHED_FILES {
+        return within_bounds(
+            attached_files(&call.arguments, limits).await.unwrap_or_else(|text| failed(&text)),
+        );
+    }
     let Some(tool) = Tool::named(&call.tool) else {
         let names: Vec<_> = Tool::ALL.into_iter().map(Tool::name).collect();
         return failed(&format!(
@@ -72,6 +78,15 @@ pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::R
         Err(text) => failed(&text),
     };
     within_bounds(output)
+}
+
+/// Reads what is attached to a question. Nobody kills it: it ends by itself in a minute.
+async fn attached_files(arguments: &str, limits: &Limits) -> Result<ToolOutput, String> {
+    let arguments = serde_json::from_str(arguments).map_err(|_| "the arguments are not valid")?;
+    match ask(Task::Attached(arguments), limits, FILE_TIME_MAX).await? {
+        Answer::Output(output) => Ok(output),
+        Answer::Pieces(_) | Answer::Usage(_) => Err("the tool gave an answer of another kind".to_owned()),
+    }
 }
 
 async fn dispatch(

@@ -1,8 +1,13 @@
 //! `read`: a document as numbered passages, a piece at a time.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 
+use domain::image::{IMAGE_MAX_BYTES, ImageKind, ImageRef};
 use protocol::tool::{FoundPassage, PASSAGE_MAX_BYTES, PASSAGES_MAX, ReadArguments, ToolOutput};
+
+use protocol::turn::image_out;
 
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
@@ -13,12 +18,17 @@ use crate::documents::{Extracted, Segment, extract};
 
 /// The most text that one call gives, in bytes.
 const READ_MAX_BYTES: usize = 32 * 1024;
+/// How much of a file tells whether it is an image, in bytes.
+const IMAGE_MARK_BYTES: usize = 16;
 /// The most text of a page or line that can't be read on from its middle, in bytes.
 const WHOLE_MAX_BYTES: usize = 96 * 1024;
 
 pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<ToolOutput, String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
     let name = shown(&path);
+    if let Some(found) = image(&name, &file) {
+        return shown_image(&name, found);
+    }
     let mut document =
         extract(&path, file).map_err(|error| format!("{name}: {}", plain(&error.to_string())))?;
     if document.segments.is_empty() {
@@ -39,7 +49,27 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<ToolOutput,
         text.push_str(" The document is longer than what can be read of it.");
     }
     let passages = part.pieces.into_iter().map(|piece| passage(&path, piece)).collect();
-    Ok(ToolOutput { failed: false, text, passages, written: Vec::new() })
+    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })
+}
+
+/// The image that a file is, with its width and height, or why it can't be shown; `None` when it is none.
+pub(crate) fn image(name: &str, mut file: &File) -> Option<Result<(ImageRef, (u32, u32)), String>> {
+    let mut bytes = vec![0; IMAGE_MARK_BYTES];
+    let read = file.read(&mut bytes);
+    let back = file.rewind();
+    bytes.truncate(read.ok().filter(|_| back.is_ok())?);
+    let kind = ImageKind::of(&bytes)?;
+    bytes.clear();
+    file.take(IMAGE_MAX_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let image = ImageRef::of(name, &bytes).map_err(|why| why.to_string());
+    Some(image.map(|image| (image, kind.sides(&bytes).unwrap_or_default())))
+}
+
+fn shown_image(name: &str, found: Result<(ImageRef, (u32, u32)), String>) -> Result<ToolOutput, String> {
+    let (image, (width, height)) =
+        found.map_err(|why| format!("{name} is an image that can't be shown: {why}"))?;
+    let text = format!("{name}: {}, {width} x {height} pixels.", image.kind.mime());
+    Ok(ToolOutput { text, images: vec![image_out(&image)], ..ToolOutput::default() })
 }
 
 /// The passages of a document for the index.
@@ -54,7 +84,7 @@ pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
 }
 
 /// How long the document is: `, 12 pages`.
-fn extent(document: &Extracted) -> String {
+pub(crate) fn extent(document: &Extracted) -> String {
     let counted = |count: u32, word: &str| format!(", {count} {word}{}", if count == 1 { "" } else { "s" });
     match (document.pages, document.lines) {
         (Some(pages), _) => counted(pages, document.format.page_word()),

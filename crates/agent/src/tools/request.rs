@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use protocol::tool::{
-    EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, WriteArguments,
+    AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, WriteArguments,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use super::confine::Confinement;
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
-use super::{edit, find, list, read, write};
+use super::{attached, edit, find, list, read, write};
 
 /// How long the workspace is measured.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +34,7 @@ pub(crate) enum Task {
     Edit(EditArguments),
     List(ListArguments),
     Find(FindArguments),
+    Attached(AttachedArguments),
     /// The passages of a document, for the index.
     Extract {
         path: String,
@@ -60,6 +61,7 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         Task::Edit(arguments) => edit::edit(&jail, arguments),
         Task::List(arguments) => list::list(&jail, arguments).map_err(|error| error.to_string()),
         Task::Find(arguments) => find::find(&jail, arguments),
+        Task::Attached(arguments) => attached::attached(&jail, arguments),
         Task::Extract { path, piece_max_bytes } => {
             return Answer::Pieces(read::pieces(&jail, path, *piece_max_bytes));
         }

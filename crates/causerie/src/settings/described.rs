@@ -62,6 +62,7 @@ fn one(from: &mut Sources, name: &str) -> Option<(ModelConfig, bool)> {
     let label = localized(from, &key("label"));
     let description = localized(from, &key("description"));
     let reasoning_effort = from.optional(key("reasoning_effort"), flag());
+    let sees_images = from.optional(key("sees_images"), flag());
     let base_millis = from.optional(key("price.base"), credits());
     let input_millis = from.optional(key("price.thousand_tokens_read"), credits());
     let output_millis = from.optional(key("price.thousand_tokens_written"), credits());
@@ -90,6 +91,7 @@ fn one(from: &mut Sources, name: &str) -> Option<(ModelConfig, bool)> {
         label,
         description,
         reasoning_effort,
+        sees_images,
         base_millis,
         input_millis,
         output_millis,

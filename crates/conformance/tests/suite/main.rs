@@ -10,6 +10,7 @@ mod chats;
 mod commands;
 mod configuration;
 mod connections;
+mod context;
 mod coverage;
 mod crash;
 mod credits;

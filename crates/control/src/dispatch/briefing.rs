@@ -235,7 +235,7 @@ impl Briefing {
             }
             None => (Outcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
         };
-        Output { outcome, text, passages: Vec::new(), written: Vec::new() }
+        Output { images: Vec::new(), outcome, text, passages: Vec::new(), written: Vec::new() }
     }
 
     fn find(&self, word: &str) -> Option<&Skill> {

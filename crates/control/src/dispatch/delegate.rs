@@ -188,6 +188,7 @@ fn output(agent: &AgentName, shell: &Shell) -> Output {
         text = format!("{text}\n\n{failure}").trim_start().to_owned();
     }
     Output {
+        images: Vec::new(),
         outcome: if failure.is_none() { Outcome::Done } else { Outcome::Failed },
         text,
         passages: cited.iter().filter_map(|number| passage(answer, shell.turn.log(), *number)).collect(),

@@ -73,5 +73,11 @@ impl Running {
 
 /// What a call came to that could not be run.
 pub(super) fn failed(text: impl Into<String>) -> Output {
-    Output { outcome: Outcome::Failed, text: text.into(), passages: Vec::new(), written: Vec::new() }
+    Output {
+        images: Vec::new(),
+        outcome: Outcome::Failed,
+        text: text.into(),
+        passages: Vec::new(),
+        written: Vec::new(),
+    }
 }

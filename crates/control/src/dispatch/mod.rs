@@ -9,6 +9,7 @@ mod delegate;
 mod desk;
 mod hopeless;
 mod hosted;
+mod images;
 mod link;
 mod orders;
 mod report;

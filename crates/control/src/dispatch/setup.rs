@@ -5,32 +5,39 @@ use std::sync::Arc;
 use domain::catalog::Measures;
 use domain::credits::Credits;
 use domain::id::MessageId;
-use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
+use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
+use domain::step::{ATTACHED_FILES, Call, Purpose};
 use domain::turn::host::{self, Exchange, Setup};
 use plugins::Library;
-use protocol::tool::{Effect, Tool};
+use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, Effect, Tool};
 use store::turns::delegations::Delegation;
 use store::turns::{Claimed, TurnRecord};
 
 use super::briefing::{Briefing, Chosen};
 use super::web::Web;
 
+/// What attached files may take of what a model reads: a part in so many.
+const ATTACHED_SHARE: u64 = 4;
+/// How many bytes of text a token has, rather too few than too many.
+const TOKEN_BYTES: u64 = 3;
 /// The least that is left for the transcript of a model with a small window.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
-/// The turn of a claimed answer.
+/// The turn of a claimed answer. A model that only quotes passages searches for them itself.
 pub(super) fn setup(
     claimed: &Claimed,
     record: &TurnRecord,
     measures: Measures,
     briefing: &Briefing,
     hosted: Web,
+    quotes: bool,
 ) -> Setup {
     Setup {
         epoch: claimed.fence.epoch,
         earlier: record.earlier.clone(),
         bill: record.bill,
         stop: claimed.stop_requested || record.stop_requested,
+        attached: attached(record, measures).filter(|_| !quotes),
         ..measured(
             claimed.fence.answer,
             Exchange {
@@ -99,8 +106,34 @@ fn measured(
         repeatable,
         steps_max: STEPS_MAX,
         hosted: Arc::new(hosted),
+        attached: None,
         stop: false,
     }
+}
+
+/// The call that reads what is attached, before the first step: to this question and to those before it, the newest
+/// first, so that the passages of all of them have numbers that this answer can cite.
+fn attached(record: &TurnRecord, measures: Measures) -> Option<Call> {
+    let mut paths: Vec<String> = Vec::new();
+    let earlier = record.earlier.iter().rev().map(|exchange| &exchange.attachments);
+    for path in std::iter::once(&record.attachments).chain(earlier).flatten() {
+        if paths.len() < ATTACHMENTS_MAX && !paths.contains(path) {
+            paths.push(path.clone());
+        }
+    }
+    if paths.is_empty() {
+        return None;
+    }
+    let room = u64::from(measures.context_tokens.saturating_sub(measures.output_max_tokens));
+    let bytes = room / ATTACHED_SHARE * TOKEN_BYTES;
+    let text_max_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(ATTACHED_MAX_BYTES);
+    let arguments = AttachedArguments { paths, text_max_bytes };
+    Some(Call {
+        id: ATTACHED_FILES.to_owned(),
+        tool: ATTACHED_FILES.to_owned(),
+        arguments: serde_json::to_string(&arguments).ok()?,
+        purpose: Purpose::Tool,
+    })
 }
 
 /// Whether a call of this tool may run again. A tool that is not known changes nothing: it fails. Nor does one that

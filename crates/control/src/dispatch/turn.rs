@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use domain::answer::{Change, Stamp};
 use domain::catalog::Measures;
+use domain::image::Image;
 use domain::step::{Item, StepError, StepEvent, StepRequest};
 use domain::time::Timestamp;
 use domain::turn::HostFrame;
@@ -30,7 +31,7 @@ use super::link::{self, LinkEvent};
 use super::orders::{self, Order, Orders};
 use super::report::Report;
 use super::web::{self, Reading};
-use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, delegate, hopeless, setup};
+use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, delegate, hopeless, images, setup};
 use crate::live::{LiveAnswer, Meta};
 
 /// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
@@ -325,7 +326,9 @@ impl Shell {
         };
         let mut briefing = Briefing::new(shared.plugins.library(), chosen);
         briefing.offer(shared.web.mcp_tools().await);
-        let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone()));
+        let quotes = model.as_ref().is_some_and(|model| model.entry.builtin);
+        let turn =
+            Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone(), quotes));
         let meta = Meta {
             answer: claimed.fence.answer,
             account: claimed.account,
@@ -399,7 +402,8 @@ impl Shell {
                 return self.desk.reserve(number, greatest).await.map(Some);
             }
             Effect::Say { number, attempt, transcript, tools } => {
-                self.say(number, attempt, transcript, tools)
+                let images = self.images(&transcript).await;
+                self.say(number, attempt, transcript, images, tools);
             }
             Effect::Hush => self.voice = None,
             Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
@@ -521,10 +525,19 @@ impl Shell {
         Some(Event::Unlinked)
     }
 
-    fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, tools: bool) {
+    /// The images that the model is shown.
+    async fn images(&mut self, transcript: &[Item]) -> Vec<Image> {
+        if !self.model.as_ref().is_some_and(|model| model.entry.sees_images) {
+            return Vec::new();
+        }
+        images::load(&self.desk.shared.workspaces.of(self.desk.account), transcript).await
+    }
+
+    fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, images: Vec<Image>, tools: bool) {
         let jitter = u64::from_be_bytes(self.desk.shared.environment.bytes());
         let stream: StepStream = match &self.model {
             Some(model) => model.step(StepRequest {
+                images,
                 model: model.entry.vendor_name.clone(),
                 instructions: self.briefing.instructions().to_owned(),
                 transcript,

@@ -303,6 +303,7 @@ impl Errand {
         let url = document.url.as_str().to_owned();
         match self.store(document).await {
             Ok(path) => Output {
+                images: Vec::new(),
                 outcome: Outcome::Done,
                 text: format!("{url} is a document. It is now in the workspace: read it as {path}"),
                 written: vec![path],
@@ -344,7 +345,7 @@ fn read(page: Page) -> Output {
             text.push_str(&format!("- {} <{}>\n", link.text, link.url.as_str()));
         }
     }
-    Output { outcome: Outcome::Done, text, passages: page.passages, written: Vec::new() }
+    Output { images: Vec::new(), outcome: Outcome::Done, text, passages: page.passages, written: Vec::new() }
 }
 
 /// A name for a document: what its address calls it, and what tells it from others of that name.

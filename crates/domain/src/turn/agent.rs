@@ -248,7 +248,13 @@ mod tests {
     }
 
     fn output() -> Output {
-        Output { outcome: Outcome::Done, text: String::new(), passages: Vec::new(), written: Vec::new() }
+        Output {
+            images: Vec::new(),
+            outcome: Outcome::Done,
+            text: String::new(),
+            passages: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     fn open(epoch: u64, pending: Vec<CallNote>) -> Event {

@@ -154,6 +154,8 @@ pub struct Output {
     pub passages: Vec<crate::citation::Passage>,
     /// Workspace paths that it wrote.
     pub written: Vec<String>,
+    /// Images that it brought.
+    pub images: Vec<crate::image::ImageRef>,
 }
 
 /// How many tokens a text has, estimated from its bytes: deterministic, and rather too many than too few.

@@ -7,7 +7,7 @@ use domain::answer::{Answer, Ending, LogEntry};
 use domain::credits::{Bill, Credits, PostingKind, Price, Purse, Shortage};
 use domain::id::MessageId;
 use domain::limits::STEPS_MAX;
-use domain::step::Usage;
+use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
 use domain::turn::host::{Completion, Exchange, Hosted, Setup};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
@@ -142,6 +142,7 @@ impl Store {
             steps_max: STEPS_MAX,
             repeatable: |tool| tool != "write",
             hosted: Arc::new(OfHost),
+            attached: (row.question.len() % 3 == 0).then(attached),
             stop: row.stop,
         }
     }
@@ -262,6 +263,12 @@ impl Store {
     fn post(&mut self, kind: PostingKind, amount: Credits) {
         self.purse = self.purse.post(kind, amount).expect("the ledger adds up");
     }
+}
+
+/// What reads the files that are attached to some questions.
+fn attached() -> Call {
+    let (id, arguments) = ("attached".to_owned(), "{}".to_owned());
+    Call { id, tool: ATTACHED_FILES.to_owned(), arguments, purpose: Purpose::Tool }
 }
 
 fn exchange(row: &Row) -> Exchange {

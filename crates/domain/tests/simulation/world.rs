@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
 use domain::id::{InstanceId, MessageId};
-use domain::step::Call;
+use domain::step::{ATTACHED_FILES, Call};
 use domain::turn::agent::{self, Loop};
 use domain::turn::host::{Effect, Event, Turn};
 use domain::turn::{AgentFrame, HostFrame, LinkStamp, Output};
@@ -504,7 +504,7 @@ impl World {
                 agent::Effect::Send(frame) => self.send_to_host(answer, frame),
                 agent::Effect::Run(note) => {
                     assert!(!self.machine.let_go.contains(&answer), "a tool runs for an answer that is over");
-                    let of_machine = note.call.tool == "read" || note.call.tool == "write";
+                    let of_machine = ["read", "write", ATTACHED_FILES].contains(&note.call.tool.as_str());
                     assert!(of_machine, "the agent runs nothing of the host's");
                     if !note.repeatable {
                         self.count_effect(answer, &note.call.id);

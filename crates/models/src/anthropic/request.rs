@@ -146,6 +146,12 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Typed>,
     },
+    Image {
+        r#type: &'static str,
+        source: Source,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Typed>,
+    },
     ToolUse {
         r#type: &'static str,
         id: Cow<'a, str>,
@@ -164,6 +170,14 @@ enum Block<'a> {
     Opaque(&'a RawValue),
 }
 
+/// An image's bytes.
+#[derive(Serialize)]
+struct Source {
+    r#type: &'static str,
+    media_type: &'static str,
+    data: String,
+}
+
 #[derive(Serialize)]
 struct Tool<'a> {
     name: &'a str,
@@ -175,7 +189,7 @@ struct Tool<'a> {
 
 /// The request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
-    let turns = replay::turns(&request.transcript, Format::Anthropic);
+    let turns = replay::turns(request, Format::Anthropic);
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     let effort = effort.map(|(_, value)| value.to_lowercase());
     let thinking = effort.as_deref().and_then(|effort| thinking(request, dialect, effort, &turns));
@@ -317,6 +331,15 @@ fn user<'a>(piece: &UserPiece<'a>) -> Block<'a> {
             is_error: replay::has_failed(*result),
             cache_control: None,
         },
+        UserPiece::Image(image) => Block::Image {
+            r#type: "image",
+            source: Source {
+                r#type: "base64",
+                media_type: image.of.kind.mime(),
+                data: replay::base64(image),
+            },
+            cache_control: None,
+        },
     }
 }
 
@@ -338,7 +361,9 @@ fn model<'a>(piece: &ModelPiece<'a>) -> Option<Block<'a>> {
 impl Block<'_> {
     fn mark(&mut self) {
         match self {
-            Self::Text { cache_control, .. } | Self::ToolResult { cache_control, .. } => {
+            Self::Text { cache_control, .. }
+            | Self::Image { cache_control, .. }
+            | Self::ToolResult { cache_control, .. } => {
                 *cache_control = Some(CACHED);
             }
             Self::ToolUse { .. } | Self::Opaque(_) => {}

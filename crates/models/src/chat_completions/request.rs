@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use domain::catalog::REASONING_EFFORT;
-use domain::step::{Block, Item, Step, StepError, StepRequest};
+use domain::image::Image;
+use domain::step::{ATTACHED_FILES, Block, Item, Step, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::replay::{self, question};
+use crate::replay::{self, Gallery, question};
 use crate::wire;
 
 /// What a server takes.
@@ -78,11 +79,31 @@ struct StreamOptions {
 #[derive(Serialize)]
 struct Message<'a> {
     role: &'static str,
-    content: Option<String>,
+    content: Option<Content>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    /// Where there are images among it.
+    Parts(Vec<Part>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text { text: String },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
 }
 
 #[derive(Serialize)]
@@ -139,10 +160,21 @@ fn messages(request: &StepRequest) -> Vec<Message<'_>> {
         out.push(said("system", request.instructions.clone()));
     }
     let mut answered: HashSet<&str> = HashSet::new();
+    let mut gallery = Gallery::of(request);
     for (at, item) in request.transcript.iter().enumerate() {
         match item {
             Item::Question { text, attachments } => out.push(said("user", question(text, attachments))),
-            Item::Step(step) => push_step(step, &request.transcript[at + 1..], &mut answered, &mut out),
+            Item::Step(step) => {
+                let later = &request.transcript[at + 1..];
+                push_step(step, later, &mut answered, &mut out);
+                let results = replay::results_of(step, later);
+                let images: Vec<_> = results.flat_map(|result| gallery.take(&result.images)).collect();
+                out.extend(shown(&images));
+            }
+            Item::Result(result) if result.tool == ATTACHED_FILES => {
+                out.push(said("user", replay::attached(result)));
+                out.extend(shown(&gallery.take(&result.images)));
+            }
             Item::Result(result) if answered.contains(result.call.as_str()) => {}
             Item::Result(result) => {
                 out.push(said("user", replay::alone(result)));
@@ -152,8 +184,18 @@ fn messages(request: &StepRequest) -> Vec<Message<'_>> {
     out
 }
 
+/// Images as the user's, for tools can't return any.
+fn shown(images: &[&Image]) -> Option<Message<'static>> {
+    let parts = images.iter().flat_map(|image| {
+        let url = replay::data_url(image);
+        [Part::Text { text: replay::caption(image) }, Part::ImageUrl { image_url: ImageUrl { url } }]
+    });
+    let content = Content::Parts(parts.collect());
+    (!images.is_empty()).then(|| Message { content: Some(content), ..said("user", String::new()) })
+}
+
 fn said(role: &'static str, text: String) -> Message<'static> {
-    Message { role, content: Some(text), tool_calls: Vec::new(), tool_call_id: None }
+    Message { role, content: Some(Content::Text(text)), tool_calls: Vec::new(), tool_call_id: None }
 }
 
 fn push_step<'a>(
@@ -178,7 +220,7 @@ fn push_step<'a>(
     });
     out.push(Message {
         role: "assistant",
-        content: (!text.is_empty()).then_some(text),
+        content: (!text.is_empty()).then_some(Content::Text(text)),
         tool_calls: tool_calls.collect(),
         tool_call_id: None,
     });
@@ -190,7 +232,7 @@ fn push_step<'a>(
         answered.insert(&call.id);
         out.push(Message {
             role: "tool",
-            content: Some(replay::result_text(result)),
+            content: Some(Content::Text(replay::result_text(result))),
             tool_calls: Vec::new(),
             tool_call_id: Some(&call.id),
         });
@@ -208,6 +250,7 @@ mod tests {
 
     fn request(transcript: Vec<Item>) -> StepRequest {
         StepRequest {
+            images: Vec::new(),
             model: "m".into(),
             instructions: "Be brief.".into(),
             transcript,
@@ -223,6 +266,7 @@ mod tests {
 
     fn result(call: &str) -> Item {
         Item::Result(Arc::new(CallResult {
+            images: Vec::new(),
             call: call.into(),
             tool: "read".into(),
             outcome: Outcome::Done,

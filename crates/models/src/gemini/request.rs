@@ -109,6 +109,11 @@ enum Part<'a> {
         name: &'a str,
         response: Answer,
     },
+    #[serde(rename_all = "camelCase")]
+    InlineData {
+        mime_type: &'static str,
+        data: String,
+    },
     #[serde(untagged)]
     Opaque(&'a RawValue),
 }
@@ -172,7 +177,7 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     let instructions = request.instructions.as_str();
     let mut said = Said::default();
-    let turns = replay::turns(&request.transcript, Format::Gemini);
+    let turns = replay::turns(request, Format::Gemini);
     Ok(Body {
         system_instruction: (!instructions.trim().is_empty())
             .then(|| Instruction { parts: [Part::Text(instructions.into())] }),
@@ -288,6 +293,9 @@ impl<'a> Said<'a> {
     fn user(&self, piece: UserPiece<'a>) -> Part<'a> {
         match piece {
             UserPiece::Text(text) => Part::Text(text),
+            UserPiece::Image(image) => {
+                Part::InlineData { mime_type: image.of.kind.mime(), data: replay::base64(image) }
+            }
             UserPiece::Result(call, result) => {
                 let text = replay::result_text(result);
                 let response =
@@ -310,6 +318,7 @@ mod tests {
 
     fn request(model: &str, transcript: Vec<Item>) -> StepRequest {
         StepRequest {
+            images: Vec::new(),
             model: model.into(),
             instructions: "Be brief.".into(),
             transcript,
@@ -350,6 +359,7 @@ mod tests {
 
     fn result(call: &str, outcome: Outcome) -> Item {
         Item::Result(Arc::new(CallResult {
+            images: Vec::new(),
             call: call.into(),
             tool: "read".into(),
             outcome,

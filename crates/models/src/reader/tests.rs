@@ -22,6 +22,7 @@ fn asked(text: &str, attachments: &[&str]) -> Item {
 
 fn request(transcript: Vec<Item>) -> StepRequest {
     StepRequest {
+        images: Vec::new(),
         model: MODEL.to_owned(),
         instructions: String::new(),
         transcript,
@@ -46,6 +47,7 @@ fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
     };
     let step = Step { blocks: vec![Block::Call(call)], stop: StopReason::Calls, usage: Usage::default() };
     let result = CallResult {
+        images: Vec::new(),
         call: id.to_owned(),
         tool: "search".to_owned(),
         outcome: Outcome::Done,

@@ -98,9 +98,11 @@ enum Item<'a> {
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
-    r#type: &'static str,
-    text: Cow<'a, str>,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: Cow<'a, str> },
+    OutputText { text: Cow<'a, str> },
+    InputImage { image_url: String, detail: &'static str },
 }
 
 #[derive(Serialize)]
@@ -129,7 +131,7 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
         summary: dialect.summary.then_some("auto"),
     });
     let mut input = Vec::with_capacity(request.transcript.len());
-    for turn in replay::turns(&request.transcript, Format::Responses) {
+    for turn in replay::turns(request, Format::Responses) {
         match turn {
             Turn::User(pieces) => pieces.into_iter().for_each(|piece| input.push(user(piece))),
             Turn::Model(pieces) => model(&pieces, &mut input),
@@ -150,7 +152,10 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
 
 fn user(piece: UserPiece<'_>) -> Item<'_> {
     match piece {
-        UserPiece::Text(text) => message("user", "input_text", text),
+        UserPiece::Text(text) => message("user", Part::InputText { text }),
+        UserPiece::Image(image) => {
+            message("user", Part::InputImage { image_url: replay::data_url(image), detail: "auto" })
+        }
         UserPiece::Result(call, result) => Item::FunctionCallOutput {
             call_id: replay::call_id(&call.id),
             output: replay::result_text(result),
@@ -158,8 +163,8 @@ fn user(piece: UserPiece<'_>) -> Item<'_> {
     }
 }
 
-fn message<'a>(role: &'static str, kind: &'static str, text: Cow<'a, str>) -> Item<'a> {
-    Item::Message { role, content: vec![Part { r#type: kind, text }], rest: Map::new() }
+fn message<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
+    Item::Message { role, content: vec![part], rest: Map::new() }
 }
 
 /// The model's turn: its opaque items in their places. Thoughts on which nothing follows are not taken back.
@@ -170,7 +175,9 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     });
     for piece in &pieces[..end.map_or(0, |end| end + 1)] {
         match piece {
-            ModelPiece::Text(text) => input.push(message("assistant", "output_text", (*text).into())),
+            ModelPiece::Text(text) => {
+                input.push(message("assistant", Part::OutputText { text: (*text).into() }))
+            }
             ModelPiece::Call(call) => input.push(Item::FunctionCall {
                 call_id: replay::call_id(&call.id),
                 name: &call.tool,
@@ -225,6 +232,7 @@ mod tests {
     fn request(blocks: Vec<Block>) -> StepRequest {
         let result = |call: &str| {
             domain::step::Item::Result(Arc::new(CallResult {
+                images: Vec::new(),
                 call: call.into(),
                 tool: "read".into(),
                 outcome: Outcome::Done,
@@ -234,6 +242,7 @@ mod tests {
             }))
         };
         StepRequest {
+            images: Vec::new(),
             model: "gpt-5.2".into(),
             instructions: "Be brief.".into(),
             transcript: vec![

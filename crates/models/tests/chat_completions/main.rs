@@ -32,6 +32,7 @@ fn with_patience(base_url: &str, patience: Patience) -> Vendor {
 
 fn request(model: &str, question: &str) -> StepRequest {
     StepRequest {
+        images: Vec::new(),
         model: model.to_owned(),
         instructions: "Answer.".to_owned(),
         transcript: vec![Item::Question { text: question.to_owned(), attachments: vec![] }],
@@ -159,6 +160,7 @@ async fn two_calls_at_once_come_back_and_are_answered() {
 
 fn result(call: Call) -> Item {
     Item::Result(Arc::new(CallResult {
+        images: Vec::new(),
         call: call.id,
         tool: call.tool,
         outcome: Outcome::Done,
@@ -375,6 +377,7 @@ async fn the_obeying_model_does_what_it_reads() {
     let blocks = vec![domain::step::Block::Call(said.calls[0].clone())];
     request.transcript.push(Item::Step(Arc::new(Step { blocks, ..Step::default() })));
     request.transcript.push(Item::Result(Arc::new(CallResult {
+        images: Vec::new(),
         call: said.calls[0].id.clone(),
         tool: "list".to_owned(),
         outcome: Outcome::Done,

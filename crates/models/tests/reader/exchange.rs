@@ -75,6 +75,7 @@ impl Exchange {
             schema: tool.schema().to_owned(),
         });
         let mut request = StepRequest {
+            images: Vec::new(),
             model: models::reader::MODEL.to_owned(),
             instructions: String::new(),
             transcript,
@@ -98,6 +99,7 @@ impl Exchange {
             };
             request.transcript.push(Item::Step(Arc::new(step)));
             let result = CallResult {
+                images: Vec::new(),
                 call: call.id,
                 tool: call.tool,
                 outcome: if output.failed { Outcome::Failed } else { Outcome::Done },

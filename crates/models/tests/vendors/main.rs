@@ -4,6 +4,7 @@
 
 mod faults;
 mod fixtures;
+mod images;
 mod replay;
 mod stage;
 

@@ -35,6 +35,7 @@ pub(crate) fn vendor(format: Format, base_url: &str, patience: Patience) -> Vend
 /// A question to this model, which may think and call `list`.
 pub(crate) fn request(model: &str, question: &str) -> StepRequest {
     StepRequest {
+        images: Vec::new(),
         model: model.to_owned(),
         instructions: "Answer.".to_owned(),
         transcript: vec![Item::Question { text: question.to_owned(), attachments: vec![] }],
@@ -121,6 +122,7 @@ pub(crate) fn go_on(request: &mut StepRequest, said: &Said) {
     request.transcript.push(Item::Step(Arc::new(Step { blocks: said.blocks.clone(), ..Step::default() })));
     for call in said.calls() {
         request.transcript.push(Item::Result(Arc::new(CallResult {
+            images: Vec::new(),
             call: call.id,
             tool: call.tool,
             outcome: Outcome::Done,

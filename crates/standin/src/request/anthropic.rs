@@ -99,6 +99,7 @@ fn user(content: &[Value], open: &mut HashSet<String>, messages: &mut Vec<Messag
                 }
                 messages.push(Message::said("user", text));
             }
+            "image" if open.is_empty() && block["source"]["type"] == "base64" => {}
             _ => return Err(Refusal::invalid("`tool_use` ids were found without `tool_result` blocks")),
         }
     }

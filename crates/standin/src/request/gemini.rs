@@ -79,6 +79,12 @@ fn user(parts: &[Value], open: &mut Vec<ToolCall>, messages: &mut Vec<Message>) 
             messages.push(Message::said("user", text));
             continue;
         }
+        if part["inlineData"]["data"].is_string()
+            && part["inlineData"]["mimeType"].is_string()
+            && open.is_empty()
+        {
+            continue;
+        }
         let response = &part["functionResponse"];
         if open.is_empty() || !response["response"].is_object() {
             return Err(mismatch());

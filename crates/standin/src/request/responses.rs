@@ -117,6 +117,9 @@ fn content(item: &Value, kind: &str) -> Result<String, Refusal> {
     }
     let mut out = String::new();
     for part in item["content"].as_array().into_iter().flatten() {
+        if part["type"] == "input_image" && kind == "input_text" && super::is_data_url(&part["image_url"]) {
+            continue;
+        }
         if part["type"] != kind {
             return Err(Refusal::invalid(format!("Supported values are: '{kind}'.")));
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use domain::agent::AgentName;
 use domain::citation::{NumberedPassage, Place};
 use domain::id::{AgentId, InstanceId, SkillId};
+use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
 use domain::step::{Block, Call, CallResult, Outcome, Purpose, Step, StopReason, Usage};
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,16 @@ struct ResultForm<'a> {
     passages: Vec<PassageForm<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     written: Vec<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageForm<'a>>,
+}
+
+/// An image by its file and what that was: never its bytes.
+#[derive(Serialize, Deserialize)]
+struct ImageForm<'a> {
+    path: Cow<'a, str>,
+    mime: Cow<'a, str>,
+    sha256: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -238,6 +249,7 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
             })
             .collect(),
         written: result.written.iter().map(Into::into).collect(),
+        images: result.images.iter().map(image_form).collect(),
     })
 }
 
@@ -247,6 +259,7 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
         serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
     known(form.v).map_err(|reason| StoreError::damaged("log", row, reason))?;
     Ok(Arc::new(CallResult {
+        images: form.images.into_iter().filter_map(image_of).collect(),
         call: form.call.into_owned(),
         tool: form.tool.into_owned(),
         outcome: match form.outcome {
@@ -266,6 +279,24 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
             .collect(),
         written: form.written.into_iter().map(Cow::into_owned).collect(),
     }))
+}
+
+fn image_form(image: &ImageRef) -> ImageForm<'_> {
+    let sha256: String = image.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    ImageForm { path: (&image.path).into(), mime: image.kind.mime().into(), sha256: sha256.into() }
+}
+
+/// `None` for what this version does not know: the image is not shown then.
+fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
+    let kind = ImageKind::of_mime(&form.mime)?;
+    let mut sha256 = [0; 32];
+    if form.sha256.len() != 2 * sha256.len() {
+        return None;
+    }
+    for (byte, pair) in sha256.iter_mut().zip(form.sha256.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(ImageRef { path: form.path.into_owned(), kind, sha256 })
 }
 
 fn block_form(block: &Block) -> BlockForm<'_> {
@@ -324,6 +355,7 @@ mod tests {
 
     fn result() -> CallResult {
         CallResult {
+            images: vec![ImageRef { path: "/a.png".to_owned(), kind: ImageKind::Png, sha256: [0xaf; 32] }],
             call: "c\"1".to_owned(),
             tool: "search".to_owned(),
             outcome: Outcome::Interrupted,

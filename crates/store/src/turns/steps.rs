@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::credits::{Credits, PostingKind};
 use domain::id::{InstanceId, PostingId};
-use domain::step::{CallResult, Step};
+use domain::step::{ATTACHED_FILES, CallResult, Step};
 use domain::time::Timestamp;
 
 use super::{Fence, Open, TurnError, lock_account, open};
@@ -113,8 +113,8 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<()
     Ok(())
 }
 
-/// Writes the result of a call of a committed step into the log. A call has one result: `false` when it had
-/// one before, and then nothing is done.
+/// Writes the result of a call of a committed step into the log, or before the first step what is attached. A call has
+/// one result: `false` when it had one before, and then nothing is done.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
@@ -126,7 +126,8 @@ pub fn commit_result(
     now: Timestamp,
 ) -> Result<bool, TurnError> {
     let open = open(tx, fence)?;
-    if number >= open.next_step {
+    let before_all = number == 0 && result.tool == ATTACHED_FILES;
+    if number >= open.next_step && !before_all {
         return Err(StoreError::Rule("a result belongs to a committed step").into());
     }
     let known = tx.one(

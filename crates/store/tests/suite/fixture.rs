@@ -285,6 +285,7 @@ pub(crate) fn step(number: u32) -> Step {
 
 pub(crate) fn result(call: &str) -> CallResult {
     CallResult {
+        images: Vec::new(),
         call: call.to_owned(),
         tool: "search".to_owned(),
         outcome: Outcome::Done,

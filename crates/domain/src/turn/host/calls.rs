@@ -11,20 +11,17 @@ use crate::step::{Call, CallResult, Outcome, Purpose};
 use crate::turn::{CallNote, HostFrame, Output};
 
 impl Turn {
-    /// The calls of the last step that have no result in the log, with the life that they were given to.
+    /// The calls of the last step that have no result in the log, with the life that they were given to; before the
+    /// first step, the one that reads what is attached.
     pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
         let Some((LogEntry::Step { step, instance, .. }, after)) =
             last.and_then(|at| self.log[at..].split_first())
         else {
-            return Vec::new();
+            let attached = self.setup.attached.iter().filter(|call| !is_returned(&self.log, call));
+            return attached.map(|call| (InstanceId::from_random(0), call.clone())).collect();
         };
-        let returned = |call: &Call| {
-            after.iter().any(|entry| match entry {
-                LogEntry::Result { result, .. } => result.call == call.id,
-                LogEntry::Step { .. } => false,
-            })
-        };
+        let returned = |call: &Call| is_returned(after, call);
         step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
     }
 
@@ -100,6 +97,7 @@ impl Turn {
         };
         self.next_source += u32::try_from(passages.len()).unwrap_or(0);
         let result = CallResult {
+            images: output.images,
             call: call.id,
             tool: call.tool,
             outcome: output.outcome,
@@ -132,9 +130,17 @@ impl Turn {
     }
 }
 
+fn is_returned(log: &[LogEntry], call: &Call) -> bool {
+    log.iter().any(|entry| match entry {
+        LogEntry::Result { result, .. } => result.call == call.id,
+        LogEntry::Step { .. } => false,
+    })
+}
+
 /// What a call comes to that may have run and is not run again.
 fn interrupted(call: Call) -> CallResult {
     CallResult {
+        images: Vec::new(),
         call: call.id,
         tool: call.tool,
         outcome: Outcome::Interrupted,

@@ -509,10 +509,11 @@ impl Turn {
     }
 }
 
+/// Whether an identifier is in use in the answer: for a call, or for what was read before the first step.
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),
-        LogEntry::Result { .. } => false,
+        LogEntry::Result { result, .. } => result.call == id,
     })
 }
 

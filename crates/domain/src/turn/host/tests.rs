@@ -36,6 +36,7 @@ fn turn() -> Turn {
         steps_max: 60,
         repeatable: |_| true,
         hosted: Arc::new(OfHost),
+        attached: None,
         stop: false,
     })
 }
@@ -104,8 +105,13 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
         _ => false,
     };
     assert!(committed.iter().any(told), "the agent is told to wait for it: {committed:?}");
-    let output =
-        Output { outcome: Outcome::Done, text: "x".into(), passages: Vec::new(), written: Vec::new() };
+    let output = Output {
+        images: Vec::new(),
+        outcome: Outcome::Done,
+        text: "x".into(),
+        passages: Vec::new(),
+        written: Vec::new(),
+    };
     let forged = AgentFrame::Returned { call: "c".to_owned(), output: output.clone() };
     assert_eq!(turn.on(Event::Agent(forged)), [], "the agent has no say in it");
     let mut restarted = Turn::new(Setup {
@@ -202,8 +208,13 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0 })), ["a", "c", "d"]);
     turn.on(Event::Linked(InstanceId::from_random(2)));
-    let output =
-        Output { outcome: Outcome::Done, text: "x".into(), passages: Vec::new(), written: Vec::new() };
+    let output = Output {
+        images: Vec::new(),
+        outcome: Outcome::Done,
+        text: "x".into(),
+        passages: Vec::new(),
+        written: Vec::new(),
+    };
     assert_eq!(
         runs(&turn.on(Event::Hosted { call: "a".to_owned(), output })),
         [""; 0],
@@ -264,6 +275,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     };
     for id in ["a", "b"] {
         let output = Output {
+            images: Vec::new(),
             outcome: Outcome::Done,
             text: "Due [2], unless [1]; never [3].".into(),
             passages: vec![passage(1), passage(2)],

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::answer::LogEntry;
-use crate::step::{Call, CallResult, Item, Outcome};
+use crate::image::IMAGE_TOKENS;
+use crate::step::{ATTACHED_FILES, Call, CallResult, Item, Outcome};
 use crate::turn::{EntryKind, EntryNote, estimated_tokens};
 
 /// What stands for a result that is not shown or never came.
@@ -24,6 +25,8 @@ pub struct Exchange {
 struct Entry {
     note: EntryNote,
     item: Item,
+    /// Whether something newer stands for it.
+    superseded: bool,
 }
 
 /// The entries that the agent chooses from.
@@ -68,8 +71,11 @@ impl Transcript {
     pub(super) fn items(&self, keep: &[u32]) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::with_capacity(keep.len());
         let mut open: Vec<Call> = Vec::new();
-        for entry in keep.iter().filter_map(|id| self.entries.get(*id as usize)) {
+        let kept = keep.iter().filter_map(|id| self.entries.get(*id as usize));
+        for entry in kept.filter(|entry| !entry.superseded) {
             match &entry.item {
+                // It stands behind the question that it was attached to.
+                Item::Result(result) if result.tool == ATTACHED_FILES => items.push(entry.item.clone()),
                 Item::Result(result) => {
                     if let Some(at) = open.iter().position(|call| call.id == result.call) {
                         open.remove(at);
@@ -112,8 +118,11 @@ impl Transcript {
             Item::Result(_) => EntryKind::Result,
         };
         let id = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        let note = EntryNote { id, kind, tokens: estimated_tokens(bytes_of(&item)), present };
-        self.entries.push(Entry { note, item });
+        // What is attached to earlier questions is read again for the present one, and gets numbers of its answer.
+        let superseded = !present && matches!(&item, Item::Result(result) if result.tool == ATTACHED_FILES);
+        let tokens = if superseded { 0 } else { tokens_of(&item) };
+        let note = EntryNote { id, kind, tokens, present };
+        self.entries.push(Entry { note, item, superseded });
         note
     }
 }
@@ -127,6 +136,7 @@ fn item_of(entry: &LogEntry) -> Item {
 
 fn left_out(call: Call) -> Item {
     Item::Result(Arc::new(CallResult {
+        images: Vec::new(),
         call: call.id,
         tool: call.tool,
         outcome: Outcome::Interrupted,
@@ -134,6 +144,15 @@ fn left_out(call: Call) -> Item {
         passages: Vec::new(),
         written: Vec::new(),
     }))
+}
+
+/// What an entry counts for.
+fn tokens_of(item: &Item) -> u64 {
+    let images = match item {
+        Item::Result(result) => result.images.len() as u64 * IMAGE_TOKENS,
+        Item::Question { .. } | Item::Step(_) => 0,
+    };
+    estimated_tokens(bytes_of(item)) + images
 }
 
 fn bytes_of(item: &Item) -> usize {

@@ -38,6 +38,8 @@ pub struct Setup {
     pub repeatable: fn(&str) -> bool,
     /// The tools that the host runs.
     pub hosted: Arc<dyn Hosted>,
+    /// The call that reads what is attached before the first step, if anything is.
+    pub attached: Option<Call>,
     /// Whether the user has asked for a stop already.
     pub stop: bool,
 }

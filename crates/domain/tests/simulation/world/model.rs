@@ -31,6 +31,7 @@ impl World {
     /// What comes of a call.
     pub(super) fn output(&mut self) -> Output {
         Output {
+            images: Vec::new(),
             outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
             text: "r".repeat(self.rng.below(2000) as usize),
             passages: Vec::new(),

@@ -7,6 +7,7 @@ use super::*;
 
 fn request(model: &str, transcript: Vec<Item>) -> StepRequest {
     StepRequest {
+        images: Vec::new(),
         model: model.into(),
         instructions: "Be brief.".into(),
         transcript,
@@ -47,6 +48,7 @@ fn opaque(json: &str) -> Said {
 
 fn result(call: &str, outcome: Outcome) -> Item {
     Item::Result(Arc::new(CallResult {
+        images: Vec::new(),
         call: call.into(),
         tool: "read".into(),
         outcome,

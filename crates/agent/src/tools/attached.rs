@@ -1,0 +1,132 @@
+//! What is attached to a question: small files as numbered passages, images by what they are, the rest by name.
+//!
+//! No model calls this: the host asks for it before the first step. Nothing that is wrong with a file is more than a
+//! line about it.
+
+use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput};
+use protocol::turn::image_out;
+
+use super::PIECE_MAX_BYTES;
+use super::jail::Jail;
+use super::path::{plain, shown};
+use super::read::{extent, image, passage};
+use crate::documents::extract;
+use crate::documents::passages::split;
+
+pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<ToolOutput, String> {
+    let mut room = arguments.text_max_bytes.min(ATTACHED_MAX_BYTES);
+    let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
+    for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
+        let told = one(jail, path, &mut room, &mut output);
+        output.text.push_str("\n- ");
+        output.text.push_str(&told);
+    }
+    Ok(output)
+}
+
+/// Adds what one file says, if it fits, and tells of it.
+fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
+    if jail.folder(path).is_ok() {
+        return format!("{}: a folder; look into it with list, find and search", plain(path));
+    }
+    let Ok((path, file)) = jail.file(path) else { return format!("{}: not there any more", plain(path)) };
+    let name = shown(&path);
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+    match image(&name, &file) {
+        Some(Ok((found, _))) if output.images.len() >= IMAGES_MAX => {
+            return format!("{}: {}; not shown, there are too many", found.path, found.kind.mime());
+        }
+        Some(Ok((found, (width, height)))) => {
+            let told = format!("{name}: {}, {width} x {height} pixels", found.kind.mime());
+            output.images.push(image_out(&found));
+            return told;
+        }
+        Some(Err(why)) => return format!("{name}: an image that can't be shown: {why}"),
+        None => {}
+    }
+    let Ok(document) = extract(&path, file) else { return format!("{name}: {bytes} bytes") };
+    let about = format!("{name}: {}, {bytes} bytes{}", document.format.name(), extent(&document));
+    let pieces = split(&document, PIECE_MAX_BYTES);
+    let text: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+    if pieces.is_empty() {
+        return format!("{about}; holds no text");
+    }
+    if document.truncated || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
+        return format!("{about}; too long to stand here: use search and read");
+    }
+    *room -= text;
+    output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));
+    format!("{about}; whole below")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(files: &[(&str, Vec<u8>)], text_max_bytes: usize) -> ToolOutput {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        for (name, content) in files {
+            std::fs::write(folder.path().join(name), content).unwrap();
+        }
+        let jail = Jail::open(folder.path()).unwrap();
+        let mut paths: Vec<String> = files.iter().map(|(name, _)| format!("/{name}")).collect();
+        paths.extend(["/folder".to_owned(), "/gone".to_owned(), "/../etc/passwd".to_owned()]);
+        attached(&jail, &AttachedArguments { paths, text_max_bytes }).unwrap()
+    }
+
+    fn png(side: u32) -> Vec<u8> {
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        bytes.extend([side.to_be_bytes(), 7_u32.to_be_bytes()].concat());
+        bytes
+    }
+
+    #[test]
+    fn small_files_are_given_whole_and_the_rest_is_named() {
+        let files = [
+            ("small.txt", b"Rent is due on the fifth.".to_vec()),
+            ("large.txt", "Nothing of note. ".repeat(400).into_bytes()),
+            ("a.png", png(9)),
+            ("wide.png", png(9000)),
+            ("odd.bin", vec![0xff, 0, 1, 2]),
+            ("later.txt", b"Keys are returned on the last day.".to_vec()),
+        ];
+        let output = told(&files, 1000);
+        let said: Vec<_> = output.passages.iter().map(|passage| (&*passage.path, &*passage.text)).collect();
+        assert_eq!(
+            said,
+            [
+                ("/small.txt", "Rent is due on the fifth."),
+                ("/later.txt", "Keys are returned on the last day.")
+            ]
+        );
+        assert_eq!(output.images.len(), 1);
+        assert_eq!((&*output.images[0].path, &*output.images[0].mime), ("/a.png", "image/png"));
+        for line in [
+            "/small.txt: plain text, 25 bytes, 1 line; whole below",
+            "/large.txt: plain text, 6800 bytes, 1 line; too long to stand here: use search and read",
+            "/a.png: image/png, 9 x 7 pixels",
+            "/wide.png: an image that can't be shown",
+            "/odd.bin: 4 bytes",
+            "/folder: a folder",
+            "/gone: not there any more",
+            "/../etc/passwd: not there any more",
+        ] {
+            assert!(output.text.contains(line), "{line}: {}", output.text);
+        }
+        assert!(told(&files, 0).passages.is_empty());
+    }
+
+    #[test]
+    fn no_number_of_files_breaks_the_bounds() {
+        let files: Vec<_> =
+            (0..60).map(|n| (format!("{n}.txt"), "Line.\n\n".repeat(1500).into_bytes())).collect();
+        let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
+        let output = told(&files, usize::MAX);
+        let bytes: usize = output.passages.iter().map(|passage| passage.text.len()).sum();
+        assert!(output.passages.len() <= OUTPUT_PASSAGES_MAX && bytes <= ATTACHED_MAX_BYTES);
+        assert!(output.passages.len() > OUTPUT_PASSAGES_MAX / 2, "{}", output.passages.len());
+        let frame = protocol::turn::output_in(output);
+        assert!(frame.is_ok(), "{frame:?}");
+    }
+}

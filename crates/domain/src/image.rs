@@ -1,0 +1,217 @@
+//! Images that models are shown: what is known of one from its first bytes, and by what an exchange refers to it.
+//!
+//! An exchange never holds an image's bytes: it names the file and what its bytes were when it entered. They are read
+//! again for each step, and left out when they are not the same any more.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+/// The largest image that is shown, in bytes: as text it stays below five megabytes, which the strictest vendor takes.
+pub const IMAGE_MAX_BYTES: usize = 3_900_000;
+/// The longest side of an image that is shown, in pixels: what the strictest vendor takes.
+pub const IMAGE_SIDE_MAX: u32 = 8000;
+/// The most images of one step's request; the newest are shown.
+pub const IMAGES_MAX: usize = 20;
+/// How many bytes the images of one request have together: as text they fit into the strictest vendor's twenty megabytes.
+pub const IMAGES_MAX_BYTES: usize = 14_000_000;
+/// What one image counts for in estimates, in tokens: about what vendors count for one of middling size.
+pub const IMAGE_TOKENS: u64 = 1600;
+
+/// The kinds of image that every vendor takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ImageKind {
+    /// PNG.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// GIF.
+    Gif,
+    /// WebP.
+    Webp,
+}
+
+impl ImageKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Png, Self::Jpeg, Self::Gif, Self::Webp];
+
+    /// The MIME type.
+    #[must_use]
+    pub const fn mime(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+        }
+    }
+
+    /// The kind of this MIME type.
+    #[must_use]
+    pub fn of_mime(mime: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.mime() == mime)
+    }
+
+    /// The kind of what begins with these bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
+            [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Self::Gif),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Self::Webp),
+            _ => None,
+        }
+    }
+
+    /// Width and height in pixels, as the image itself says.
+    #[must_use]
+    pub fn sides(self, bytes: &[u8]) -> Option<(u32, u32)> {
+        let big = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let little = |at: usize, count: usize| {
+            let piece = bytes.get(at..at + count)?;
+            Some(piece.iter().rev().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte)))
+        };
+        match self {
+            Self::Png => Some((big(16)?, big(20)?)),
+            Self::Gif => Some((little(6, 2)?, little(8, 2)?)),
+            Self::Jpeg => sides_of_jpeg(bytes),
+            Self::Webp => match bytes.get(12..16)? {
+                b"VP8X" => Some((little(24, 3)? + 1, little(27, 3)? + 1)),
+                b"VP8L" => {
+                    let bits = little(21, 4)?;
+                    Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+                }
+                b"VP8 " => Some((little(26, 2)? & 0x3fff, little(28, 2)? & 0x3fff)),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Goes from segment to segment until one tells the frame's size.
+fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
+    let word = |at: usize| Some(u32::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
+    let mut at = 2;
+    // Each round goes on by two bytes at least.
+    while *bytes.get(at)? == 0xff {
+        let marker = *bytes.get(at + 1)?;
+        match marker {
+            0xff => at += 1,
+            0x01 | 0xd0..=0xd8 => at += 2,
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
+                return Some((word(at + 7)?, word(at + 5)?));
+            }
+            _ => at += 2 + (word(at + 2)? as usize).max(2),
+        }
+    }
+    None
+}
+
+/// Why a file is not shown as an image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotShown {
+    /// It is none of the kinds that are shown.
+    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    OtherKind,
+    /// It has too many bytes.
+    #[error("it is larger than {IMAGE_MAX_BYTES} bytes")]
+    TooLarge,
+    /// It has too many pixels, or does not say how many.
+    #[error("its sides are not between 1 and {IMAGE_SIDE_MAX} pixels")]
+    Sides,
+}
+
+/// An image that entered an exchange: a file of the workspace with these very bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ImageRef {
+    /// The workspace path.
+    pub path: String,
+    /// Its kind.
+    pub kind: ImageKind,
+    /// SHA-256 of its bytes.
+    pub sha256: [u8; 32],
+}
+
+impl ImageRef {
+    /// The image that the file at `path` is.
+    ///
+    /// # Errors
+    /// [`NotShown`].
+    pub fn of(path: &str, bytes: &[u8]) -> Result<Self, NotShown> {
+        if bytes.len() > IMAGE_MAX_BYTES {
+            return Err(NotShown::TooLarge);
+        }
+        let kind = ImageKind::of(bytes).ok_or(NotShown::OtherKind)?;
+        let fits = |side: u32| (1..=IMAGE_SIDE_MAX).contains(&side);
+        if !kind.sides(bytes).is_some_and(|(width, height)| fits(width) && fits(height)) {
+            return Err(NotShown::Sides);
+        }
+        Ok(Self { path: path.to_owned(), kind, sha256: Sha256::digest(bytes).into() })
+    }
+}
+
+/// An image with its bytes, for one request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Image {
+    /// By what the exchange refers to it.
+    pub of: ImageRef,
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Image({}, {} bytes)", self.of.path, self.bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        bytes.extend(width.to_be_bytes());
+        bytes.extend(height.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn an_image_tells_its_kind_and_its_sides() {
+        let jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xc4\0\x03x\xff\xc2\0\x0b\x08\0\x10\0\x20\x03";
+        let gif = b"GIF89a\x05\0\x07\0";
+        let lossy = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x05\0\x07\0";
+        let lossless = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f\x04\x80\x01\0";
+        let extended = b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x04\0\0\x06\0\0";
+        for (bytes, kind, sides) in [
+            (png(3, 9).as_slice(), ImageKind::Png, (3, 9)),
+            (jpeg, ImageKind::Jpeg, (32, 16)),
+            (gif, ImageKind::Gif, (5, 7)),
+            (lossy, ImageKind::Webp, (5, 7)),
+            (lossless, ImageKind::Webp, (5, 7)),
+            (extended, ImageKind::Webp, (5, 7)),
+        ] {
+            assert_eq!(ImageKind::of(bytes), Some(kind));
+            assert_eq!(kind.sides(bytes), Some(sides), "{kind:?}");
+            for end in 0..bytes.len() {
+                let _ = kind.sides(&bytes[..end]); // cut anywhere, it panics nowhere
+            }
+            assert_eq!(ImageKind::of_mime(kind.mime()), Some(kind));
+        }
+        assert_eq!(ImageKind::of(b"%PDF-1.7"), None);
+    }
+
+    #[test]
+    fn what_no_vendor_would_take_is_not_shown() {
+        assert!(ImageRef::of("/a.png", &png(8000, 1)).is_ok());
+        assert_eq!(ImageRef::of("/a.png", &png(8001, 1)), Err(NotShown::Sides));
+        assert_eq!(ImageRef::of("/a.png", &png(0, 1)), Err(NotShown::Sides));
+        assert_eq!(ImageRef::of("/a.png", b"BM"), Err(NotShown::OtherKind));
+        let mut large = png(1, 1);
+        large.resize(IMAGE_MAX_BYTES + 1, 0);
+        assert_eq!(ImageRef::of("/a.png", &large), Err(NotShown::TooLarge));
+        assert_ne!(ImageRef::of("/a.png", &png(1, 2)), ImageRef::of("/a.png", &png(1, 1)), "other bytes");
+    }
+}

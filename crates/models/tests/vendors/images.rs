@@ -1,0 +1,115 @@
+//! Images: what is attached and what a call brought goes to each vendor in the shape that it documents.
+
+use std::sync::Arc;
+
+use domain::image::{Image, ImageRef};
+use domain::step::{ATTACHED_FILES, CallResult, Item, Outcome, StepRequest, StopReason};
+use models::Format;
+use serde_json::{Value, json};
+
+use super::stage::{go_on, request, say, stage};
+
+/// A picture by its first bytes, and those as the formats take them.
+const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x07";
+const AS_TEXT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAH";
+
+fn image(path: &str) -> Image {
+    Image { of: ImageRef::of(path, PICTURE).unwrap(), bytes: PICTURE.into() }
+}
+
+fn brings(result: &mut Item, image: &Image) {
+    let Item::Result(result) = result else { panic!("{result:?}") };
+    Arc::make_mut(result).images = vec![image.of.clone()];
+}
+
+/// A question with an image attached, and two calls of which the first brought another.
+async fn asked(format: Format) -> (standin::Handle, StepRequest, models::Vendor) {
+    let (standin, vendor) = stage(format).await;
+    let mut asking = request("two-calls", "Look");
+    let said = say(&vendor, asking.clone()).await;
+    let read = CallResult {
+        call: "attached".into(),
+        tool: ATTACHED_FILES.into(),
+        outcome: Outcome::Done,
+        text: "Attached files:\n- /a.png: image/png".into(),
+        passages: vec![],
+        written: vec![],
+        images: vec![image("/a.png").of],
+    };
+    asking.transcript.push(Item::Result(Arc::new(read)));
+    go_on(&mut asking, &said);
+    brings(&mut asking.transcript[3], &image("/b.png"));
+    asking.images = vec![image("/b.png"), image("/a.png")];
+    (standin, asking, vendor)
+}
+
+/// The image as each vendor's documents have it.
+fn documented(format: Format) -> Value {
+    let url = format!("data:image/png;base64,{AS_TEXT}");
+    match format {
+        Format::Anthropic => {
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": AS_TEXT}})
+        }
+        Format::Responses => json!({"type": "input_image", "image_url": url, "detail": "auto"}),
+        Format::ChatCompletions => json!({"type": "image_url", "image_url": {"url": url}}),
+        Format::Gemini => json!({"inlineData": {"mimeType": "image/png", "data": AS_TEXT}}),
+    }
+}
+
+/// The pieces of the whole exchange in their order, whatever turns they stand in.
+fn pieces(format: Format, body: &Value) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let within = |turns: &Value, name: &str| -> Vec<Value> {
+        let each = |turn: &Value| match turn.get(name).and_then(Value::as_array) {
+            Some(pieces) => pieces.clone(),
+            None => vec![turn.clone()],
+        };
+        list(turns).iter().flat_map(each).collect()
+    };
+    match format {
+        Format::Anthropic | Format::ChatCompletions => within(&body["messages"], "content"),
+        Format::Responses => within(&body["input"], "content"),
+        Format::Gemini => within(&body["contents"], "parts"),
+    }
+}
+
+fn is_result(piece: &Value) -> bool {
+    piece["type"] == "tool_result"
+        || piece["type"] == "function_call_output"
+        || piece["role"] == "tool"
+        || piece.get("functionResponse").is_some()
+}
+
+#[tokio::test]
+async fn images_go_to_each_vendor_in_its_own_shape() {
+    for format in Format::ALL {
+        let (standin, asking, vendor) = asked(format).await;
+        let said = say(&vendor, asking).await;
+        assert!(said.error.is_none(), "{format:?}: {said:?}");
+        let body = standin.requests().last().unwrap().body.clone();
+        let mut sent = pieces(format, &body);
+        for piece in &mut sent {
+            piece.as_object_mut().unwrap().remove("cache_control");
+        }
+        let places: Vec<usize> = (0..sent.len()).filter(|at| sent[*at] == documented(format)).collect();
+        assert_eq!(places.len(), 2, "{format:?}: {body:#}");
+        for (place, path) in places.iter().zip(["/a.png", "/b.png"]) {
+            let caption = sent[place - 1].to_string();
+            assert!(caption.contains(&format!("The image {path}:")), "{format:?}: {caption}");
+        }
+        let results: Vec<usize> = (0..sent.len()).filter(|at| is_result(&sent[*at])).collect();
+        assert_eq!(results.len(), 2, "{format:?}: {body:#}");
+        assert!(places[0] < results[0] && results[1] < places[1], "{format:?}: {places:?} {results:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_sees_no_images_gets_their_names() {
+    for format in Format::ALL {
+        let (standin, mut asking, vendor) = asked(format).await;
+        asking.images.clear();
+        assert_eq!(say(&vendor, asking).await.stop(), StopReason::Done, "{format:?}");
+        let body = standin.requests().last().unwrap().body.to_string();
+        assert!(!body.contains(AS_TEXT) && body.contains("/a.png: image/png"), "{format:?}: {body}");
+    }
+}
