@@ -52,8 +52,11 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<ToolOutput,
     Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })
 }
 
-/// The image that a file is, with its width and height, or why it can't be shown; `None` when it is none.
-pub(crate) fn image(name: &str, mut file: &File) -> Option<Result<(ImageRef, (u32, u32)), String>> {
+/// An image with its width and height, or why it can't be shown.
+type Found = Result<(ImageRef, (u32, u32)), String>;
+
+/// The image that a file is; `None` when it is none.
+pub(crate) fn image(name: &str, mut file: &File) -> Option<Found> {
     let mut bytes = vec![0; IMAGE_MARK_BYTES];
     let read = file.read(&mut bytes);
     let back = file.rewind();
@@ -65,7 +68,7 @@ pub(crate) fn image(name: &str, mut file: &File) -> Option<Result<(ImageRef, (u3
     Some(image.map(|image| (image, kind.sides(&bytes).unwrap_or_default())))
 }
 
-fn shown_image(name: &str, found: Result<(ImageRef, (u32, u32)), String>) -> Result<ToolOutput, String> {
+fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
     let (image, (width, height)) =
         found.map_err(|why| format!("{name} is an image that can't be shown: {why}"))?;
     let text = format!("{name}: {}, {width} x {height} pixels.", image.kind.mime());

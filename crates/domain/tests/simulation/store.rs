@@ -142,7 +142,7 @@ impl Store {
             steps_max: STEPS_MAX,
             repeatable: |tool| tool != "write",
             hosted: Arc::new(OfHost),
-            attached: (row.question.len() % 3 == 0).then(attached),
+            attached: row.question.len().is_multiple_of(3).then(attached),
             stop: row.stop,
         }
     }
