@@ -66,7 +66,7 @@ async fn read_says_why_it_can_not() {
         ("broken.pdf", "is broken"),
         ("locked.pdf", "password"),
         ("scan.pdf", "scanned"),
-        ("photo.pdf", "PNG image"),
+        ("photo.pdf", "an image that can't be shown"),
         ("nothing.txt", "/nothing.txt does not exist"),
         ("/", "is a folder"),
         ("pipe", "not a file"),

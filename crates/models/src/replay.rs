@@ -357,8 +357,10 @@ mod tests {
     fn images_stand_behind_the_results_once_each() {
         let (a, b) = (image("/a.png"), image("/b.png"));
         let called = step(vec![call("x"), call("y")]);
-        let results =
-            [with_images(result("x"), &[a.clone(), b.clone()]), with_images(result("y"), std::slice::from_ref(&a))];
+        let results = [
+            with_images(result("x"), &[a.clone(), b.clone()]),
+            with_images(result("y"), std::slice::from_ref(&a)),
+        ];
         let transcript = [&[ask("Q"), called][..], &results].concat();
         assert_eq!(shape_with(&transcript, vec![a.clone(), b.clone()]), "u CC rruIuI");
         assert_eq!(shape_with(&transcript, vec![b]), "u CC rruI");

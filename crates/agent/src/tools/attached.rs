@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(output.images.len(), 1);
         assert_eq!((&*output.images[0].path, &*output.images[0].mime), ("/a.png", "image/png"));
         for line in [
-            "/small.txt: plain text, 25 bytes, 1 line; whole below",
-            "/large.txt: plain text, 6800 bytes, 1 line; too long to stand here: use search and read",
+            "/small.txt: text, 25 bytes, 1 line; whole below",
+            "/large.txt: text, 6800 bytes, 1 line; too long to stand here: use search and read",
             "/a.png: image/png, 9 x 7 pixels",
             "/wide.png: an image that can't be shown",
             "/odd.bin: 4 bytes",
