@@ -37,6 +37,15 @@ macro_rules! summary_select {
 }
 pub(crate) use summary_columns;
 
+/// Summaries of the account $1: at most $2 of them from the offset $3 on. The page is found in an index that holds all it
+/// needs; only then are its rows looked at.
+const LISTED: &str = concat!(
+    summary_select!(),
+    " JOIN (SELECT id AS listed FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
+         ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2 OFFSET $3) page ON page.listed = c.id
+      ORDER BY c.pinned DESC, c.modified_at DESC, c.id DESC"
+);
+
 /// A conversation in a list (section 2.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
@@ -96,17 +105,8 @@ pub struct Patch {
 /// # Errors
 /// [`StoreError`].
 pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Page> {
-    // The page is found in an index that holds all it needs; only then are its rows looked at.
-    let conversations = tx.all(
-        concat!(
-            summary_select!(),
-            " JOIN (SELECT id AS listed FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
-                 ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2 OFFSET $3) page ON page.listed = c.id
-              ORDER BY c.pinned DESC, c.modified_at DESC, c.id DESC"
-        ),
-        params![account, limit.min(CONVERSATIONS_PAGE_MAX), int(offset)?],
-        read_summary,
-    )?;
+    let page = params![account, limit.min(CONVERSATIONS_PAGE_MAX), int(offset)?];
+    let conversations = tx.all(LISTED, page, read_summary)?;
     let total = tx
         .one("SELECT conversations FROM accounts WHERE id = $1", params![account], |row| row.count(0))?
         .unwrap_or(0);
@@ -185,4 +185,22 @@ pub(crate) fn read_summary_columns(row: &dyn Row) -> Result<Summary> {
         modified_at: row.time(8)?,
         open_answer: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn conversations_before_a_page_are_passed_over_in_an_index_alone() {
+        let mut connection = Connection::open_in_memory().expect("a database");
+        crate::migrations::migrate(&mut connection).expect("tables");
+        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {LISTED}")).expect("a plan");
+        let steps = plan.query_map(["", "50", "49950"], |row| row.get::<_, String>(3)).expect("its steps");
+        let steps: Vec<_> = steps.map(|step| step.expect("a step")).collect();
+        let index = "SEARCH conversations USING COVERING INDEX conversations_listed (account_id=?)";
+        assert!(steps.iter().any(|step| step == index), "{steps:#?}");
+    }
 }

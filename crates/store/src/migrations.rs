@@ -10,13 +10,14 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All of them; the version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 6] = [
+pub(crate) const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
     include_str!("migrations/0004_skill_uses.sql"),
     include_str!("migrations/0005_waiting.sql"),
     include_str!("migrations/0006_delegations.sql"),
+    include_str!("migrations/0007_listed.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =
