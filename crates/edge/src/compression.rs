@@ -22,7 +22,7 @@ use http_body::{Body as _, Frame};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::encoder::{Encoder, Encoding};
-use crate::events::{BoxError, Shelf};
+use crate::events::{BoxError, COPIED_MAX_BYTES, Shelf};
 use crate::limits::{COMPRESSED_MAX, COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
 /// Marks a response that is sent as it is, whatever its type.
@@ -131,6 +131,10 @@ impl Packed {
         while let Some(piece) = self.input.pop_front() {
             self.encoder.write(&piece)?;
             self.unflushed = true;
+            // What stands between long texts, which the next event goes on with whatever stands between them there.
+            if piece.len() < COPIED_MAX_BYTES && !self.input.is_empty() {
+                self.encoder.part()?;
+            }
             if self.encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
                 return Ok(Some(self.encoder.take()));
             }

@@ -4,9 +4,14 @@ use std::io::{self, Write};
 
 use axum::http::HeaderValue;
 use bytes::Bytes;
+use zstd::stream::raw::CParameter;
 
 /// Level of zstd: event streams are compressed while somebody waits.
 const ZSTD_LEVEL: i32 = 1;
+
+/// The shortest repetition that zstd looks for. What an answer grew by stands in its state twice, as text and as HTML,
+/// and is often but a word; the level alone would look for seven bytes.
+const ZSTD_REPEAT_MIN_BYTES: u32 = 5;
 
 /// An event repeats the one before, so the window (1 MiB) should hold one.
 const WINDOW_LOG: u32 = 20;
@@ -94,6 +99,7 @@ impl Encoder {
                     Some(size) => encoder.set_pledged_src_size(Some(size))?,
                     None => encoder.window_log(WINDOW_LOG)?,
                 }
+                encoder.set_parameter(CParameter::MinMatch(ZSTD_REPEAT_MIN_BYTES))?;
                 Self::Zstd(encoder)
             }
             Encoding::Brotli => Self::Brotli(Box::new(brotli::CompressorWriter::new(
@@ -114,6 +120,16 @@ impl Encoder {
             Self::Zstd(encoder) => encoder.write_all(bytes),
             Self::Brotli(encoder) => encoder.write_all(bytes),
             Self::Gzip(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Parts what was written from what comes, so that the next event repeats the latter from here on also when it does
+    /// not repeat the former. Of a long repetition zstd remembers where it began and ended, and nothing in between: a
+    /// state that begins otherwise than the one before would find none of a long text that both go on with.
+    pub(crate) fn part(&mut self) -> io::Result<()> {
+        match self {
+            Self::Zstd(encoder) => encoder.flush(),
+            Self::Brotli(_) | Self::Gzip(_) => Ok(()),
         }
     }
 

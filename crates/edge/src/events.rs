@@ -21,7 +21,7 @@ use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES};
 use crate::pace::Pace;
 
 /// A segment shorter than this is copied beside its neighbours; a longer one is shared.
-const COPIED_MAX_BYTES: usize = 4 << 10;
+pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
 /// What an event takes besides its data.
 const EVENT_BYTES: usize = 128;
 /// Before the first event: how long a client waits until it connects again, in milliseconds.

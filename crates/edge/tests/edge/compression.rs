@@ -180,3 +180,33 @@ async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
     }
     assert!(rest < 9 * 1_000, "nine repeats took {rest} bytes");
 }
+
+/// A state of an answer, its text in segments as the text has them once it is long.
+fn state(number: usize, text: &str, completed: bool) -> edge::Event {
+    let status = if completed { "completed" } else { "in_progress" };
+    let mut data: Vec<bytes::Bytes> = Vec::new();
+    for before in
+        [format!("{{\"status\":\"{status}\",\"createdAt\":\"then\",\"text\":\""), "\",\"html\":\"".to_owned()]
+    {
+        data.push(before.into());
+        data.extend(text.as_bytes().chunks(4096).map(bytes::Bytes::copy_from_slice));
+    }
+    data.push("\"}".into());
+    edge::Event::new(if completed { "completed" } else { "message" }, &number.to_string(), &data)
+}
+
+#[tokio::test]
+async fn states_of_a_long_answer_cost_less_than_its_text_and_so_does_the_last_one() {
+    let words: Vec<String> = (0..14_000_u64).map(|at| format!(" {:x}", at.pow(4) % 0xfff_fffb)).collect();
+    let text = words.concat();
+    let states = words.len() / 70;
+    let frames = stream::iter(1..=states)
+        .map(move |number| state(number, &words[..number * 70].concat(), number == states));
+    let response = through(event_stream(frames), Method::GET, "zstd").await;
+    let mut body = response.into_body().into_data_stream();
+    let mut sent = 0;
+    while let Some(piece) = body.next().await {
+        sent += piece.unwrap().len();
+    }
+    assert!(sent < text.len(), "{sent} bytes for {} of text", text.len());
+}
