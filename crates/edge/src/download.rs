@@ -81,10 +81,8 @@ pub fn download_response(
     }
     response.extensions_mut().insert(Uncompressed);
     if *method != Method::HEAD {
-        *response.body_mut() = match file.held(range.clone()) {
-            Some(bytes) => Body::from(bytes),
-            None => Body::new(FileBody { left: range.end - range.start, stream: file.stream(range) }),
-        };
+        let left = range.end - range.start;
+        *response.body_mut() = Body::new(FileBody { stream: file.stream(range), left });
     }
     Ok(response)
 }

@@ -127,6 +127,11 @@ impl Workspace {
         Home::open(self.shared.root.as_fd(), &self.name)
     }
 
+    /// Opens the home folder if the kernel has it at hand; never waits for a disk.
+    pub(crate) fn home_at_hand(&self) -> Result<Home, Errno> {
+        Home::open_at_hand(self.shared.root.as_fd(), &self.name)
+    }
+
     fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
         let root = self.shared.root.as_fd();
         match fs::mkdirat(root, &*self.name, FOLDER_MODE) {

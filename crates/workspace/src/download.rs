@@ -1,7 +1,7 @@
 //! Downloads: a file that is open, and its bytes as a stream.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use futures_util::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::io::ReadWriteFlags;
 use tokio::task::JoinHandle;
 
 use crate::account::Workspace;
@@ -20,11 +21,13 @@ use crate::error::WorkspaceError;
 use crate::jail::{file_type, off_thread, size};
 use crate::path::{AskedPath, WorkspacePath, shown};
 
-/// The size of a read; a stream holds two at most, the one that is sent and the next.
+/// The size of a read off the threads that serve requests; a stream holds two at most, the one that is sent and the
+/// next.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// A file no larger than this is read by the call that opens it.
-const WHOLE_BYTES: u64 = 64 * 1024;
+/// The size of a read of what the kernel has at hand. It is done where the request is: copying so much takes less time
+/// than changing threads, and keeps no other request waiting for long.
+const AT_HAND_BYTES: u64 = 64 * 1024;
 
 /// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
 const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -36,7 +39,6 @@ pub(crate) const UNKNOWN_MIME: &str = "application/octet-stream";
 #[derive(Debug)]
 pub struct OpenFile {
     file: Arc<OwnedFd>,
-    whole: Option<Bytes>,
     /// Where it is: the one of the places asked for that exists.
     pub path: WorkspacePath,
     /// Its name as shown.
@@ -58,6 +60,10 @@ impl Workspace {
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::IsFolder`], [`WorkspaceError::NotAFile`],
     /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
+        // Whatever else this meets is met again, and told, by the look-up that may wait.
+        if let Ok(file) = self.open_file_at_hand(asked.preferred()) {
+            return Ok(file);
+        }
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
@@ -71,6 +77,11 @@ impl Workspace {
         })
         .await
     }
+
+    /// Opens a file whose way the kernel has at hand; never waits for a disk.
+    fn open_file_at_hand(&self, path: &WorkspacePath) -> Result<OpenFile, WorkspaceError> {
+        OpenFile::new(self.home_at_hand()?.open_beneath_at_hand(path, FILE_FLAGS)?, path)
+    }
 }
 
 impl OpenFile {
@@ -81,15 +92,12 @@ impl OpenFile {
             FileType::Directory => return Err(WorkspaceError::IsFolder),
             _ => return Err(WorkspaceError::NotAFile),
         }
-        let size = size(&stat);
-        let whole = if size <= WHOLE_BYTES { Some(read_all(&file, 0..size)?) } else { None };
         let name = path.split().map_or(&b""[..], |(_, name)| name).to_vec();
         Ok(Self {
             file: Arc::new(file),
-            whole,
             path: path.clone(),
             name: shown(&name),
-            size,
+            size: size(&stat),
             modified: modified(&stat),
             etag: etag(&stat),
             mime: mime(&name),
@@ -102,31 +110,32 @@ impl OpenFile {
     pub fn stream(&self, range: Range<u64>) -> FileStream {
         let end = range.end.min(self.size);
         let start = range.start.min(end);
-        let whole = self.whole.as_ref().map(|whole| {
-            let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(whole.len());
-            whole.slice(index(start)..index(end))
-        });
-        FileStream { file: self.file.clone(), whole, rest: start..end, reading: None }
-    }
-
-    /// The bytes of a range in one piece when they are held already, as those of a small file are.
-    #[must_use]
-    pub fn held(&self, range: Range<u64>) -> Option<Bytes> {
-        let stream = self.stream(range);
-        stream.whole
+        FileStream { file: self.file.clone(), rest: start..end, reading: None }
     }
 }
 
-/// The bytes of a range of a file; reads one chunk ahead. Dropping it stops the reading.
+/// The bytes of a range of a file: read where the stream is polled while the kernel has them at hand, else by a thread
+/// that reads one chunk ahead. Dropping it stops the reading.
 #[derive(Debug)]
 pub struct FileStream {
     file: Arc<OwnedFd>,
-    whole: Option<Bytes>,
     rest: Range<u64>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl FileStream {
+    /// The next bytes, if the kernel has them at hand; never waits for a disk.
+    fn read_at_hand(&mut self) -> Option<Bytes> {
+        let wanted = usize::try_from((self.rest.end - self.rest.start).min(AT_HAND_BYTES)).ok()?;
+        let mut read = vec![0; wanted];
+        let into = &mut [IoSliceMut::new(&mut read)];
+        // What else there is to say of the file is said by the read that may wait.
+        let length = rustix::io::preadv2(&self.file, into, self.rest.start, ReadWriteFlags::NOWAIT).ok()?;
+        read.truncate(length);
+        self.rest.start += length as u64;
+        (length > 0).then(|| read.into())
+    }
+
     fn read_ahead(&mut self) {
         let chunk = self.rest.start..self.rest.end.min(self.rest.start.saturating_add(CHUNK_BYTES));
         if chunk.is_empty() {
@@ -143,11 +152,10 @@ impl Stream for FileStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(whole) = this.whole.take() {
-            this.rest.start = this.rest.end;
-            return Poll::Ready((!whole.is_empty()).then_some(Ok(whole)));
-        }
         if this.reading.is_none() {
+            if let Some(read) = this.read_at_hand() {
+                return Poll::Ready(Some(Ok(read)));
+            }
             this.read_ahead();
         }
         let Some(reading) = &mut this.reading else { return Poll::Ready(None) };
