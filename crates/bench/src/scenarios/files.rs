@@ -12,7 +12,7 @@ use super::block_on;
 use crate::Outcome;
 use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
-use crate::process::{self, Memory, Place};
+use crate::process::{self, CpuTime, Memory, Place};
 use crate::service::{Service, free_address, until_answered};
 
 const CONNECTIONS: usize = 64;
@@ -26,6 +26,13 @@ const DOWNLOAD_RATIO: f64 = 0.7;
 const UPLOAD_RATIO: f64 = 1.0;
 const BOUNDARY: &str = "bench-boundary";
 
+/// Downloads in a second, and what each took of the server's processor.
+#[derive(Default)]
+struct Rate {
+    per_second: Vec<f64>,
+    micros: Vec<f64>,
+}
+
 /// Small files downloaded by many, a large one uploaded.
 pub(crate) fn files() -> Outcome<Vec<Figure>> {
     process::apart(|| {
@@ -33,7 +40,7 @@ pub(crate) fn files() -> Outcome<Vec<Figure>> {
         let key = service.account()?.key;
         let nginx = Nginx::start()?;
         let small = vec![7; SMALL_BYTES];
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let (mut ours, mut theirs) = (Rate::default(), Rate::default());
         let (mut ours_up, mut theirs_up, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         block_on(async {
             upload(service.address, &key, "small.bin", small.len()).await?;
@@ -41,8 +48,8 @@ pub(crate) fn files() -> Outcome<Vec<Figure>> {
             let get = request("GET", "/api/v1/files/uploads/small.bin", Some(&key), None);
             let bare = request("GET", "/small.bin", None, None);
             for _ in 0..ROUNDS {
-                ours.push(download(service.address, &get).await?);
-                theirs.push(download(nginx.address, &bare).await?);
+                download(service.address, service.pid()?, &get, &mut ours).await?;
+                download(nginx.address, nginx.child.id(), &bare, &mut theirs).await?;
                 let before = Memory::of(service.pid()?)?;
                 ours_up.push(upload(service.address, &key, "large.bin", LARGE_BYTES).await?);
                 memory.push((Memory::of(service.pid()?)?.rss - before.rss) / 1024.0);
@@ -51,9 +58,11 @@ pub(crate) fn files() -> Outcome<Vec<Figure>> {
             Ok(())
         })?;
         Ok(vec![
-            Figure::new("downloads of 64 KiB, 64 connections", Unit::PerSecond, ours)
-                .beside("nginx", theirs)
+            Figure::new("downloads of 64 KiB, 64 connections", Unit::PerSecond, ours.per_second)
+                .beside("nginx", theirs.per_second)
                 .goal(Goal::RatioAtLeast(DOWNLOAD_RATIO)),
+            Figure::new("processor per download of 64 KiB", Unit::Micros, ours.micros)
+                .beside("nginx", theirs.micros),
             Figure::new("upload of 512 MiB", Unit::MebibytesPerSecond, ours_up)
                 .beside("nginx PUT", theirs_up)
                 .goal(Goal::RatioAtLeast(UPLOAD_RATIO)),
@@ -62,12 +71,12 @@ pub(crate) fn files() -> Outcome<Vec<Figure>> {
     })
 }
 
-async fn download(address: SocketAddr, request: &[u8]) -> Outcome<f64> {
+async fn download(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate) -> Outcome<()> {
     let mut connections = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
         connections.push(Connection::open(address).await?);
     }
-    let began = Instant::now();
+    let (before, began) = (CpuTime::of(pid)?, Instant::now());
     let mut callers = JoinSet::new();
     for mut connection in connections {
         let request = request.to_vec();
@@ -87,7 +96,9 @@ async fn download(address: SocketAddr, request: &[u8]) -> Outcome<f64> {
     while let Some(caller) = callers.join_next().await {
         done += f64::from(caller??);
     }
-    Ok(done / began.elapsed().as_secs_f64())
+    rate.per_second.push(done / began.elapsed().as_secs_f64());
+    rate.micros.push(CpuTime::of(pid)?.since(&before) / 1e3 / done);
+    Ok(())
 }
 
 /// Uploads so many bytes to the service: mebibytes in a second.
@@ -127,7 +138,7 @@ async fn send(address: SocketAddr, begin: &[u8], bytes: usize, end: &[u8]) -> Ou
     Ok(bytes as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64())
 }
 
-/// An nginx with one worker on a folder of its own, which takes `PUT` as well.
+/// An nginx of one process on a folder of its own, which takes `PUT` as well.
 struct Nginx {
     address: SocketAddr,
     child: Child,
@@ -165,7 +176,7 @@ impl Drop for Nginx {
 fn configuration(home: &Path, address: SocketAddr) -> String {
     let home = home.display();
     format!(
-        "daemon off;\nuser root;\nworker_processes 1;\npid {home}/pid;\nerror_log {home}/error.log;\n\
+        "daemon off;\nmaster_process off;\nuser root;\npid {home}/pid;\nerror_log {home}/error.log;\n\
          events {{ worker_connections 1024; }}\n\
          http {{\n  access_log off;\n  sendfile on;\n  tcp_nodelay on;\n  client_max_body_size 0;\n  \
          client_body_temp_path {home}/body;\n  proxy_temp_path {home}/t1;\n  fastcgi_temp_path {home}/t2;\n  \
