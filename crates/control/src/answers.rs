@@ -1,7 +1,6 @@
 //! Answers: collected as they stand, or followed while they are written (sections 4.4 and 6).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use domain::answer::Stamp;
 use domain::id::{AccountId, ConversationId, MessageId};
@@ -162,9 +161,8 @@ pub struct Follower {
     told: Option<(Stamp, bool)>,
     ended: bool,
     load: Arc<Load>,
-    /// Until when it rests, and how much later it was woken.
+    /// Until when it rests.
     rests_until: Option<Instant>,
-    woken_late: Option<Duration>,
 }
 
 impl Follower {
@@ -179,7 +177,6 @@ impl Follower {
             ended: false,
             load,
             rests_until: None,
-            woken_late: None,
         }
     }
 
@@ -203,8 +200,8 @@ impl Follower {
         had == present && ended
     }
 
-    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more. When readers
-    /// lag behind, they get fewer states: each rests after one (for tens of milliseconds at most).
+    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more. When many
+    /// answers grow at once, readers get fewer states: each rests after one (for tens of milliseconds at most).
     /// Cancel safe: a state that was not handed out is handed out the next time.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
         if self.ended {
@@ -216,7 +213,7 @@ impl Follower {
                 // The sender lives as long as `current`, which is held here.
                 self.progress.changed().await.ok()?;
             }
-            let Progress { at, .. } = *self.progress.borrow_and_update();
+            self.progress.mark_unchanged();
             let snapshot = self.current.snapshot();
             self.first = false;
             self.ended = snapshot.ending.is_some();
@@ -224,22 +221,11 @@ impl Follower {
             let state = Some((snapshot.stamp, self.ended));
             if self.told != state {
                 self.told = state;
-                self.told_at(at, snapshot.size_bytes());
+                let rest = self.load.rest_after(&self.current.told, snapshot.size_bytes());
+                self.rests_until = (!rest.is_zero() && !self.ended).then(|| Instant::now() + rest);
                 return Some(snapshot);
             }
         }
-    }
-
-    /// Takes note of how late the state is that is told now, and of the rest after it.
-    fn told_at(&mut self, changed: Option<Instant>, bytes: usize) {
-        let now = Instant::now();
-        // Who rested meets changes that are not late at all.
-        let late = self.woken_late.take().or_else(|| Some(now.saturating_duration_since(changed?)));
-        if let Some(late) = late {
-            self.load.note(late);
-        }
-        let rest = self.load.rest_after(bytes);
-        self.rests_until = (!rest.is_zero() && !self.ended).then(|| now + rest);
     }
 
     /// Rests, where it is to. Cancel safe.
@@ -247,7 +233,6 @@ impl Follower {
         if let Some(until) = self.rests_until {
             sleep_until(until).await;
             self.rests_until = None;
-            self.woken_late = Some(Instant::now().saturating_duration_since(until));
         }
     }
 

@@ -1,82 +1,130 @@
-//! How far readers lag behind, and so how long each rests between two states.
+//! How many answers grow at once, and so how long their readers rest between two states.
 //!
-//! On an idle service a reader is told of each change at once. When the processors can't keep up, changes wait to be
-//! told, and telling each reader of each would make all of them wait longer: then every reader rests a little after
-//! each state, so that one state stands for several changes. How long follows from the lag itself, up and down.
+//! When few answers grow, readers are told of each change at once. When many do, telling each change would leave too
+//! little of the processors for reading what the models write: then readers rest a little after each state, so that one
+//! state stands for several changes. Readers of the same answer share its states: how many they are does not matter.
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-/// The lag up to which nobody rests: what timers and the scheduler take on an idle machine.
-const USUAL: Duration = Duration::from_millis(3);
-/// How much longer than the lag beyond that a reader rests.
-const FACTOR: u32 = 4;
+use tokio::time::Instant;
+
+/// How many different states each processor has time to make and tell in a second, besides all else.
+const STATES_PER_SECOND: f64 = 5_000.0;
 /// The longest rest: a reader still sees the answer flow.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
 /// How much of a growing answer one reader is sent in a second, before it is compressed.
 const STATES_BYTES_PER_SECOND: f64 = 2.5e6;
 /// Rests shorter than this are no use: timers are no finer.
 const REST_MIN: Duration = Duration::from_millis(2);
-/// One of so many parts of the mean is a new measurement's.
-const WEIGHT: u64 = 64;
+/// An answer grows when a state of it was told within so long.
+const WINDOW: Duration = Duration::from_millis(100);
+/// The bits of a window's count; those above are its number.
+const COUNT: u64 = u32::MAX as u64;
 
-/// The lag of all readers of this process: a mean in which the newest count most.
+/// The answers of this process that grow.
+#[derive(Debug)]
+pub(crate) struct Load {
+    began: Instant,
+    states_per_second: f64,
+    /// The number of the present window, and how many answers were told in it.
+    present: AtomicU64,
+    /// How many were in the one before.
+    before: AtomicU64,
+}
+
+/// The window in which a state of an answer was told last.
 #[derive(Debug, Default)]
-pub(crate) struct Load(AtomicU64);
+pub(crate) struct Told(AtomicU64);
+
+impl Default for Load {
+    fn default() -> Self {
+        Self::new(available_parallelism().map_or(1, NonZero::get))
+    }
+}
 
 impl Load {
-    /// Something was told, or was woken, so much later than it could have been.
-    pub(crate) fn note(&self, late: Duration) {
-        let late = u64::try_from(late.as_micros()).unwrap_or(u64::MAX).min(1_000_000);
-        let mean = self.0.load(Ordering::Relaxed);
-        // Two at once may lose one of their measurements, which is no loss.
-        self.0.store(mean - mean / WEIGHT + late / WEIGHT, Ordering::Relaxed);
+    fn new(processors: usize) -> Self {
+        Self {
+            began: Instant::now(),
+            states_per_second: STATES_PER_SECOND * processors as f64,
+            present: AtomicU64::new(0),
+            before: AtomicU64::new(0),
+        }
     }
 
-    /// How long a reader rests after a state of so many bytes: one of a long answer repeats much for the sake of little.
-    pub(crate) fn rest_after(&self, bytes: usize) -> Duration {
-        let sent = Duration::from_secs_f64(bytes as f64 / STATES_BYTES_PER_SECOND);
-        let sent = if sent < REST_MIN { Duration::ZERO } else { sent };
-        self.rest().max(sent).min(REST_MAX)
+    /// Takes note of a state that is told, and says how long its reader rests. One of a long answer repeats much for
+    /// the sake of little, so that it rests longer.
+    pub(crate) fn rest_after(&self, told: &Told, bytes: usize) -> Duration {
+        let growing = self.growing(told) as f64;
+        let seconds = (growing / self.states_per_second).max(bytes as f64 / STATES_BYTES_PER_SECOND);
+        let rest = Duration::from_secs_f64(seconds);
+        if rest < REST_MIN { Duration::ZERO } else { rest.min(REST_MAX) }
     }
 
-    /// How long each rests for the sake of all.
-    fn rest(&self) -> Duration {
-        let mean = Duration::from_micros(self.0.load(Ordering::Relaxed));
-        (mean.saturating_sub(USUAL) * FACTOR).min(REST_MAX)
+    /// How many answers grow, this one among them. Two at once may lose one of their counts, which is no loss.
+    fn growing(&self, told: &Told) -> u64 {
+        // The first one's number is not that of an answer which was never told.
+        let window = 1 + (self.began.elapsed().as_millis() / WINDOW.as_millis()) as u64;
+        let present = self.present.load(Ordering::Relaxed);
+        let counted = present & COUNT;
+        if present >> 32 != window {
+            let follows = (present >> 32) + 1 == window;
+            self.before.store(if follows { counted } else { 0 }, Ordering::Relaxed);
+            self.present.store(window << 32, Ordering::Relaxed);
+        }
+        if told.0.swap(window, Ordering::Relaxed) != window {
+            self.present.fetch_add(1, Ordering::Relaxed);
+        }
+        (self.present.load(Ordering::Relaxed) & COUNT).max(self.before.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[test]
-    fn readers_rest_only_while_they_lag() {
-        let load = Load::default();
-        for _ in 0..1000 {
-            load.note(Duration::from_millis(2));
-        }
-        assert_eq!(load.rest(), Duration::ZERO);
-        for _ in 0..1000 {
-            load.note(Duration::from_millis(8));
-        }
-        assert!((Duration::from_millis(15)..REST_MAX).contains(&load.rest()), "{:?}", load.rest());
-        for _ in 0..1000 {
-            load.note(Duration::from_secs(100));
-        }
-        assert_eq!(load.rest(), REST_MAX);
-        for _ in 0..1000 {
-            load.note(Duration::ZERO);
-        }
-        assert_eq!(load.rest(), Duration::ZERO);
+    /// The rest after each of so many answers was told a short state.
+    fn rest(load: &Load, answers: &[Told]) -> Duration {
+        answers.iter().map(|told| load.rest_after(told, 100)).last().unwrap_or_default()
     }
 
-    #[test]
-    fn a_long_answer_is_told_less_often_than_a_short_one() {
-        let load = Load::default();
-        assert_eq!(load.rest_after(4_000), Duration::ZERO);
-        assert_eq!(load.rest_after(50_000), Duration::from_millis(20));
-        assert_eq!(load.rest_after(100_000_000), REST_MAX);
+    fn answers(count: usize) -> Vec<Told> {
+        (0..count).map(|_| Told::default()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn readers_rest_only_while_many_answers_grow() {
+        let load = Load::new(2);
+        assert_eq!(rest(&load, &answers(19)), Duration::ZERO);
+        let many = answers(181);
+        assert_eq!(rest(&load, &many), Duration::from_millis(20));
+        advance(WINDOW).await;
+        assert_eq!(rest(&load, &many[..1]), Duration::from_millis(20), "as in the window before");
+        advance(WINDOW).await;
+        assert_eq!(rest(&load, &many[..1]), Duration::ZERO);
+        assert_eq!(rest(&load, &answers(100_000)), REST_MAX);
+        advance(3 * WINDOW).await;
+        assert_eq!(rest(&load, &many[..1]), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_readers_of_one_answer_do_not_rest() {
+        let (load, answer) = (Load::new(1), Told::default());
+        for _ in 0..10_000 {
+            assert_eq!(load.rest_after(&answer, 100), Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_answer_is_told_less_often_than_a_short_one() {
+        let (load, answer) = (Load::new(1), Told::default());
+        assert_eq!(load.rest_after(&answer, 4_000), Duration::ZERO);
+        assert_eq!(load.rest_after(&answer, 50_000), Duration::from_millis(20));
+        assert_eq!(load.rest_after(&answer, 100_000_000), REST_MAX);
     }
 }

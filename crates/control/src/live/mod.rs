@@ -19,10 +19,9 @@ use domain::answer::{Answer, Body, Change, Ending, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use self::done::Done;
-pub(crate) use self::load::Load;
+pub(crate) use self::load::{Load, Told};
 pub use self::rope::{Rope, Segment};
 use self::shot::Pieces;
 pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
@@ -47,8 +46,6 @@ pub struct Meta {
 pub struct Progress {
     /// The last change.
     pub stamp: Stamp,
-    /// When it was made here.
-    pub at: Option<Instant>,
     /// Whether it is done.
     pub ended: bool,
     /// Whether its conversation was deleted.
@@ -63,6 +60,8 @@ pub struct LiveAnswer {
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     next: OnceLock<Arc<LiveAnswer>>,
+    /// When its readers were told of it last.
+    pub(crate) told: Told,
 }
 
 struct State {
@@ -83,6 +82,7 @@ impl LiveAnswer {
             state: Mutex::new(state),
             progress: watch::Sender::new(progress),
             next: OnceLock::new(),
+            told: Told::default(),
         }
     }
 
@@ -177,14 +177,12 @@ impl LiveAnswer {
         state.answer.fold(Stamp { epoch, revision: revision + 1 }, Change::Ended(Ending::Stopped));
         state.shot = None;
         let (stamp, followed) = (state.answer.stamp, self.next.get().is_some());
-        let at = Some(Instant::now());
-        self.progress.send_replace(Progress { stamp, at, ended: true, deleted: true, followed });
+        self.progress.send_replace(Progress { stamp, ended: true, deleted: true, followed });
     }
 
     fn tell(&self, answer: &Answer) {
         self.progress.send_modify(|progress| {
             progress.stamp = answer.stamp;
-            progress.at = Some(Instant::now());
             progress.ended = answer.ending.is_some();
         });
     }
@@ -244,7 +242,7 @@ struct Watched {
 }
 
 impl Live {
-    /// How far its readers lag behind.
+    /// How many answers grow.
     pub(crate) fn load(&self) -> Arc<Load> {
         self.load.clone()
     }
