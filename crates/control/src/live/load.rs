@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How many different states each processor has time to make and tell in a second, besides all else.
-const STATES_PER_SECOND: f64 = 5_000.0;
+const STATES_PER_SECOND: f64 = 8_000.0;
 /// The longest rest: a reader still sees the answer flow.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
 /// How much of a growing answer one reader is sent in a second, before it is compressed.
@@ -100,11 +100,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readers_rest_only_while_many_answers_grow() {
         let load = Load::new(2);
-        assert_eq!(rest(&load, &answers(19)), Duration::ZERO);
-        let many = answers(181);
-        assert_eq!(rest(&load, &many), Duration::from_millis(20));
+        assert_eq!(rest(&load, &answers(31)), Duration::ZERO);
+        let many = answers(129);
+        assert_eq!(rest(&load, &many), Duration::from_millis(10));
         advance(WINDOW).await;
-        assert_eq!(rest(&load, &many[..1]), Duration::from_millis(20), "as in the window before");
+        assert_eq!(rest(&load, &many[..1]), Duration::from_millis(10), "as in the window before");
         advance(WINDOW).await;
         assert_eq!(rest(&load, &many[..1]), Duration::ZERO);
         assert_eq!(rest(&load, &answers(100_000)), REST_MAX);
