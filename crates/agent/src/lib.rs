@@ -3,6 +3,7 @@
 pub mod documents;
 pub mod index;
 pub mod init;
+pub mod mcp;
 pub mod port;
 pub mod serve;
 pub mod tools;

@@ -1,7 +1,7 @@
 //! The agent's port: an HTTP/2 server on the stream that the machine's driver gives.
 //!
 //! `GET /hello` says who answers; `POST /turn` carries one turn, both sides streaming lines (see
-//! [`protocol::turn`]). Only the host can reach it: the listening socket is inherited and has no path here.
+//! [`protocol::turn`]); `POST /tools` tells the tools of MCP servers (see [`protocol::mcp`]). Only the host can reach it: the listening socket is inherited and has no path here.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use protocol::hello::Hello;
+use protocol::mcp::{ASKED_MAX_BYTES, ToolsAsked, ToolsTold};
 use protocol::turn::{HOST_FRAME_MAX_BYTES, Lines, read_host_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -36,18 +37,24 @@ const WINDOW_BYTES: u32 = 256 * 1024;
 pub struct Agent {
     instance: InstanceId,
     turns: Arc<Turns>,
+    limits: Arc<Limits>,
 }
 
 impl Agent {
     /// An agent whose tools keep to `limits`.
     #[must_use]
     pub fn new(instance: InstanceId, limits: Limits) -> Self {
-        Self { instance, turns: Arc::new(Turns::new(limits)) }
+        let limits = Arc::new(limits);
+        Self { instance, turns: Arc::new(Turns::new(limits.clone())), limits }
     }
 
     /// The routes of the port.
     pub fn router(self) -> Router {
-        Router::new().route("/hello", get(hello)).route("/turn", post(turn)).with_state(self)
+        Router::new()
+            .route("/hello", get(hello))
+            .route("/turn", post(turn))
+            .route("/tools", post(tools))
+            .with_state(self)
     }
 
     /// Serves one connection until the host hangs up. Turns live on without it.
@@ -66,6 +73,20 @@ impl Agent {
 
 async fn hello(State(agent): State<Agent>) -> Json<Hello> {
     Json(Hello { version: protocol::VERSION, instance: agent.instance.to_string() })
+}
+
+/// Tells the tools of the MCP servers that plugins bring.
+async fn tools(State(agent): State<Agent>, body: Bytes) -> Response {
+    if body.len() > ASKED_MAX_BYTES {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    }
+    let Ok(asked) = serde_json::from_slice::<ToolsAsked>(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    match &agent.limits.servers {
+        Some(servers) => Json(servers.tell(&asked, &agent.limits).await).into_response(),
+        None => Json(ToolsTold::default()).into_response(),
+    }
 }
 
 /// Opens a link to a turn: the first line tells which.

@@ -81,12 +81,8 @@ impl Known {
 impl Turns {
     /// No turns yet.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
-        Self {
-            limits: Arc::new(limits),
-            running: Arc::new(Semaphore::new(TOOLS_AT_ONCE_MAX)),
-            known: Mutex::default(),
-        }
+    pub fn new(limits: Arc<Limits>) -> Self {
+        Self { limits, running: Arc::new(Semaphore::new(TOOLS_AT_ONCE_MAX)), known: Mutex::default() }
     }
 
     /// Where the answer's turn takes its inputs; it is begun when it is not known.
@@ -210,6 +206,7 @@ mod tests {
             workspace: "/nowhere".into(),
             temp: "/nowhere".into(),
             library: None,
+            servers: None,
             program: None,
         }
     }
@@ -240,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_that_are_over_are_forgotten_before_those_under_way() {
-        let turns = Turns::new(limits());
+        let turns = Turns::new(Arc::new(limits()));
         let id = |number: usize| MessageId::from_random(number as u128);
         let (under_way, _said) = open(&turns, id(0)).await;
         let (first_over, said) = open(&turns, id(1)).await;

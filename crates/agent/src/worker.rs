@@ -8,13 +8,14 @@ use crate::tools;
 
 /// Plays the role that the program's first argument names; `None` when it is none of these.
 ///
-/// `worker` answers one request of a tool, `shell` watches over one command line; both take the request on
-/// standard input. The process must have one thread.
+/// `worker` answers one request of a tool, `shell` watches over one command line, `server` over an MCP server; all
+/// take the request on standard input. The process must have one thread.
 #[must_use]
 pub fn play(role: &str) -> Option<ExitCode> {
     match role {
         "worker" => Some(work()),
         "shell" => Some(tools::supervise()),
+        "server" => Some(tools::keep()),
         _ => None,
     }
 }

@@ -34,6 +34,9 @@ fn show(library: &Library, json: bool) {
     for agent in &library.agents {
         println!("agent  {}  {}", agent.full_name, short(&agent.description));
     }
+    for server in &library.servers {
+        println!("server {}  {} (of {})", server.spec.name, short(&server.spec.command), server.plugin);
+    }
     for notice in &library.notices {
         println!("{}  {notice}", if notice.skipped { "left out" } else { "note" });
     }
@@ -77,10 +80,26 @@ fn as_json(library: &Library) -> Value {
             })
         })
         .collect();
+    let servers: Vec<Value> = library
+        .servers
+        .iter()
+        .map(|server| {
+            json!({
+                "name": server.spec.name,
+                "plugin": server.plugin,
+                "command": server.spec.command,
+                "args": server.spec.args,
+                "folder": server.spec.folder,
+                "tools": server.spec.tools,
+                "readOnly": server.read_only,
+            })
+        })
+        .collect();
     let notices: Vec<Value> = library.notices.iter().map(|Notice { file, line, text, skipped }| {
         json!({"file": file, "line": line, "text": text, "skipped": skipped})
     }).collect();
     json!({
-        "skills": skills, "agents": agents, "notices": notices, "noticesLeftOut": library.notices_left_out,
+        "skills": skills, "agents": agents, "servers": servers, "notices": notices,
+        "noticesLeftOut": library.notices_left_out,
     })
 }

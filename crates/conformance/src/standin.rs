@@ -76,6 +76,12 @@ impl Standin {
         ("SEARXNG_URL".to_owned(), format!("http://{}/searxng", self.address))
     }
 
+    /// Where its MCP servers are, each by the name of its mode.
+    #[must_use]
+    pub fn mcp_url(&self, mode: &str) -> String {
+        format!("http://{}/mcp/{mode}", self.address)
+    }
+
     /// The environment that leads a service here in another format than Chat Completions.
     #[must_use]
     pub fn environment_of(&self, format: Format) -> Vec<(String, String)> {

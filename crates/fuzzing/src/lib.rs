@@ -6,6 +6,7 @@
 #![expect(clippy::panic, reason = "this is how a broken promise is told")]
 
 mod markdown;
+mod mcp_pipes;
 mod plugin_folder;
 mod turn_frames;
 mod upload_form;
@@ -14,6 +15,7 @@ mod web_page;
 mod workspace_paths;
 
 pub use markdown::try_input as markdown;
+pub use mcp_pipes::try_input as mcp_pipes;
 pub use plugin_folder::try_input as plugin_folder;
 pub use turn_frames::try_input as turn_frames;
 pub use upload_form::try_input as upload_form;
@@ -27,6 +29,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// All of them by their names, which are those of the programs and of the folders of inputs.
 pub const TARGETS: &[Target] = &[
     ("markdown", markdown),
+    ("mcp_pipes", mcp_pipes),
     ("plugin_folder", plugin_folder),
     ("turn_frames", turn_frames),
     ("upload_form", upload_form),

@@ -1,14 +1,17 @@
-//! Plugins: folders of skills and agents in the layout that agent tools share, read tolerantly and within bounds.
+//! Plugins: folders of skills, agents and MCP servers in the layout that agent tools share, read tolerantly and within bounds.
 //!
 //! [`read`] makes a [`Library`] of the plugin that is built in and of the operator's folders; [`Library::publish`]
-//! lays the skills' files out below the data folder, from where machines see them read-only; [`fingerprint`] tells
+//! lays their files out below the data folder, from where machines see them read-only; [`fingerprint`] tells
 //! whether a folder has changed. What is broken is left out and told as a [`Notice`] with file and line. Nothing
 //! of a plugin is ever executed here.
 
+mod brought;
 mod frontmatter;
 mod library;
+mod lines;
 mod publish;
 mod reader;
+mod servers;
 mod tree;
 
 use domain::agent::AgentName;
@@ -18,6 +21,7 @@ use domain::skill::SkillName;
 pub use library::{Library, Looked, Lookup};
 pub use publish::{MACHINE_FOLDER, PublishError};
 pub use reader::{fingerprint, read, read_one};
+pub use servers::McpServer;
 
 /// The agent that answers when a question names none.
 pub const DEFAULT_AGENT: &str = "causerie:assistant";
@@ -40,7 +44,9 @@ pub const AGENTS_MAX: usize = 1000;
 pub const SKILL_FILES_MAX: usize = 1000;
 /// The longest file of a skill, in bytes.
 pub const SKILL_FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// The longest that all files of a plugin's skills may be together, in bytes.
+/// The most files and folders of a plugin that brings MCP servers.
+pub const PLUGIN_FILES_MAX: usize = 10_000;
+/// The longest that all files of a plugin which machines see may be together, in bytes.
 pub const PLUGIN_MAX_BYTES: u64 = 128 * 1024 * 1024;
 /// The most notices that are kept; more are counted.
 pub const NOTICES_MAX: usize = 500;

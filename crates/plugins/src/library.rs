@@ -3,15 +3,17 @@
 use domain::id::{AgentId, SkillId};
 
 use crate::publish::Shelf;
-use crate::{Agent, DEFAULT_AGENT, Notice, Skill};
+use crate::{Agent, DEFAULT_AGENT, McpServer, Notice, Skill};
 
-/// Every skill and agent that there is. Never without the default agent.
+/// Every skill, agent and MCP server that there is. Never without the default agent.
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     /// The skills, by full name.
     pub skills: Vec<Skill>,
     /// The agents, by full name.
     pub agents: Vec<Agent>,
+    /// The MCP servers, in the order of their plugins; no two have one name.
+    pub servers: Vec<McpServer>,
     /// What is not as it should be.
     pub notices: Vec<Notice>,
     /// How many notices were not kept.
@@ -86,6 +88,23 @@ impl Library {
     pub fn agent_or_default(&self, full_name: Option<&str>) -> Option<&Agent> {
         let named = |wanted: &str| self.agents.iter().find(|agent| agent.full_name == wanted);
         full_name.and_then(named).or_else(|| named(DEFAULT_AGENT))
+    }
+}
+
+impl Library {
+    /// The MCP server whose tool would be called so.
+    #[must_use]
+    pub fn server_of(&self, tool: &str) -> Option<&McpServer> {
+        let name = mcp::server_of(tool)?;
+        self.servers.iter().find(|server| server.spec.name == name)
+    }
+
+    /// Whether a call of an MCP server's tool may run again after a crash, as its plugin says.
+    #[must_use]
+    pub fn is_repeatable(&self, tool: &str) -> bool {
+        self.server_of(tool).is_some_and(|server| {
+            server.read_only.iter().any(|called| mcp::offered(&server.spec.name, called) == tool)
+        })
     }
 }
 

@@ -1,22 +1,26 @@
-//! The skills' files below the data folder, from where machines see them.
+//! The files of plugins below the data folder, from where machines see them: those of skills, and all of a plugin that
+//! brings MCP servers.
 //!
 //! ```text
 //! <folder>/causerie             -> .content/3f9a…   one link for each plugin, replaced in one step
 //! <folder>/.content/3f9a…/skills/contract-review/SKILL.md
+//! <folder>/.servers.json                           the MCP servers, replaced in one step after the links
 //! ```
 //! The name in `.content` is a hash of all that lies there, so that nothing there ever changes: a machine that
 //! runs goes on with whole skills while a plugin is exchanged, because it sees this folder itself.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use protocol::mcp::{SERVERS_FILE, Servers};
 use sha2::{Digest, Sha256};
 
 use crate::library::Library;
 use crate::tree::{Found, Tree, TreeError, join};
-use crate::{Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
+use crate::{McpServer, Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
 
 /// Where the folder stands in a machine.
 pub const MACHINE_FOLDER: &str = "/plugins";
@@ -32,6 +36,8 @@ pub(crate) struct Shelf {
     pub(crate) tree: Tree,
     /// Each skill's folder name, its folder in the tree, and its files.
     pub(crate) skills: Vec<(String, String, Vec<Found>)>,
+    /// The plugin's folder in the tree and all its files, where machines see all.
+    pub(crate) whole: Option<(String, Vec<Found>)>,
 }
 
 /// Why files could not be laid out.
@@ -52,7 +58,7 @@ impl Library {
     pub fn publish(&mut self, folder: &Path) -> Result<(), PublishError> {
         let failed = |source| PublishError { folder: folder.display().to_string(), source };
         public_folder(folder).and_then(|()| public_folder(&folder.join(CONTENT))).map_err(failed)?;
-        let mut kept = vec![CONTENT.to_owned()];
+        let mut kept = vec![CONTENT.to_owned(), SERVERS_FILE.to_owned()];
         let mut contents = Vec::new();
         for shelf in &self.shelves {
             match lay_out(shelf, folder) {
@@ -68,12 +74,42 @@ impl Library {
             kept.push(shelf.plugin.clone());
         }
         sweep(folder, &kept).map_err(failed)?;
+        self.publish_servers(folder).map_err(failed)?;
         // Of a plugin that could not be laid out, what it had.
         let linked = fs::read_dir(folder).map_err(failed)?.flatten();
         let linked = linked.filter_map(|entry| fs::read_link(entry.path()).ok());
         contents.extend(linked.filter_map(|target| target.file_name()?.to_str().map(str::to_owned)));
         sweep(&folder.join(CONTENT), &contents).map_err(failed)
     }
+}
+
+impl Library {
+    /// Writes down which MCP servers there are, each with a version that its plugin's files are part of.
+    fn publish_servers(&mut self, folder: &Path) -> io::Result<()> {
+        for McpServer { plugin, spec, .. } in &mut self.servers {
+            spec.version.clear();
+            let content = fs::read_link(folder.join(plugin.as_str())).unwrap_or_default();
+            let mut hash = Sha256::new();
+            hash.update(content.as_os_str().as_encoded_bytes());
+            hash.update(serde_json::to_vec(spec)?);
+            spec.version = hex(&hash.finalize());
+        }
+        let servers = self.servers.iter().map(|server| server.spec.clone()).collect();
+        let bytes = serde_json::to_vec(&Servers { servers })?;
+        let place = folder.join(SERVERS_FILE);
+        if fs::read(&place).is_ok_and(|before| before == bytes) {
+            return Ok(());
+        }
+        let fresh = folder.join(CONTENT).join(FRESH);
+        remove(&fresh)?;
+        fs::write(&fresh, bytes)?;
+        fs::set_permissions(&fresh, Permissions::from_mode(0o644))?;
+        fs::rename(&fresh, place)
+    }
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Makes the content of a plugin and leads its link there. Gives the content's name.
@@ -83,14 +119,21 @@ fn lay_out(shelf: &Shelf, folder: &Path) -> Result<String, TreeError> {
     public_folder(&fresh)?;
     let mut hash = Sha256::new();
     let mut total = 0_u64;
-    for (name, source, files) in &shelf.skills {
+    let mut laid = HashSet::new();
+    let skills = shelf.skills.iter().map(|(name, source, files)| (format!("skills/{name}"), source, files));
+    // What a skill's folder is called in the machine comes before what else lies there.
+    let whole = shelf.whole.iter().map(|(root, files)| (String::new(), root, files));
+    for (below, source, files) in skills.chain(whole) {
         for file in files {
+            let inside = join(&below, file.path[source.len()..].trim_start_matches('/'));
+            if !laid.insert(inside.clone()) {
+                continue;
+            }
             let bytes = shelf.tree.bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
             total += bytes.len() as u64;
             if total > PLUGIN_MAX_BYTES {
                 return Err(TreeError::TooLong(PLUGIN_MAX_BYTES));
             }
-            let inside = join(&format!("skills/{name}"), file.path[source.len()..].trim_start_matches('/'));
             for piece in
                 [inside.as_bytes(), &[0, u8::from(file.executable)], &bytes.len().to_be_bytes(), &bytes]
             {
@@ -105,7 +148,7 @@ fn lay_out(shelf: &Shelf, folder: &Path) -> Result<String, TreeError> {
         }
     }
     let digest = hash.finalize();
-    let content: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let content = hex(&digest);
     let place = folder.join(CONTENT).join(&content);
     if place.is_dir() {
         remove(&fresh)?;

@@ -16,13 +16,14 @@ use crate::library::Library;
 use crate::publish::Shelf;
 use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
 use crate::{
-    AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, NAME_MAX_BYTES, NOTICES_MAX, Notice,
-    PLUGINS_MAX, SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES,
+    AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, McpServer, NAME_MAX_BYTES, NOTICES_MAX,
+    Notice, PLUGINS_MAX, SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES,
 };
 
-const MANIFEST: &str = ".claude-plugin/plugin.json";
+pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
 const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
 const SKILL_FILE: &str = "SKILL.md";
+pub(crate) const SERVERS: &str = ".mcp.json";
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
 /// The longest file name, and the longest text, of a notice; the rest is cut.
@@ -49,8 +50,9 @@ pub fn read(folders: &[PathBuf]) -> Library {
 pub fn read_one(folder: &Path) -> Library {
     let mut reader = Reader::default();
     reader.place(folder);
-    if reader.library.skills.is_empty() && reader.library.agents.is_empty() {
-        reader.note(&folder.display().to_string(), None, "no skill and no agent is found here", true);
+    let Library { skills, agents, servers, .. } = &reader.library;
+    if skills.is_empty() && agents.is_empty() && servers.is_empty() {
+        reader.note(&folder.display().to_string(), None, "no skill, agent or MCP server is found here", true);
     }
     reader.finish()
 }
@@ -75,20 +77,21 @@ pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
 }
 
 #[derive(Default)]
-struct Reader {
-    library: Library,
+pub(crate) struct Reader {
+    pub(crate) library: Library,
     plugins: HashSet<String>,
 }
 
 /// A plugin as it was found.
-struct Plugin<'a> {
-    tree: &'a Tree,
+pub(crate) struct Plugin<'a> {
+    pub(crate) tree: &'a Tree,
     /// Its folder in the tree.
-    root: String,
-    name: String,
+    pub(crate) root: String,
+    pub(crate) name: String,
     /// The folders of its skills, and files of its agents.
     skills: Vec<String>,
     agents: Vec<String>,
+    pub(crate) servers: Vec<McpServer>,
 }
 
 impl Reader {
@@ -98,7 +101,7 @@ impl Reader {
         self.library
     }
 
-    fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
+    pub(crate) fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
         if self.library.notices.len() < NOTICES_MAX {
             let (file, text) = (shown(file), shown(&text.into()));
             self.library.notices.push(Notice { file, line, text, skipped });
@@ -107,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn skip(&mut self, tree: &Tree, path: &str, why: impl Into<String>) {
+    pub(crate) fn skip(&mut self, tree: &Tree, path: &str, why: impl Into<String>) {
         self.note(&tree.shown(path), None, why, true);
     }
 
@@ -140,7 +143,8 @@ impl Reader {
         }
         let is_plugin = tree.is_file(&join(root, MANIFEST))
             || tree.is_folder(&join(root, "skills"))
-            || tree.is_folder(&join(root, "agents"));
+            || tree.is_folder(&join(root, "agents"))
+            || tree.is_file(&join(root, SERVERS));
         if is_plugin {
             self.plugin(tree, root, &Value::Null);
             return true;
@@ -150,7 +154,8 @@ impl Reader {
         }
         let name = folder_name(tree, root).to_owned();
         let skills = vec![root.to_owned()];
-        self.take(&Plugin { tree, root: root.to_owned(), name, skills, agents: Vec::new() });
+        let (agents, servers) = (Vec::new(), Vec::new());
+        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers });
         true
     }
 
@@ -216,7 +221,9 @@ impl Reader {
             all
         };
         let (skills, agents) = (unique(skills), unique(agents));
-        self.take(&Plugin { tree, root: root.to_owned(), name, skills, agents });
+        let servers =
+            if only_listed { Vec::new() } else { self.servers(tree, root, &name, &manifest, entry) };
+        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers });
     }
 
     /// Tells of what a plugin has and this service does not use.
@@ -229,11 +236,9 @@ impl Reader {
                 || tree.is_folder(&join(root, path))
                 || tree.is_file(&join(root, path))
         };
-        for (key, path, told) in [
-            ("hooks", "hooks", "hooks are not run"),
-            ("commands", "commands", "commands are not offered"),
-            ("mcpServers", ".mcp.json", "MCP servers are not started"),
-        ] {
+        for (key, path, told) in
+            [("hooks", "hooks", "hooks are not run"), ("commands", "commands", "commands are not offered")]
+        {
             if has(key, path) {
                 self.note(&tree.shown(&join(root, path)), None, told, false);
             }
@@ -277,8 +282,8 @@ impl Reader {
         paths
     }
 
-    fn take(&mut self, plugin: &Plugin<'_>) {
-        let Plugin { tree, root, name, .. } = plugin;
+    fn take(&mut self, plugin: Plugin<'_>) {
+        let Plugin { tree, root, name, .. } = &plugin;
         if !is_name(name) {
             return self.skip(tree, root, format!("{name:?} cannot be the name of a plugin: {NAME_RULE}"));
         }
@@ -288,12 +293,16 @@ impl Reader {
         if !self.plugins.insert(name.clone()) {
             return self.skip(tree, root, format!("there is a plugin {name} already, which holds"));
         }
-        let mut shelf = Shelf { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new() };
+        let mut shelf =
+            Shelf { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new(), whole: None };
         for folder in &plugin.skills {
-            self.skill(plugin, folder, &mut shelf);
+            self.skill(&plugin, folder, &mut shelf);
         }
         for file in &plugin.agents {
-            self.agent(plugin, file);
+            self.agent(&plugin, file);
+        }
+        if !plugin.servers.is_empty() {
+            self.keep_servers(plugin, &mut shelf);
         }
         self.library.shelves.push(shelf);
     }
@@ -336,8 +345,17 @@ impl Reader {
     }
 
     fn files(&mut self, tree: &Tree, folder: &str) -> Option<Vec<crate::tree::Found>> {
+        self.files_of(tree, folder, SKILL_FILES_MAX)
+    }
+
+    pub(crate) fn files_of(
+        &mut self,
+        tree: &Tree,
+        folder: &str,
+        most: usize,
+    ) -> Option<Vec<crate::tree::Found>> {
         let mut skipped = Vec::new();
-        let found = tree.files(folder, SKILL_FILES_MAX, &mut |path, error| {
+        let found = tree.files(folder, most, &mut |path, error| {
             skipped.push((path.to_owned(), error.to_string()));
         });
         for (path, why) in skipped {
@@ -457,7 +475,12 @@ impl Reader {
         format!("{}\n\n(The rest is cut: it is too long.)", &text[..end])
     }
 
-    fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
+    pub(crate) fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
+        self.document(tree, file).map(|(value, _)| value)
+    }
+
+    /// A JSON object, and the text that it stands in.
+    pub(crate) fn document(&mut self, tree: &Tree, file: &str) -> Option<(Value, String)> {
         let read = tree.text(file, MANIFEST_MAX_BYTES);
         let text = match read {
             Ok(text) => text,
@@ -467,7 +490,7 @@ impl Reader {
             }
         };
         match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
-            Ok(value) if value.is_object() => Some(value),
+            Ok(value) if value.is_object() => Some((value, text)),
             Ok(_) => {
                 self.note(&tree.shown(file), Some(1), "it is no JSON object", true);
                 None

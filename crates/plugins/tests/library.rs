@@ -1,13 +1,16 @@
 //! Plugins as they are found in the wild, as they break, and as somebody means harm with them.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use domain::id::{AgentId, SkillId};
 use plugins::{DEFAULT_AGENT, Library, Lookup, fingerprint, read, read_one};
+use serde_json::Value;
 use tempfile::TempDir;
 
 fn write(root: &Path, path: &str, text: &str) {
@@ -103,6 +106,159 @@ fn the_examples_of_the_guide_are_a_plugin_without_fault() {
     assert!(library.skills[0].instructions.contains("Cite the clause"));
     assert_eq!(library.agents.len(), 1);
     assert_eq!(library.agents[0].tools.as_deref().unwrap(), ["Read", "Grep", "Glob"]);
+    let [server] = library.servers.as_slice() else { panic!("one server: {:?}", library.servers) };
+    assert_eq!((server.spec.name.as_str(), server.spec.command.as_str()), ("deadlines", "python3"));
+    assert_eq!(server.spec.args, ["/plugins/legal/servers/deadlines.py"]);
+    assert!(root.path().join("legal/servers/deadlines.py").is_file());
+}
+
+/// The guide's MCP server does what the guide says of it.
+#[test]
+fn the_server_of_the_guide_speaks_the_protocol() {
+    let guide =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugins.md")).unwrap();
+    let program = guide.split_once("```python\n").unwrap().1.split_once("\n```").unwrap().0;
+    let asks = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"add_days","arguments":{"date":"2026-02-27","days":3}}}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"add_days","arguments":{"date":"soon","days":3}}}"#,
+        r#"{"jsonrpc":"2.0","id":5,"method":"nothing/like/it"}"#,
+    ];
+    let mut child = Command::new("python3")
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(format!("{}\n", asks.join("\n")).as_bytes()).unwrap();
+    let said = child.wait_with_output().unwrap();
+    let said: Vec<Value> = said
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    assert_eq!(said.len(), 5, "{said:?}");
+    assert_eq!(said[0]["result"]["protocolVersion"], "2025-06-18");
+    assert_eq!(said[1]["result"]["tools"][0]["name"], "add_days");
+    assert_eq!(said[2]["result"]["content"][0]["text"], "2026-03-02");
+    assert_eq!(said[3]["result"]["isError"], true);
+    assert_eq!(said[4]["error"]["code"], -32601);
+}
+
+#[test]
+fn servers_are_read_in_every_form() {
+    let bare = r#"{"bare": {"command": "./bare.sh", "args": ["${CLAUDE_PLUGIN_ROOT}/x", "${PORT:-80}"],
+        "env": {"LEVEL": "${LEVEL:-info}", "ROOT": "${CLAUDE_PLUGIN_ROOT}"}, "cwd": "work"}}"#;
+    let inline = r#"{"name": "inline", "mcpServers": {"In_Line": {"type": "stdio", "command": "python3",
+        "tools": ["look_up", "file"], "read_only": ["look_up"]}}}"#;
+    let root = folder(&[
+        ("bare/.mcp.json", bare),
+        ("inline/.claude-plugin/plugin.json", inline),
+        (
+            "path/.claude-plugin/plugin.json",
+            r#"{"name": "path", "mcpServers": ["./servers.json", "./.mcp.json"]}"#,
+        ),
+        ("path/servers.json", r#"{"mcpServers": {"one": {"command": "one"}}}"#),
+        ("path/.mcp.json", r#"{"mcpServers": {"two": {"command": "two"}, "bare": {"command": "other"}}}"#),
+    ]);
+    let library = read_one(root.path());
+    let named: Vec<(&str, &str)> =
+        library.servers.iter().map(|server| (server.plugin.as_str(), server.spec.name.as_str())).collect();
+    assert_eq!(named, [("bare", "bare"), ("inline", "in-line"), ("path", "two"), ("path", "one")]);
+    let bare = &library.servers[0].spec;
+    assert_eq!((bare.command.as_str(), bare.folder.as_str()), ("./bare.sh", "/plugins/bare/work"));
+    assert_eq!(bare.args, ["/plugins/bare/x", "80"]);
+    assert_eq!(bare.env["LEVEL"], "info");
+    assert_eq!(bare.env["ROOT"], "/plugins/bare");
+    assert_eq!(library.servers[1].spec.folder, "/workspace");
+    assert!(library.is_repeatable("in-line__look_up") && !library.is_repeatable("in-line__file"));
+    assert!(!library.is_repeatable("other__look_up") && !library.is_repeatable("look_up"));
+    let told = skipped(&library);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("there is an MCP server bare already, which holds"), "{told:?}");
+}
+
+#[test]
+fn servers_that_cannot_be_are_told_with_file_and_line() {
+    let file = r#"{
+  "mcpServers": {
+    "fine": {"command": "fine"},
+    "none": {},
+    "number": {
+      "command": "x",
+      "args": [7]
+    },
+    "secret": {
+      "command": "x",
+      "env": {"KEY": "${REGISTRY_KEY}"}
+    },
+    "far": {"type": "http", "url": "https://example.org/mcp"},
+    "off": {"command": "x", "disabled": true},
+    "odd": {"command": "x", "timeout": 5},
+    "č": {"command": "x"}
+  }
+}"#;
+    let root = folder(&[
+        ("p/.mcp.json", file),
+        ("q/.mcp.json", "{\n \"a\": x}"),
+        ("r/.mcp.json", "[]"),
+        ("s/.claude-plugin/plugin.json", "{\n \"name\": \"s\",\n \"mcpServers\": {\"a\": 7}}"),
+        ("t/.claude-plugin/plugin.json", r#"{"name": "t", "mcpServers": "../outside.json"}"#),
+    ]);
+    let library = read_one(root.path());
+    let servers: Vec<&str> = library.servers.iter().map(|server| server.spec.name.as_str()).collect();
+    assert_eq!(servers, ["fine", "odd"]);
+    for (told, is_left_out) in [
+        ("p/.mcp.json:4: the server none: there is no command", true),
+        ("p/.mcp.json:7: the server number: args holds something else", true),
+        ("p/.mcp.json:11: the server secret: REGISTRY_KEY is set in no machine", true),
+        ("p/.mcp.json:13: the server far: it is not called: servers over HTTP", false),
+        ("p/.mcp.json:14: the server off: it is disabled", false),
+        ("p/.mcp.json:15: the server odd: timeout is passed over", false),
+        ("p/.mcp.json:16: the server č: a name has", true),
+        ("q/.mcp.json:2: it is no JSON", true),
+        ("r/.mcp.json:1: it is no JSON object", true),
+        ("s/.claude-plugin/plugin.json:3: the server a: it is no JSON object", true),
+        ("leads out of the plugin", true),
+    ] {
+        let found = library.notices.iter().find(|notice| notice.to_string().contains(told));
+        assert_eq!(found.map(|notice| notice.skipped), Some(is_left_out), "{told}: {:?}", library.notices);
+    }
+}
+
+#[test]
+fn a_plugin_with_a_server_is_laid_out_whole_and_its_server_has_a_version() {
+    let root = folder(&[
+        ("p/.mcp.json", r#"{"registry": {"command": "${CLAUDE_PLUGIN_ROOT}/servers/registry.py"}}"#),
+        ("p/servers/registry.py", "print(1)\n"),
+        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+    ]);
+    let shelf = tempfile::tempdir().unwrap();
+    let place = shelf.path().join("plugins");
+    let publish = || {
+        let mut library = read(&[root.path().to_owned()]);
+        library.publish(&place).unwrap();
+        library.servers[0].spec.version.clone()
+    };
+    let first = publish();
+    assert_eq!(fs::read_to_string(place.join("p/servers/registry.py")).unwrap(), "print(1)\n");
+    assert!(place.join("p/skills/good/SKILL.md").is_file() && !place.join("p/.mcp.json").exists());
+    let told = || -> protocol::mcp::Servers {
+        serde_json::from_slice(&fs::read(place.join(protocol::mcp::SERVERS_FILE)).unwrap()).unwrap()
+    };
+    assert_eq!((told().servers.len(), told().servers[0].version.clone()), (1, first.clone()));
+    assert_eq!(fs::metadata(place.join(".servers.json")).unwrap().permissions().mode() & 0o777, 0o644);
+    assert_eq!(publish(), first, "what is the same stays");
+    fs::write(root.path().join("p/servers/registry.py"), "print(2)\n").unwrap();
+    let second = publish();
+    assert_ne!(second, first, "its files are part of it");
+    fs::write(root.path().join("p/.mcp.json"), r#"{"registry": {"command": "other"}}"#).unwrap();
+    assert_ne!(publish(), second, "so is how it is started");
+    fs::remove_dir_all(root.path().join("p")).unwrap();
+    read(&[root.path().to_owned()]).publish(&place).unwrap();
+    assert_eq!(told(), protocol::mcp::Servers::default());
 }
 
 #[test]
@@ -277,7 +433,7 @@ fn a_pipe_is_not_waited_for() {
     let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
     fs::create_dir(root.path().join("p/skills/pipe")).unwrap();
     for path in ["p/skills/pipe/SKILL.md", "p/skills/good/pipe"] {
-        let made = std::process::Command::new("mkfifo").arg(root.path().join(path)).status();
+        let made = Command::new("mkfifo").arg(root.path().join(path)).status();
         assert!(made.unwrap().success());
     }
     let library = read_one(root.path());

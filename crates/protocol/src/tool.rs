@@ -251,11 +251,17 @@ pub struct FoundImage {
     pub sha256: String,
 }
 
-/// A passage of a document in the workspace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A passage of a document in the workspace, or of a page that a server in the machine names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundPassage {
-    /// The workspace path, starting with a slash.
+    /// The workspace path, starting with a slash; empty where there is an address.
     pub path: String,
+    /// An address of the web, of at most [`URL_MAX_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What is at the address, in a line of at most [`TITLE_MAX_BYTES`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub title: String,
     /// The page, from 1, where the format has pages.
     #[serde(default)]
     pub page: Option<u32>,
@@ -270,6 +276,10 @@ pub struct FoundPassage {
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The greatest length of a passage in bytes.
 pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
+/// The longest address of a passage in bytes.
+pub const URL_MAX_BYTES: usize = 2048;
+/// The longest title of an address in bytes.
+pub const TITLE_MAX_BYTES: usize = 300;
 /// The most passages that a model gets by one call.
 pub const PASSAGES_MAX: usize = 40;
 /// The most passages of one result: what all attached files say.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use domain::image::{ImageKind, ImageRef};
 
 use crate::tool::{
-    FoundImage, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX,
+    FoundImage, FoundPassage, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES,
+    TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
 };
 
 /// The longest line of an agent, its line feed included: a tool's output within its bounds, escaped.
@@ -192,8 +193,17 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
     let mut passages = Vec::with_capacity(output.passages.len());
     for passage in output.passages {
         bounded(passage.text.len() <= PASSAGE_MAX_BYTES, "passage")?;
-        bounded(path_fits(&passage.path), "path of a passage")?;
-        let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };
+        let place = match passage.url {
+            Some(url) => {
+                bounded(address_fits(&url), "address of a passage")?;
+                bounded(title_fits(&passage.title), "title of a passage")?;
+                Place::Web { url, title: passage.title }
+            }
+            None => {
+                bounded(path_fits(&passage.path), "path of a passage")?;
+                Place::File { path: passage.path, page: passage.page, lines: passage.lines }
+            }
+        };
         passages.push(Passage { place, text: passage.text });
     }
     let mut images = Vec::with_capacity(output.images.len());
@@ -227,15 +237,35 @@ pub fn image_out(image: &ImageRef) -> FoundImage {
     }
 }
 
+/// Whether answers may lead there: http or https, with a host, without a user.
+fn address_fits(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or("");
+    let host = rest.split(['/', '?', '#']).next().unwrap_or("");
+    url.len() <= URL_MAX_BYTES
+        && !host.is_empty()
+        && !host.contains('@')
+        && url.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn title_fits(title: &str) -> bool {
+    title.len() <= TITLE_MAX_BYTES && !title.contains(char::is_control)
+}
+
 fn output_out(output: &turn::Output) -> ToolOutput {
-    let passages = output.passages.iter().filter_map(|passage| match &passage.place {
-        Place::File { path, page, lines } => Some(crate::tool::FoundPassage {
-            path: path.clone(),
-            page: *page,
-            lines: *lines,
-            text: passage.text.clone(),
-        }),
-        Place::Web { .. } => None, // tools of the machine have no network
+    let passages = output.passages.iter().map(|passage| {
+        let text = passage.text.clone();
+        match &passage.place {
+            Place::File { path, page, lines } => FoundPassage {
+                path: path.clone(),
+                page: *page,
+                lines: *lines,
+                text,
+                ..FoundPassage::default()
+            },
+            Place::Web { url, title } => {
+                FoundPassage { url: Some(url.clone()), title: title.clone(), text, ..FoundPassage::default() }
+            }
+        }
     });
     ToolOutput {
         images: output.images.iter().map(image_out).collect(),
@@ -385,6 +415,13 @@ mod tests {
         for bad in paths.into_iter().chain([output("x".repeat(TEXT_MAX_BYTES + 1), "/a")]) {
             let line = line(&AgentWire::Returned { call: "c".into(), output: bad });
             assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))));
+        }
+        for bad in ["javascript:alert(1)", "https://", "https://user@example.org/", "https://example.org/a b"]
+        {
+            let passages = vec![FoundPassage { url: Some(bad.to_owned()), ..FoundPassage::default() }];
+            let output = ToolOutput { passages, ..ToolOutput::default() };
+            let line = line(&AgentWire::Returned { call: "c".into(), output });
+            assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))), "{bad}");
         }
         assert!(matches!(read_agent_line(b"{\"want\":1}"), Err(NotAFrame::Malformed(_))));
         let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);

@@ -1,12 +1,15 @@
 //! MCP servers for tests, over streamable HTTP to the letter, with some tools and every fault:
 //!
 //! - `/mcp/json` answers with JSON, `/mcp/sse` with streams of events; `/mcp/locked` wants `Authorization: Bearer
-//!   mcp-secret-token`; `/mcp/down` is 503, `/mcp/old` speaks a version of nobody's, `/mcp/odd` lists strange tools.
+//!   mcp-secret-token`; `/mcp/down` is 503, `/mcp/old` speaks a version of nobody's, `/mcp/odd` lists strange tools. `/mcp/notes`
+//!   has the tool `note` alone, which adds its `text` as a line to the file that the header `X-Diary` names.
 //! - Tools: `echo`, `note.add` (which has an effect), `fail`, `error`, `kinds`, `expire` (ends all sessions), and `cut`,
 //!   `resume`, `ask`, `huge`, `stall`, which show their faults in streams.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
@@ -91,6 +94,7 @@ impl Servers {
         let id = &message["id"];
         match method {
             "tools/list" => answer(mode, &[result(id, &list(mode, &message["params"]))]),
+            "tools/call" if mode == "notes" => noted(id, of(headers, "x-diary"), &message["params"]),
             "tools/call" => self.call(mode, id, &message["params"]),
             _ => answer(mode, &[failure(id, -32601, "Method not found")]),
         }
@@ -210,6 +214,16 @@ impl Servers {
     }
 }
 
+/// Adds a line to the diary: whoever counts them knows how often the tool ran.
+fn noted(id: &Value, diary: &str, params: &Value) -> Response {
+    let line = format!("{}\n", params["arguments"]["text"].as_str().unwrap_or(""));
+    let written = OpenOptions::new().create(true).append(true).open(diary);
+    let written = written.and_then(|mut diary| diary.write_all(line.as_bytes()));
+    let said = written.as_ref().map_or_else(ToString::to_string, |()| "noted".to_owned());
+    let content = json!({ "content": [{ "type": "text", "text": said }], "isError": written.is_err() });
+    answer("json", &[result(id, &content)])
+}
+
 /// The tools, on two pages.
 fn list(mode: &str, params: &Value) -> Value {
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
@@ -227,6 +241,9 @@ fn list(mode: &str, params: &Value) -> Value {
             tool("tool-0"),
         ];
         return json!({ "tools": strange.into_iter().chain(tools).collect::<Vec<_>>(), "nextCursor": "for ever" });
+    }
+    if mode == "notes" {
+        return json!({ "tools": [tool("note")] });
     }
     if params["cursor"] == "2" {
         let names = [

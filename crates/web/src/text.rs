@@ -2,6 +2,8 @@
 
 use crate::html::{Token, Tokens};
 
+pub(crate) use ::mcp::text::{cut, is_hidden, line};
+
 /// A fragment of HTML as one line of text: tags go, entities become their letters.
 pub(crate) fn plain(fragment: &str) -> String {
     if !fragment.contains(['<', '&']) {
@@ -16,37 +18,6 @@ pub(crate) fn plain(fragment: &str) -> String {
         }
     }
     line(&text)
-}
-
-/// One line: each run of white space is a blank, and what is never seen goes.
-pub(crate) fn line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        let before = out.len();
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        let start = out.len();
-        out.extend(word.chars().filter(|letter| !is_hidden(*letter)));
-        if out.len() == start {
-            out.truncate(before);
-        }
-    }
-    out
-}
-
-/// Characters that steer a terminal or the direction of writing, or that stand for nothing a reader sees: in them
-/// a page can tell a model what no person reads.
-pub(crate) fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(u32::from(letter),
-            0xAD | 0x180E | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFE00..=0xFE0F | 0xFEFF
-            | 0xFFF9..=0xFFFB | 0xE0000..=0xE0FFF)
-}
-
-/// The beginning of a text, at most so many bytes, whole characters.
-pub(crate) fn cut(text: &str, max_bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::citation::{Passage, Place};
 use web::{Mcp, McpError, McpServerConfig, Secret};
 
 fn config(standin: &standin::Handle, name: &str, mode: &str) -> McpServerConfig {
@@ -47,10 +48,11 @@ async fn tools_are_listed_and_called_in_both_forms() {
         assert_eq!(mcp.call(names[1], "{}").await.expect("an output").text, "noted");
         let failed = mcp.call("registry__fail", "{}").await.expect("an output");
         assert_eq!((failed.text.as_str(), failed.failed), ("no such act", true));
-        let kinds = mcp.call("registry__kinds", "{}").await.expect("an output").text;
-        assert!(
-            kinds.contains("(an image, image/png") && kinds.contains("The act <https://example.org/act>")
-        );
+        let kinds = mcp.call("registry__kinds", "{}").await.expect("an output");
+        assert!(kinds.text.contains("(an image, image/png"), "{}", kinds.text);
+        // What has an address can be cited.
+        let act = Place::Web { url: "https://example.org/act".to_owned(), title: "The act".to_owned() };
+        assert_eq!(kinds.passages, [Passage { place: act, text: "The act".to_owned() }]);
     }
     // Two sessions were begun, and one list made for each.
     assert_eq!((asked(&standin, "initialize"), asked(&standin, "tools/list")), (2, 4));
@@ -197,7 +199,44 @@ async fn a_call_that_never_ends_is_given_up_and_the_server_is_told() {
     let mcp = mcp(vec![config(&standin, "registry", "sse")]);
     let error = mcp.call("registry__stall", "{}").await.expect_err("it took too long");
     assert_eq!(error, McpError::Cut { reason: "it took too long".to_owned() });
-    assert_eq!(asked(&standin, "notifications/cancelled"), 1);
+    tokio::time::resume();
+    standin.until_web(cancelled).await;
+}
+
+/// Whether the server was told that the call it was sent is not waited for.
+fn cancelled(asked: &[standin::Asked]) -> bool {
+    let messages = || asked.iter().map(|asked| &asked.parameters["message"]);
+    let call = messages().find(|message| message["method"] == "tools/call").map(|call| &call["id"]);
+    messages().any(|message| {
+        message["method"] == "notifications/cancelled" && Some(&message["params"]["requestId"]) == call
+    })
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled_at_its_server_and_the_session_is_ended() {
+    let standin = standin().await;
+    let mcp = mcp(vec![config(&standin, "registry", "sse")]);
+    let called = {
+        let mcp = mcp.clone();
+        tokio::spawn(async move { mcp.call("registry__stall", "{}").await })
+    };
+    standin
+        .until_web(|asked| asked.iter().any(|asked| asked.parameters["message"]["method"] == "tools/call"))
+        .await;
+    called.abort();
+    standin.until_web(cancelled).await;
+    mcp.close().await;
+    let requests = standin.web_requests();
+    let last = requests.last().expect("a request");
+    assert_eq!(last.parameters["http"], "DELETE");
+    assert!(requests.iter().any(|asked| asked.header("mcp-session-id") == last.header("mcp-session-id")));
+    let before = requests.len();
+    assert!(mcp.call("registry__echo", "{}").await.is_ok());
+    let after = standin.web_requests();
+    let told = after[before..]
+        .iter()
+        .filter(|asked| asked.parameters["message"]["method"] == "notifications/cancelled");
+    assert_eq!(told.count(), 0, "what was answered is not cancelled");
 }
 
 #[tokio::test]

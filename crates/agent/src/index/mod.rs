@@ -198,6 +198,7 @@ fn find(index: &Index, query: &str, paths: &[String], limit: usize) -> Result<To
             page: ranked.candidate.page,
             lines: ranked.candidate.lines,
             text: bounded(ranked.candidate.text),
+            ..FoundPassage::default()
         })
         .collect();
     Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })

@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::tool::ToolOutput;
@@ -27,6 +28,30 @@ static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 /// Held for reading by every call that has processes: the sweep waits until there is none.
 static RUNNING: RwLock<()> = RwLock::const_new(());
 
+/// The watchers of what outlives its call: MCP servers.
+static KEPT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// Spares what descends from a watcher when left-overs are ended, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Kept(i32);
+
+impl Kept {
+    pub(crate) fn of(watcher: &Child) -> Option<Self> {
+        let pid = i32::try_from(watcher.id()?).ok()?;
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+        Some(Self(pid))
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = kept.iter().position(|pid| *pid == self.0) {
+            kept.swap_remove(at);
+        }
+    }
+}
+
 /// What a worker answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
@@ -37,7 +62,7 @@ pub(crate) enum Answer {
 }
 
 /// Notes that a call has processes for as long as the guard lives.
-pub(super) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
+pub(crate) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
     RUNNING.read().await
 }
 
@@ -48,7 +73,9 @@ pub(super) async fn sweep(limits: &Limits) {
     if let Ok(alone) = RUNNING.try_write() {
         let _ = tokio::task::spawn_blocking(move || {
             let _alone = alone;
-            end::end_user(user);
+            // None begins meanwhile: whoever starts one is a call that runs.
+            let spared: Vec<i32> = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            end::end_user(user, &spared);
         })
         .await;
     }
@@ -82,7 +109,7 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
 }
 
 /// Starts the agent's own program anew in another role.
-pub(super) fn spawn(role: &str, limits: &Limits) -> Result<Child, String> {
+pub(crate) fn spawn(role: &str, limits: &Limits) -> Result<Child, String> {
     let mut command = Command::new(program(limits));
     command
         .arg(role)
@@ -104,7 +131,7 @@ fn program(limits: &Limits) -> PathBuf {
 }
 
 /// The request as the line that a child reads.
-pub(super) fn line(request: &Request) -> Result<Vec<u8>, String> {
+pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
     let mut line =
         serde_json::to_vec(request).map_err(|error| format!("the request cannot be written: {error}"))?;
     line.push(b'\n');

@@ -23,6 +23,8 @@ use super::{Limits, calls, end};
 const ADDRESSES_PER_MEMORY: u64 = 64;
 /// Open files of a process.
 const OPEN_FILES_MAX: u64 = 1024;
+/// How long an MCP server may compute in all its life, in seconds; then it is started anew.
+const SERVER_CPU_SECONDS: u64 = 3600;
 /// Devices that command lines may write to.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm"];
@@ -58,6 +60,11 @@ impl Confinement {
             writable: if writes { vec![limits.workspace.clone()] } else { Vec::new() },
             may_start: false,
         }
+    }
+
+    /// For an MCP server, which runs as a command line does and lives on.
+    pub(crate) fn of_server(limits: &Limits) -> Self {
+        Self { cpu_seconds: SERVER_CPU_SECONDS, ..Self::of_shell(limits, Duration::ZERO) }
     }
 
     /// For a command line, which may run what the machine has.

@@ -27,21 +27,9 @@ pub(super) fn end_descendants() -> usize {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let reap = || while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {};
     let ended = end(reap, |all| {
-        let parents: HashMap<i32, i32> = all.iter().map(|process| (process.pid, process.parent)).collect();
-        let descends = |pid: i32| {
-            let mut at = pid;
-            // Longer chains than there are processes are none.
-            for _ in 0..parents.len() {
-                match parents.get(&at) {
-                    Some(parent) if *parent == own => return true,
-                    Some(parent) => at = *parent,
-                    None => return false,
-                }
-            }
-            false
-        };
+        let parents = parents(all);
         all.iter()
-            .filter(|process| !process.is_zombie && descends(process.pid))
+            .filter(|process| !process.is_zombie && descends(&parents, process.pid, &[own]))
             .map(|process| process.pid)
             .collect()
     });
@@ -49,14 +37,38 @@ pub(super) fn end_descendants() -> usize {
     ended
 }
 
-/// Ends every process of a user but the calling one. Reaping them is their parents' part.
-pub(super) fn end_user(user: u32) {
+fn parents(all: &[Process]) -> HashMap<i32, i32> {
+    all.iter().map(|process| (process.pid, process.parent)).collect()
+}
+
+/// Whether a process descends from one of these.
+fn descends(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
+    let mut at = pid;
+    // Longer chains than there are processes are none.
+    for _ in 0..parents.len() {
+        match parents.get(&at) {
+            Some(parent) if from.contains(parent) => return true,
+            Some(parent) => at = *parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Ends every process of a user but the calling one and those that descend from the `spared`. Reaping them is their
+/// parents' part.
+pub(super) fn end_user(user: u32, spared: &[i32]) {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     end(
         || (),
         |all| {
-            let wanted =
-                |process: &&Process| process.user == user && !process.is_zombie && process.pid != own;
+            let parents = parents(all);
+            let wanted = |process: &&Process| {
+                process.user == user
+                    && !process.is_zombie
+                    && process.pid != own
+                    && !descends(&parents, process.pid, spared)
+            };
             all.iter().filter(wanted).map(|process| process.pid).collect()
         },
     );

@@ -2,7 +2,8 @@
 //!
 //! [`run`] is called by the agent's loop. Whatever looks at a document or runs a command does so in a child
 //! process under the tools' user (see [`confine`]): `causerie-agent worker` answers one request of any tool
-//! but the shell, `causerie-agent shell` watches over one command line. Neither has the agent's port.
+//! but the shell, `causerie-agent shell` watches over one command line, `causerie-agent server` over an MCP server. None
+//! has the agent's port.
 //! Results are text for a language model, within the bounds of [`protocol::tool`].
 
 mod attached;
@@ -15,6 +16,7 @@ mod find;
 mod folder;
 mod glob;
 mod jail;
+mod keep;
 mod limits;
 mod list;
 mod output;
@@ -23,7 +25,7 @@ mod read;
 mod request;
 mod shell;
 mod supervise;
-mod watch;
+pub(crate) mod watch;
 mod write;
 
 use std::time::Duration;
@@ -34,14 +36,16 @@ use serde::de::DeserializeOwned;
 
 use crate::documents::passages::Piece;
 
-pub(crate) use confine::confine;
+pub(crate) use child::{Kept, line, running, spawn};
+pub(crate) use confine::{Confinement, confine};
+pub(crate) use keep::keep;
 pub use limits::Limits;
-pub(crate) use request::answer;
-pub(crate) use supervise::{read_request, supervise};
+pub(crate) use output::failed;
+pub(crate) use request::{Request, Task, answer};
+pub(crate) use supervise::{Ended, read_request, supervise};
 
 use child::{Answer, ask};
-use output::{failed, within_bounds};
-use request::Task;
+use output::within_bounds;
 
 /// How long a tool that looks at one file or folder may take.
 const FILE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -60,18 +64,23 @@ pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::R
             attached_files(&call.arguments, limits).await.unwrap_or_else(|text| failed(&text)),
         );
     }
+    let stopped = async move {
+        if killed.wait_for(|killed| *killed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
     let Some(tool) = Tool::named(&call.tool) else {
+        if let Some(servers) = &limits.servers
+            && servers.has(&call.tool)
+        {
+            return within_bounds(servers.call(&call.tool, &call.arguments, limits, stopped).await);
+        }
         let names: Vec<_> = Tool::ALL.into_iter().map(Tool::name).collect();
         return failed(&format!(
             "there is no tool `{}`; there are {}",
             path::plain(&call.tool),
             names.join(", ")
         ));
-    };
-    let stopped = async move {
-        if killed.wait_for(|killed| *killed).await.is_err() {
-            std::future::pending::<()>().await;
-        }
     };
     let output = match dispatch(tool, &call.arguments, limits, stopped).await {
         Ok(output) => output,
@@ -119,6 +128,11 @@ async fn dispatch(
         },
         () = stopped => Err(STOPPED.to_owned()),
     }
+}
+
+/// Whether nothing more may be written to the workspace's disk.
+pub(crate) fn is_disk_full(limits: &Limits) -> bool {
+    jail::Jail::free_bytes(&limits.workspace).is_some_and(|free| free < limits.disk_free_floor_bytes)
 }
 
 /// What a call says that was killed.

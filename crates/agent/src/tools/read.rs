@@ -83,7 +83,13 @@ pub(crate) fn pieces(jail: &Jail, path: &str, max_bytes: usize) -> Result<Vec<Pi
 }
 
 pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
-    FoundPassage { path: shown(path), page: piece.page, lines: piece.lines, text: piece.text }
+    FoundPassage {
+        path: shown(path),
+        page: piece.page,
+        lines: piece.lines,
+        text: piece.text,
+        ..FoundPassage::default()
+    }
 }
 
 /// How long the document is: `, 12 pages`.

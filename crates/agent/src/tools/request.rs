@@ -47,6 +47,11 @@ pub(crate) enum Task {
         command: String,
         temp: PathBuf,
     },
+    /// An MCP server; for `causerie-agent server` alone.
+    Server {
+        server: protocol::mcp::Server,
+        temp: PathBuf,
+    },
 }
 
 /// Does the work of a confined worker.
@@ -66,7 +71,7 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
             return Answer::Pieces(read::pieces(&jail, path, *piece_max_bytes));
         }
         Task::Measure => return Answer::Usage(measure(&jail)),
-        Task::Shell { .. } => Err("a worker runs no command lines".to_owned()),
+        Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),
     };
     Answer::Output(within_bounds(output.unwrap_or_else(|error| failed(&error))))
 }

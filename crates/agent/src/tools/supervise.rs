@@ -22,6 +22,9 @@ use super::confine::{Fork, confine, fork};
 use super::end::end_descendants;
 use super::request::{Request, Task};
 
+/// Where programs are looked for.
+pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
 /// How a command line ended, as the agent is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
@@ -45,7 +48,7 @@ pub(crate) fn supervise() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report(ended: &Ended, to: impl AsFd) {
+pub(super) fn report(ended: &Ended, to: impl AsFd) {
     if let Ok(mut line) = serde_json::to_vec(ended) {
         line.push(b'\n');
         // A line of a pipe's size arrives whole or not at all.
@@ -55,9 +58,14 @@ fn report(ended: &Ended, to: impl AsFd) {
 
 /// Reads standard input up to the end of the first line, unbuffered, and parses it.
 pub(crate) fn read_request() -> Result<Request, String> {
+    read_line(64 * 1024)
+}
+
+/// Reads the request, so many bytes at a time: what stands behind its line is lost but for one.
+pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
     const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
     let mut line = Vec::new();
-    let mut chunk = vec![0; 64 * 1024];
+    let mut chunk = vec![0; chunk_bytes];
     while line.last() != Some(&b'\n') {
         match rustix::io::read(rustix::stdio::stdin(), &mut *chunk) {
             Ok(0) => break,
@@ -141,7 +149,7 @@ fn become_shell(request: &Request, command: &str, temp: &Path) -> String {
         .arg("-c")
         .arg(command)
         .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
+        .env("PATH", PATH)
         .env("HOME", &request.workspace)
         .env("LANG", "C.UTF-8")
         .env("TMPDIR", temp)

@@ -21,7 +21,7 @@ const LEEWAY_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Gives why a command must end, once it must: it took the last of the disk, or more than the workspace may have.
 /// What was so before counts as allowed, for how else could it be cleaned up.
-pub(super) async fn disk(limits: &Limits) -> String {
+pub(crate) async fn disk(limits: &Limits) -> String {
     let floor = match Jail::free_bytes(&limits.workspace) {
         Some(free) => limits.disk_free_floor_bytes.min(free.saturating_sub(LEEWAY_BYTES)),
         None => limits.disk_free_floor_bytes,

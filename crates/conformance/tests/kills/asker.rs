@@ -115,7 +115,7 @@ pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Optio
     Some(response.json())
 }
 
-/// What the model does: four steps, and two of another agent's, each with usage that is always the same, so that each
+/// What the model does: five steps, and two of another agent's, each with usage that is always the same, so that each
 /// answer costs as much.
 fn question(marker: &str) -> String {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 600, "completion_tokens": 60}});
@@ -137,6 +137,13 @@ fn question(marker: &str) -> String {
             call("search", json!({"query": "monthly rent"})),
             run("a"),
             call("list", json!({"path": "/uploads"})),
+            usage,
+        ])),
+        step(json!([
+            {"say": "Asking the servers."},
+            call("registry__note", json!({"text": format!("{marker}-d"), "file": "/workspace/servers.txt", "seconds": 0.03})),
+            call("registry__echo", json!({"text": marker})),
+            call("diary__note", json!({"text": format!("{marker}-e")})),
             usage,
         ])),
         step(json!([

@@ -42,7 +42,7 @@ impl Model {
             text: whole["text"].as_str().expect("text").to_owned(),
             shape: shape(&whole),
         };
-        assert!(model.cost > 0 && model.text.contains(UNDISTURBED) && model.shape.len() >= 9, "{whole}");
+        assert!(model.cost > 0 && model.text.contains(UNDISTURBED) && model.shape.len() >= 12, "{whole}");
         assert!(tools(&whole).iter().all(|(_, state)| *state == "COMPLETE"), "{whole}");
         model
     }
@@ -137,10 +137,9 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
     let file = caller.insist(&caller.request("GET", "/api/v1/files/runs.txt"));
     assert_eq!(file.status, 200, "{}", file.text());
     let text = file.text();
-    let mut runs: HashMap<&str, u32> = HashMap::new();
-    for line in text.lines().filter(|line| !line.starts_with(UNDISTURBED)) {
-        *runs.entry(line).or_default() += 1;
-    }
+    let mut runs = counted(&text);
+    let noted = caller.insist(&caller.request("GET", "/api/v1/files/servers.txt")).text();
+    let mut notes = counted(&noted);
     for Answered { whole, marker, .. } in answers {
         for (which, state) in ["a", "b"].into_iter().zip(states(whole, "shell")) {
             let ran = runs.remove(format!("{marker}-{which}").as_str()).unwrap_or(0);
@@ -150,6 +149,9 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
         // What another agent ran is no part of the answer.
         let ran = runs.remove(format!("{marker}-c").as_str()).unwrap_or(0);
         assert!(ran <= 1, "{marker}-c ran {ran} times");
+        // The server of the plugin, which runs in the machine.
+        let ran = notes.remove(format!("{marker}-d").as_str()).unwrap_or(0);
+        check_note(marker, &states(whole, "registry__note"), ran);
         if states(whole, "write") == ["COMPLETE"] {
             let target = format!("/api/v1/files/notes/{marker}.txt");
             let note = caller.insist(&caller.request("GET", &target));
@@ -157,6 +159,31 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
         }
     }
     assert!(runs.is_empty(), "lines that no answer accounts for: {runs:?}");
+    assert!(notes.is_empty(), "notes that no answer accounts for: {notes:?}");
+}
+
+/// No note was taken twice by the MCP server that the service calls over HTTP.
+pub(crate) fn check_diary<'a>(diary: &str, answers: impl Iterator<Item = &'a Answered>) {
+    let mut notes = counted(diary);
+    for Answered { whole, marker, .. } in answers {
+        let ran = notes.remove(format!("{marker}-e").as_str()).unwrap_or(0);
+        check_note(marker, &states(whole, "diary__note"), ran);
+    }
+    assert!(notes.is_empty(), "notes that no answer accounts for: {notes:?}");
+}
+
+fn check_note(marker: &str, states: &[&str], ran: u32) {
+    assert!(ran <= 1, "a note of {marker} was taken {ran} times");
+    assert!(ran == 1 || states == ["ERROR"], "a note of {marker} is {states:?} and was never taken");
+}
+
+/// How often each line is there, but for those of the question before the first kill.
+fn counted(text: &str) -> HashMap<&str, u32> {
+    let mut lines: HashMap<&str, u32> = HashMap::new();
+    for line in text.lines().filter(|line| !line.starts_with(UNDISTURBED)) {
+        *lines.entry(line).or_default() += 1;
+    }
+    lines
 }
 
 /// How many calls were cut by a kill and not run again.

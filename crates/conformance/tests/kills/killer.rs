@@ -22,18 +22,25 @@ const AT_ONCE: u64 = 15;
 /// A jail's first process, its init and its agent stand first among its processes.
 const JAIL_PROCESSES: usize = 3;
 
+/// What the command line of an MCP server in a machine has.
+const SERVER: &[u8] = b"mcp.py";
+
 /// What was killed.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     service: u64,
     machine: u64,
     vendor: u64,
+    /// The MCP server over HTTP.
+    diary: u64,
+    /// MCP servers in the machines.
+    servers: u64,
     restarts: Vec<Duration>,
 }
 
 impl Figures {
     pub(crate) fn kills(&self) -> u64 {
-        self.service + self.machine + self.vendor
+        self.service + self.machine + self.vendor + self.diary + self.servers
     }
 }
 
@@ -43,13 +50,16 @@ impl fmt::Display for Figures {
         millis.sort_unstable();
         write!(
             f,
-            "{} kills: service {} (healthy again within {} ms, half of them {} ms), machine {}, vendor {}",
+            "{} kills: service {} (healthy again within {} ms, half of them {} ms), machine {}, vendor {}, MCP server over \
+             HTTP {}, in a machine {}",
             self.kills(),
             self.service,
             millis.last().unwrap_or(&0),
             millis.get(millis.len() / 2).unwrap_or(&0),
             self.machine,
-            self.vendor
+            self.vendor,
+            self.diary,
+            self.servers
         )
     }
 }
@@ -57,6 +67,7 @@ impl fmt::Display for Figures {
 pub(crate) struct Killer {
     service: Service,
     vendor: Standin,
+    diary: Standin,
     accounts: Vec<String>,
     random: Random,
     /// Kills of each machine since the service was started.
@@ -65,10 +76,11 @@ pub(crate) struct Killer {
 }
 
 impl Killer {
-    pub(crate) fn new(service: Service, vendor: Standin, accounts: &[Account], seed: u64) -> Self {
+    pub(crate) fn new(service: Service, servers: [Standin; 2], accounts: &[Account], seed: u64) -> Self {
+        let [vendor, diary] = servers;
         let accounts = accounts.iter().map(|account| account.id.clone()).collect();
         let (random, lately) = (Random::new(seed), HashMap::new());
-        Self { service, vendor, accounts, random, lately, figures: Figures::default() }
+        Self { service, vendor, diary, accounts, random, lately, figures: Figures::default() }
     }
 
     pub(crate) fn kills(&self) -> u64 {
@@ -80,7 +92,7 @@ impl Killer {
         if !self.random.percent(AT_ONCE) {
             thread::sleep(self.random.millis(PAUSE));
         }
-        match self.random.within(0..6) {
+        match self.random.within(0..8) {
             0 | 1 => self.kill_service(None, door),
             2 => {
                 let victim = self.victim();
@@ -96,6 +108,16 @@ impl Killer {
                 self.vendor.restart();
                 self.figures.vendor += 1;
             }
+            5 => {
+                self.diary.kill();
+                self.diary.restart();
+                self.figures.diary += 1;
+            }
+            6 => {
+                let victim = self.victim();
+                let processes = self.processes(&victim);
+                self.kill_server(&processes);
+            }
             _ => {
                 let victim = self.victim();
                 if self.lately.get(&victim).is_none_or(|kills| *kills < MACHINE_KILLS_MAX) {
@@ -109,8 +131,8 @@ impl Killer {
     }
 
     /// The service, the vendor and what was killed, when no more is to be.
-    pub(crate) fn rest(self) -> (Service, Standin, Figures) {
-        (self.service, self.vendor, self.figures)
+    pub(crate) fn rest(self) -> (Service, [Standin; 2], Figures) {
+        (self.service, [self.vendor, self.diary], self.figures)
     }
 
     /// Kills the service; while it is down, perhaps a machine as well.
@@ -135,6 +157,18 @@ impl Killer {
         if kill_in(&own, *pid) {
             *self.lately.entry(victim).or_default() += 1;
             self.figures.machine += 1;
+        }
+    }
+
+    /// Kills the MCP server among these processes, if it runs.
+    fn kill_server(&mut self, processes: &[Pid]) {
+        let own = self.service.data();
+        let is_server = |pid: &&Pid| {
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+            line.windows(SERVER.len()).any(|window| window == SERVER)
+        };
+        if processes.iter().find(is_server).is_some_and(|pid| kill_in(&own, *pid)) {
+            self.figures.servers += 1;
         }
     }
 

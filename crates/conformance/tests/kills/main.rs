@@ -1,5 +1,5 @@
-//! Two hundred random kills of the service, the machines, and the server of both models and searches, while answers are
-//! written with tools, a skill, a search of the web and another agent's work: what was accepted is completed once, paid
+//! Two hundred random kills of the service, the machines, the server of both models and searches, and MCP servers over
+//! pipes and over HTTP, while answers are written with tools of all these, a skill and another agent's work: what was accepted is completed once, paid
 //! for once, and nothing that changes something runs twice.
 //!
 //! `KILLS_SEED` repeats a run's choices (what happens between them is the host's), `KILLS` changes their number.
@@ -10,6 +10,7 @@ mod follow;
 mod killer;
 mod random;
 
+use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -23,6 +24,7 @@ use crate::random::Random;
 const KILLS: u64 = 200;
 const ACCOUNTS: usize = 3;
 const ASKERS_PER_ACCOUNT: usize = 2;
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../standin/programs/mcp.py");
 const CREDITS: u32 = 10_000_000;
 
 const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three years.\n\n\
@@ -36,6 +38,8 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     let vendor = Standin::start();
     let mut environment = vendor.environment();
     environment.push(vendor.search_engine());
+    let diary = Diary::begin();
+    environment.extend(diary.environment());
     let service = Service::start(Options { environment, ..Options::default() });
     let wanted = NewAccount { credits: CREDITS, ..NewAccount::default() };
     let accounts: Vec<Account> = (0..ACCOUNTS).map(|_| service.account_as(&wanted)).collect();
@@ -47,7 +51,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     let door = Door(Mutex::new(service.address().to_owned()));
     let enough = AtomicBool::new(false);
     let began = Instant::now();
-    let mut killer = Killer::new(service, vendor, &accounts, random.next());
+    let mut killer = Killer::new(service, [vendor, diary.server], &accounts, random.next());
     let records: Vec<(usize, Record)> = std::thread::scope(|scope| {
         let askers: Vec<_> = (0..ACCOUNTS * ASKERS_PER_ACCOUNT)
             .map(|asker| {
@@ -72,7 +76,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         askers.into_iter().map(|(owner, asker)| (owner, join(asker))).collect()
     });
     let seconds = began.elapsed().as_secs_f64();
-    let (service, _vendor, figures) = killer.rest();
+    let (service, _servers, figures) = killer.rest();
 
     for (owner, account) in accounts.iter().enumerate() {
         let caller = Caller { door: &door, key: &account.key };
@@ -86,6 +90,8 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let spent = i64::from(CREDITS) - model.spent_before(owner) - service.credits(account).0;
         assert_eq!(spent, model.cost * i64::try_from(own.len()).expect("few"), "each answer is paid once");
     }
+    let noted = std::fs::read_to_string(diary.folder.path().join(DIARY)).expect("a diary");
+    books::check_diary(&noted, records.iter().flat_map(|(_, record)| &record.answers));
     let sum = |of: fn(&Record) -> u64| records.iter().map(|(_, record)| of(record)).sum::<u64>();
     println!(
         "{figures}; in {seconds:.0} s {} answers, all completed once for {} credits each, {} states read over {} \
@@ -97,6 +103,38 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         sum(|record| record.refused_busy),
         books::interrupted(records.iter().flat_map(|(_, record)| &record.answers)),
     );
+}
+
+/// The file in which the MCP server over HTTP takes its notes.
+const DIARY: &str = "diary.txt";
+
+/// An MCP server over HTTP and a plugin with one that runs in the machines; both take notes.
+struct Diary {
+    server: Standin,
+    folder: tempfile::TempDir,
+}
+
+impl Diary {
+    fn begin() -> Self {
+        let (server, folder) = (Standin::start(), tempfile::tempdir().expect("a folder"));
+        let path = |name: &str| folder.path().join(name);
+        let header = format!("[mcp.diary.headers]\nX-Diary = \"{}\"\n", path(DIARY).display());
+        let config = format!("[mcp.diary]\nurl = \"{}\"\n{header}", server.mcp_url("notes"));
+        fs::write(path("causerie.toml"), config).expect("a file");
+        fs::create_dir_all(path("plugins/legal")).expect("a folder");
+        fs::copy(SERVER, path("plugins/legal/mcp.py")).expect("the program is there");
+        let program = "${CLAUDE_PLUGIN_ROOT}/mcp.py";
+        let entry = serde_json::json!({ "command": "python3", "args": [program], "read_only": ["echo"] });
+        let servers = serde_json::json!({ "mcpServers": { "registry": entry } });
+        fs::write(path("plugins/legal/.mcp.json"), servers.to_string()).expect("a file");
+        Self { server, folder }
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        let config = ("CAUSERIE_CONFIG".to_owned(), path("causerie.toml"));
+        vec![config, ("CAUSERIE_PLUGINS".to_owned(), path("plugins"))]
+    }
 }
 
 /// Tells the askers to end.

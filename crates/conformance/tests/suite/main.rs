@@ -23,6 +23,7 @@ mod operator;
 mod parts;
 mod plugins;
 mod rates;
+mod servers;
 mod shutdown;
 mod streams;
 mod streams_resumed;

@@ -65,6 +65,8 @@ pub(super) struct Briefing {
     /// The full names of the skills that may be opened.
     offered: Vec<String>,
     tools: Vec<ToolSpec>,
+    /// Where those begin that the machine brought.
+    brought_from: Option<usize>,
     instructions: String,
 }
 
@@ -145,6 +147,7 @@ impl Briefing {
         Self {
             offered,
             tools,
+            brought_from: None,
             instructions,
             skills: chosen.skills.to_vec(),
             jurisdictions: chosen.jurisdictions.to_vec(),
@@ -158,9 +161,23 @@ impl Briefing {
 
     /// Offers these as well, unless the agent names its tools and not them.
     pub(super) fn offer(&mut self, tools: Vec<ToolSpec>) {
-        let named = self.named.as_deref();
-        let prefixed = |tool: &ToolSpec| format!("mcp__{}", tool.name);
-        self.tools.extend(tools.into_iter().filter(|tool| is_named(named, &[&tool.name, &prefixed(tool)])));
+        let (named, library) = (self.named.as_deref(), &self.library);
+        self.tools.extend(tools.into_iter().filter(|tool| {
+            let names = names_of(library, tool);
+            is_named(named, &names.iter().map(String::as_str).collect::<Vec<_>>())
+        }));
+    }
+
+    /// Offers these of the machine instead of those that it brought before.
+    pub(super) fn bring(&mut self, tools: Vec<ToolSpec>) {
+        let before = *self.brought_from.get_or_insert(self.tools.len());
+        self.tools.truncate(before);
+        self.offer(tools);
+    }
+
+    /// The library that the turn began with.
+    pub(super) fn library(&self) -> &Arc<Library> {
+        &self.library
     }
 
     /// The system's instructions.
@@ -279,6 +296,20 @@ fn agent_tool(agents: &[Agent]) -> String {
 /// Whether an agent that names its tools names the one that gives tasks away, as any agent program calls it.
 fn may_delegate(named: Option<&[String]>) -> bool {
     is_named(named, &[USE_AGENT, "task"])
+}
+
+/// By what names agents name a tool of an MCP server, in small letters: its own, as other programs call it, and those of
+/// all tools of its server.
+fn names_of(library: &Library, tool: &ToolSpec) -> Vec<String> {
+    let own = tool.name.to_lowercase();
+    let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
+    let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
+    if let Some(brought) = library.server_of(&tool.name) {
+        let called = format!("mcp__plugin_{}_{}", brought.plugin, brought.called).to_lowercase();
+        names.extend([format!("{called}__{bare}"), format!("{called}__*"), called]);
+    }
+    names.push(own);
+    names
 }
 
 /// Whether an agent that names its tools names one of these; one that names none has all.

@@ -1,16 +1,20 @@
 //! A turn's link to the agent: one HTTP/2 exchange in which both sides stream frames.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
+use domain::step::ToolSpec;
 use domain::turn::AgentFrame;
 use futures_util::{FutureExt, StreamExt};
 use http_body_util::{BodyExt, StreamBody};
-use machine::{AgentLink, MachineError, Machines};
+use machine::{AgentLink, MachineError};
+use plugins::Library;
 use protocol::turn::{AGENT_FRAME_MAX_BYTES, Lines, read_agent_line};
 use tokio::sync::mpsc;
 
+use super::Shared;
 use super::turn::Inbox;
 
 /// Lines that wait to be sent on one link. An agent that lets more pile up is given up.
@@ -25,7 +29,12 @@ const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds 
 /// What a link tells its turn.
 pub(super) enum LinkEvent {
     /// It stands: lines may be sent.
-    Up { link: AgentLink, lines: mpsc::Sender<bytes::Bytes> },
+    Up {
+        link: AgentLink,
+        lines: mpsc::Sender<bytes::Bytes>,
+        /// Those of the MCP servers in the machine.
+        tools: Vec<ToolSpec>,
+    },
     /// The agent said something.
     Frame(AgentFrame),
     /// The agent said something that is no frame.
@@ -42,7 +51,8 @@ pub(super) enum LinkEvent {
 /// Makes a link and carries its frames until it ends. `failures` counts the links before it that came to
 /// nothing.
 pub(super) async fn run(
-    machines: Machines,
+    shared: Arc<Shared>,
+    library: Arc<Library>,
     account: AccountId,
     number: u32,
     failures: u32,
@@ -52,14 +62,14 @@ pub(super) async fn run(
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
     }
     let turn = Listener { number, inbox };
-    if AssertUnwindSafe(carry(machines, account, &turn)).catch_unwind().await.is_err() {
+    if AssertUnwindSafe(carry(&shared, &library, account, &turn)).catch_unwind().await.is_err() {
         tracing::error!(%account, "a link to an agent panicked");
         turn.tell(LinkEvent::Down).await;
     }
 }
 
-async fn carry(machines: Machines, account: AccountId, turn: &Listener) {
-    let link = match machines.when_running(account).await {
+async fn carry(shared: &Shared, library: &Library, account: AccountId, turn: &Listener) {
+    let link = match shared.machines.when_running(account).await {
         Ok(link) => link,
         Err(MachineError::GivenUp(reason)) => {
             // What the driver said may name what is inside; each failed start was logged with it.
@@ -81,8 +91,9 @@ async fn carry(machines: Machines, account: AccountId, turn: &Listener) {
             return;
         }
     };
+    let tools = shared.tools_of_machine(account, &link, library).await;
     let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
-    if !turn.tell(LinkEvent::Up { link: link.clone(), lines }).await {
+    if !turn.tell(LinkEvent::Up { link: link.clone(), lines, tools }).await {
         return;
     }
     let last = match exchange(&link, waiting, turn).await {

@@ -13,6 +13,7 @@ mod images;
 mod link;
 mod orders;
 mod report;
+mod servers;
 mod setup;
 mod turn;
 mod web;
@@ -22,9 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::{AccountId, MessageId, NodeId};
+use domain::step::ToolSpec;
 use domain::time::Timestamp;
-use machine::Machines;
+use machine::{AgentLink, Machines};
 use models::Catalog;
+use plugins::{Library, McpServer};
 use store::turns::{self, Claimed, Fence, Held, Terms, TurnError};
 use store::{Sql, Store, StoreError};
 use tokio::sync::{Notify, watch};
@@ -34,6 +37,7 @@ use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
 use self::orders::{Order, Orders};
+use self::servers::MachineTools;
 use crate::figures::Figures;
 use crate::live::Live;
 use crate::{Environment, Plugins};
@@ -87,6 +91,7 @@ pub(crate) struct Shared {
     catalog: Arc<Catalog>,
     plugins: Plugins,
     web: Web,
+    machine_tools: MachineTools,
     workspaces: Workspaces,
     node: NodeId,
     limits: DispatchLimits,
@@ -145,6 +150,7 @@ impl Dispatch {
             catalog,
             plugins,
             web,
+            machine_tools: MachineTools::default(),
             workspaces,
             node,
             limits,
@@ -226,6 +232,19 @@ impl Shared {
         if let Some(seat) = self.seats().get(&answer) {
             orders::give(&seat.orders, order);
         }
+    }
+
+    /// The tools of the MCP servers that plugins bring, in the machine at the end of the link. A server that is called
+    /// like one of the operator's is passed over.
+    async fn tools_of_machine(
+        &self,
+        account: AccountId,
+        link: &AgentLink,
+        library: &Library,
+    ) -> Vec<ToolSpec> {
+        let servers: Vec<&McpServer> =
+            library.servers.iter().filter(|server| !self.web.has_server(&server.spec.name)).collect();
+        self.machine_tools.of(account, link, &servers).await
     }
 
     fn seat(self: &Arc<Self>, claimed: Claimed) {

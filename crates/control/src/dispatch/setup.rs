@@ -7,7 +7,7 @@ use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
 use domain::step::{ATTACHED_FILES, Call, Purpose};
-use domain::turn::host::{self, Exchange, Setup};
+use domain::turn::host::{self, Exchange, Hosted, Setup};
 use plugins::Library;
 use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, Effect, Tool};
 use store::turns::delegations::Delegation;
@@ -90,9 +90,8 @@ fn measured(
     briefing: &Briefing,
     hosted: Web,
 ) -> Setup {
-    let Measures { price, context_tokens, output_max_tokens } = measures;
-    let overhead_tokens = briefing.tokens();
-    let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
+    let Measures { price, output_max_tokens, .. } = measures;
+    let (overhead_tokens, context_tokens) = room(briefing, measures);
     Setup {
         answer,
         epoch: 0,
@@ -101,11 +100,10 @@ fn measured(
         bill: domain::credits::Bill::default(),
         price,
         overhead_tokens,
-        context_tokens: room.max(TRANSCRIPT_TOKENS_MIN),
+        context_tokens,
         output_max_tokens,
-        repeatable,
         steps_max: STEPS_MAX,
-        hosted: Arc::new(hosted),
+        hosted: Arc::new(Hands { web: hosted, library: briefing.library().clone() }),
         attached: None,
         stop: false,
     }
@@ -136,8 +134,34 @@ fn attached(record: &TurnRecord, measures: Measures) -> Option<Call> {
     })
 }
 
-/// Whether a call of this tool may run again. A tool that is not known changes nothing: it fails. Nor does one that
-/// the service runs itself.
-fn repeatable(tool: &str) -> bool {
-    Tool::named(tool).is_none_or(|tool| tool.effect() == Effect::Repeatable)
+/// The tokens that every request has besides the transcript, and those that the transcript may have.
+pub(super) fn room(briefing: &Briefing, measures: Measures) -> (u64, u64) {
+    let Measures { context_tokens, output_max_tokens, .. } = measures;
+    let overhead_tokens = briefing.tokens();
+    let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
+    (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
+}
+
+/// Who runs what: the service its own tools and those of the operator's MCP servers, the machine all others.
+#[derive(Debug)]
+struct Hands {
+    web: Web,
+    library: Arc<Library>,
+}
+
+impl Hosted for Hands {
+    fn runs(&self, tool: &str) -> bool {
+        self.web.runs(tool)
+    }
+
+    /// A tool that is not known changes nothing: it fails. But one that looks like an MCP server's may have been one's.
+    fn repeats(&self, tool: &str) -> bool {
+        if self.web.runs(tool) {
+            return self.web.repeats(tool);
+        }
+        match Tool::named(tool) {
+            Some(tool) => tool.effect() == Effect::Repeatable,
+            None => mcp::server_of(tool).is_none() || self.library.is_repeatable(tool),
+        }
+    }
 }

@@ -457,7 +457,10 @@ impl Shell {
             Inbox::Lost(_) => None,
             Inbox::Link { number, .. } if number != self.link.number => None,
             Inbox::Link { event, .. } => match event {
-                LinkEvent::Up { link, lines } => {
+                LinkEvent::Up { link, lines, tools } => {
+                    self.briefing.bring(tools);
+                    let (overhead_tokens, context_tokens) = setup::room(&self.briefing, self.measures);
+                    self.turn.weigh(overhead_tokens, context_tokens);
                     self.link.lines = Some(lines);
                     self.link.heard = Instant::now();
                     Some(Event::Linked(link.instance()))
@@ -500,7 +503,8 @@ impl Shell {
         self.link.number += 1;
         let (number, fruitless) = (self.link.number, self.link.fruitless);
         let run = link::run(
-            self.desk.shared.machines.clone(),
+            self.desk.shared.clone(),
+            self.briefing.library().clone(),
             self.desk.account,
             number,
             fruitless,

@@ -12,7 +12,7 @@ use domain::citation::{Passage, Place};
 use domain::id::AccountId;
 use domain::step::{CallResult, Outcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
-use domain::turn::host::{Exchange, Hosted};
+use domain::turn::host::Exchange;
 use futures_util::stream;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -90,14 +90,20 @@ pub struct Web {
 }
 
 /// What the service runs itself: its own tools, and those of the MCP servers that the operator grants.
-impl Hosted for Web {
-    fn runs(&self, tool: &str) -> bool {
+impl Web {
+    /// Whether it runs a tool of this name.
+    pub(super) fn runs(&self, tool: &str) -> bool {
         OWN.contains(&tool) || self.mcp.is_named(tool)
     }
 
-    /// The service's own change nothing; another agent goes on where it was cut.
-    fn repeats(&self, tool: &str) -> bool {
+    /// Whether one of these may run again. The service's own change nothing; another agent goes on where it was cut.
+    pub(super) fn repeats(&self, tool: &str) -> bool {
         OWN.contains(&tool) || self.mcp.is_repeatable(tool)
+    }
+
+    /// Whether the operator grants an MCP server of this name.
+    pub(super) fn has_server(&self, name: &str) -> bool {
+        self.mcp.is_named(&format!("{name}{}", mcp::DIVIDER))
     }
 }
 
@@ -181,8 +187,10 @@ impl Web {
     /// Calls a tool of an MCP server.
     pub(super) async fn call(&self, tool: &str, arguments: &str) -> Output {
         match self.mcp.call(tool, arguments).await {
-            Ok(McpOutput { text, failed: false }) => Output { outcome: Outcome::Done, text, ..failed("") },
-            Ok(McpOutput { text, failed: true }) => failed(text),
+            Ok(McpOutput { text, passages, failed }) => {
+                let outcome = if failed { Outcome::Failed } else { Outcome::Done };
+                Output { outcome, text, passages, written: Vec::new() }
+            }
             Err(error @ McpError::Cut { .. }) => {
                 Output { outcome: Outcome::Interrupted, ..failed(format!("{error}.")) }
             }

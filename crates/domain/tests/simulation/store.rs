@@ -23,7 +23,7 @@ impl Hosted for OfHost {
     }
 
     fn repeats(&self, tool: &str) -> bool {
-        tool != "registry__file"
+        !["registry__file", "write"].contains(&tool)
     }
 }
 
@@ -140,7 +140,6 @@ impl Store {
             context_tokens: 4000,
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,
-            repeatable: |tool| tool != "write",
             hosted: Arc::new(OfHost),
             attached: row.question.len().is_multiple_of(3).then(attached),
             stop: row.stop,

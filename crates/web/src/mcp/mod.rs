@@ -4,11 +4,9 @@
 //! again after a crash ([`Mcp::is_repeatable`]) is the operator's word alone. What it sends is bounded, and a server that
 //! is down takes its own tools away and nothing else.
 
-mod names;
-mod output;
+mod farewell;
 mod server;
 mod sse;
-mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,19 +17,16 @@ use reqwest::header::HeaderName;
 
 use crate::connections::{Connections, plain_url};
 use crate::{ConfigError, Secret};
+use farewell::Farewells;
 use server::Server;
 
-pub use names::{
-    DESCRIPTION_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
+pub use ::mcp::{
+    ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, OUTPUT_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES,
+    SERVERS_MAX, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
-pub use output::OUTPUT_MAX_BYTES;
 
-/// The most servers.
-pub const SERVERS_MAX: usize = 32;
 /// The most headers of a server.
 const HEADERS_MAX: usize = 32;
-/// The longest arguments of a call, in bytes.
-pub const ARGUMENTS_MAX_BYTES: usize = 256 * 1024;
 /// Headers that are not an operator's to set.
 const RESERVED: [&str; 10] = [
     "host",
@@ -71,13 +66,7 @@ pub struct McpTools {
 }
 
 /// What a call gave.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct McpOutput {
-    /// Plain text for the model, at most [`OUTPUT_MAX_BYTES`].
-    pub text: String,
-    /// Whether the tool says that it failed.
-    pub failed: bool,
-}
+pub type McpOutput = ::mcp::Output;
 
 /// Why there are no tools or no output. Says nothing secret, and is fit for a model's eyes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,6 +109,7 @@ pub enum McpError {
 #[derive(Debug, Clone)]
 pub struct Mcp {
     servers: Arc<[Server]>,
+    farewells: Farewells,
 }
 
 impl Mcp {
@@ -131,19 +121,19 @@ impl Mcp {
         if configs.len() > SERVERS_MAX {
             return Err(ConfigError::TooMany { what: "mcp".to_owned(), most: SERVERS_MAX });
         }
-        let connections = Connections::default();
+        let (connections, farewells) = (Connections::default(), Farewells::default());
         let mut servers: Vec<Server> = Vec::with_capacity(configs.len());
         for config in configs {
             let what = format!("mcp.{}", config.name);
-            if !names::is_server_name(&config.name) || servers.iter().any(|other| other.name() == config.name)
+            if !::mcp::is_server_name(&config.name) || servers.iter().any(|other| other.name() == config.name)
             {
                 return Err(ConfigError::Name { what });
             }
             let url = plain_url(&config.url, &what)?;
             let headers = headers(&config.headers, &what)?;
-            servers.push(Server::new(config, url, headers, connections.clone()));
+            servers.push(Server::new(config, url, headers, connections.clone(), farewells.clone()));
         }
-        Ok(Self { servers: servers.into() })
+        Ok(Self { servers: servers.into(), farewells })
     }
 
     /// Whether there is a server at all.
@@ -179,22 +169,23 @@ impl Mcp {
     }
 
     /// Calls a tool with these arguments, a JSON object as the model wrote it; nothing stands for an empty one. Whoever
-    /// drops it may leave the call running at the server.
+    /// drops it has the server told, within some seconds, that nobody waits for it.
     ///
     /// # Errors
     /// [`McpError`]; of [`McpError::Cut`] alone it is not known whether the call has run.
     pub async fn call(&self, tool: &str, arguments: &str) -> Result<McpOutput, McpError> {
         let server = self.server(tool).ok_or(McpError::UnknownTool)?;
-        server.call(tool, wire::arguments(arguments).ok_or(McpError::Arguments)?).await
+        server.call(tool, ::mcp::arguments(arguments).ok_or(McpError::Arguments)?).await
     }
 
     /// Tells the servers that their sessions are over, within some seconds, whether or not they listen.
     pub async fn close(&self) {
+        self.farewells.over().await;
         join_all(self.servers.iter().map(Server::close)).await;
     }
 
     fn server(&self, tool: &str) -> Option<&Server> {
-        let name = names::server_of(tool)?;
+        let name = ::mcp::server_of(tool)?;
         self.servers.iter().find(|server| server.name() == name)
     }
 }

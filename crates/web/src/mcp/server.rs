@@ -11,16 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::citation::Place;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode, Url};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::names::{Tool, offered, tool};
+use ::mcp::{Answer, Message, PAGES_MAX, REPLIES_MAX, Tool, VERSIONS, offered};
+
+use super::farewell::{Farewells, Unanswered};
 use super::sse::Events;
-use super::wire::{self, Answer, Message, VERSIONS};
-use super::{McpError, McpOutput, McpServerConfig, names, output};
+use super::{McpError, McpOutput, McpServerConfig};
 use crate::Secret;
 use crate::connections::{self, Connections};
 use crate::rest::Rest;
@@ -30,15 +32,11 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long a message that wants no answer may take.
-const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a list of tools is believed.
 const LIST_FRESH: Duration = Duration::from_mins(5);
-/// The most pages of a list of tools.
-const PAGES_MAX: usize = 20;
 /// The most that one exchange may bring, in bytes.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The most that a server may ask during one exchange; more is not answered.
-const REPLIES_MAX: usize = 16;
 /// How often a stream that breaks is taken up again.
 const RESUMES_MAX: usize = 3;
 /// The longest wait before a stream is taken up again, and the wait where the server does not say.
@@ -72,6 +70,7 @@ pub(super) struct Server {
     listing: Semaphore,
     calls: Semaphore,
     rest: Rest,
+    farewells: Farewells,
 }
 
 /// What a server and the service agreed on.
@@ -98,7 +97,13 @@ impl From<McpError> for Failure {
 }
 
 impl Server {
-    pub(super) fn new(config: McpServerConfig, url: Url, headers: Headers, connections: Connections) -> Self {
+    pub(super) fn new(
+        config: McpServerConfig,
+        url: Url,
+        headers: Headers,
+        connections: Connections,
+        farewells: Farewells,
+    ) -> Self {
         Self {
             config,
             url,
@@ -111,6 +116,7 @@ impl Server {
             listing: Semaphore::new(1),
             calls: Semaphore::new(CALLS_MAX),
             rest: Rest::default(),
+            farewells,
         }
     }
 
@@ -166,21 +172,12 @@ impl Server {
             }
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let page = self.request("tools/list", &params).await?;
-            let listed = page.get("tools").and_then(Value::as_array).ok_or_else(no_protocol)?;
-            for one in listed {
-                let tool = tool(self.name(), one).filter(|tool| self.grants(&tool.original));
-                if let Some(tool) =
-                    tool.filter(|tool| tools.iter().all(|other| other.spec.name != tool.spec.name))
-                {
-                    tools.push(tool);
-                }
-            }
-            cursor = page.get("nextCursor").and_then(Value::as_str).map(ToOwned::to_owned);
-            if cursor.is_none() || tools.len() >= names::TOOLS_MAX {
+            cursor = ::mcp::tools_of_page(self.name(), &page, |tool| self.grants(tool), &mut tools)
+                .map_err(|::mcp::NoPage| no_protocol())?;
+            if cursor.is_none() {
                 break;
             }
         }
-        tools.truncate(names::TOOLS_MAX);
         Ok(tools)
     }
 
@@ -210,8 +207,15 @@ impl Server {
         }
         // It has run, though it does not say what came of it.
         let strange = || McpError::Failed { message: "its answer is not of the protocol".to_owned() };
-        let output = output::of(&called?).ok_or_else(strange)?;
-        Ok(McpOutput { text: self.redact(&output.text), ..output })
+        let mut output = ::mcp::output(&called?, None).ok_or_else(strange)?;
+        output.text = self.redact(&output.text);
+        for passage in &mut output.passages {
+            passage.text = self.redact(&passage.text);
+            if let Place::Web { url, title } = &mut passage.place {
+                (*url, *title) = (self.redact(url), self.redact(title));
+            }
+        }
+        Ok(output)
     }
 
     fn awake(&self) -> Result<(), McpError> {
@@ -243,7 +247,7 @@ impl Server {
         if let Some(session) = lock(&self.session).clone() {
             return Ok(session);
         }
-        let begun = self.exchange(None, "initialize", &wire::initialize()).await;
+        let begun = self.exchange(None, "initialize", &::mcp::initialize()).await;
         let (answer, headers) = begun.map_err(|failure| match failure {
             // Beginning a session runs nothing.
             Failure::Error(McpError::Cut { reason }) => McpError::Unavailable { reason, retry_after: None },
@@ -260,7 +264,12 @@ impl Server {
         });
         let has_tools = answer.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
         let session = Arc::new(Session { id, version: HeaderValue::from_static(version), has_tools });
-        self.tell(&session, &wire::notification("notifications/initialized", &Value::Null)).await?;
+        let told = self.tell(&session, &::mcp::notification("notifications/initialized", &Value::Null)).await;
+        if let Err(error) = told {
+            // Nobody will use it.
+            self.farewells.say(self.ending(&session));
+            return Err(error);
+        }
         *lock(&self.session) = Some(session.clone());
         Ok(session)
     }
@@ -273,39 +282,54 @@ impl Server {
         params: &Value,
     ) -> Result<(Result<Value, McpError>, HeaderMap), Failure> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let body = wire::request(number, method, params);
+        let body = ::mcp::request(number, method, params);
+        let mut unanswered = Unanswered::new(&self.farewells);
+        if let Some(session) = session {
+            // Whoever drops this waits no more: the server may stop. What begins a session is never cancelled.
+            unanswered.tell(self.message(Some(session), ::mcp::cancelled(number, "nobody waits for it")));
+        }
         let answered = timeout(CALL_TIMEOUT, async {
             let response = self.post(session, body).await?;
             let headers = response.headers().clone();
             Ok((self.answer(session, response, number).await?, headers))
         });
-        match answered.await {
-            Ok(Ok((Answer::Result(result), headers))) => Ok((Ok(result), headers)),
-            Ok(Ok((Answer::Error(message), headers))) => {
-                Ok((Err(McpError::Failed { message: self.redact(&message) }), headers))
+        let (answer, headers) = match answered.await {
+            Ok(Ok(answered)) => {
+                unanswered.answered();
+                answered
             }
-            Ok(Err(failure)) => Err(failure),
-            Err(_) => {
-                // Nobody waits for it any more; the server may stop.
-                if let Some(session) = session {
-                    let params = json!({ "requestId": number, "reason": "it took too long" });
-                    let _told =
-                        self.tell(session, &wire::notification("notifications/cancelled", &params)).await;
-                }
-                Err(cut("it took too long").into())
+            // A connection that breaks cancels nothing: the call may still run.
+            Ok(Err(failure @ Failure::Error(McpError::Cut { .. }))) => return Err(failure),
+            Ok(Err(failure)) => {
+                unanswered.answered();
+                return Err(failure);
             }
+            Err(_) => return Err(cut("it took too long").into()),
+        };
+        match answer {
+            Answer::Result(result) => Ok((Ok(result), headers)),
+            Answer::Error(message) => Ok((Err(McpError::Failed { message: self.redact(&message) }), headers)),
         }
+    }
+
+    /// A message on its way.
+    fn message(&self, session: Option<&Session>, body: String) -> Option<RequestBuilder> {
+        let request = self.connections.client().ok()?.post(self.url.clone()).headers(self.head(session));
+        let request = request.header(CONTENT_TYPE, "application/json");
+        Some(request.header(ACCEPT, "application/json, text/event-stream").body(body))
+    }
+
+    /// What ends a session, if it has a name by which it can be ended.
+    fn ending(&self, session: &Session) -> Option<RequestBuilder> {
+        session.id.as_ref()?;
+        let client = self.connections.client().ok()?;
+        Some(client.delete(self.url.clone()).headers(self.head(Some(session))))
     }
 
     /// Sends a message; the answer's status is looked at, its body not yet.
     async fn post(&self, session: Option<&Session>, body: String) -> Result<Response, Failure> {
-        let client = self.connections.client().map_err(|error| unavailable(&connections::reason(error)))?;
-        let request = client
-            .post(self.url.clone())
-            .headers(self.head(session))
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "application/json, text/event-stream")
-            .body(body);
+        self.connections.client().map_err(|error| unavailable(&connections::reason(error)))?;
+        let request = self.message(session, body).ok_or_else(|| unavailable("nothing can be sent"))?;
         let response = request.send().await.map_err(|error| {
             // Without a connection nothing was sent.
             let sent = !error.is_connect();
@@ -361,9 +385,9 @@ impl Server {
             }
             connections::BodyError::Cut => cut("the connection broke"),
         })?;
-        let answers = wire::messages(&body).into_iter().find_map(|message| match message {
+        let answers = ::mcp::messages(&body).into_iter().find_map(|message| match message {
             Message::Answer(of, answer) if of == number => Some(answer),
-            Message::Answer(..) | Message::Request(..) | Message::Notification(_) => None,
+            Message::Answer(..) | Message::Request(..) | Message::Notification(..) => None,
         });
         Ok(answers.ok_or_else(|| cut("its answer is not of the protocol"))?)
     }
@@ -389,7 +413,7 @@ impl Server {
                 for event in events.feed(&piece) {
                     wait = event.retry.unwrap_or(wait).min(RESUME_WAIT_MAX);
                     last = event.id.filter(|id| !id.is_empty() && id.len() <= ID_MAX_BYTES).or(last);
-                    for message in wire::messages(event.data.as_bytes()) {
+                    for message in ::mcp::messages(event.data.as_bytes()) {
                         if let Some(answer) = self.heard(session, message, number, &mut replies).await {
                             return Ok(answer);
                         }
@@ -414,14 +438,14 @@ impl Server {
     ) -> Option<Answer> {
         match message {
             Message::Answer(of, answer) => return (of == number).then_some(answer),
-            Message::Notification(method) if method == "notifications/tools/list_changed" => {
+            Message::Notification(method, _) if method == ::mcp::LIST_CHANGED => {
                 self.list_changed.store(true, Ordering::SeqCst);
             }
-            Message::Notification(_) => {}
+            Message::Notification(..) => {}
             Message::Request(id, method) => {
                 if let (Some(session), Some(left)) = (session, replies.checked_sub(1)) {
                     *replies = left;
-                    let _told = self.tell(session, &wire::reply(&id, &method)).await;
+                    let _told = self.tell(session, &::mcp::reply(&id, &method)).await;
                 }
             }
         }
@@ -454,9 +478,7 @@ impl Server {
     /// Ends the session.
     pub(super) async fn close(&self) {
         let session = lock(&self.session).take();
-        let (Some(session), Ok(client)) = (session, self.connections.client()) else { return };
-        if session.id.is_some() {
-            let request = client.delete(self.url.clone()).headers(self.head(Some(&session)));
+        if let Some(request) = session.and_then(|session| self.ending(&session)) {
             // A server need not know how to end a session.
             let _ended = timeout(TELL_TIMEOUT, request.send()).await;
         }

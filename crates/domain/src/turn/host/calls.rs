@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Setup, Turn};
+use super::{Effect, Turn};
 use crate::answer::{Change, LogEntry};
 use crate::citation::{self, NumberedPassage};
 use crate::id::InstanceId;
@@ -31,8 +31,7 @@ impl Turn {
     }
 
     fn repeats(&self, tool: &str) -> bool {
-        let Setup { repeatable, hosted, .. } = &self.setup;
-        if hosted.runs(tool) { hosted.repeats(tool) } else { repeatable(tool) }
+        self.setup.hosted.repeats(tool)
     }
 
     /// Reports the calls that the host ran in an earlier lease and that are not run again: whatever ran them is gone.

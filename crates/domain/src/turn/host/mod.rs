@@ -104,6 +104,12 @@ impl Turn {
         }
     }
 
+    /// What every further request has besides the transcript, and what that leaves for it: tools may become known late.
+    pub fn weigh(&mut self, overhead_tokens: u64, context_tokens: u64) {
+        self.setup.overhead_tokens = overhead_tokens;
+        self.setup.context_tokens = context_tokens;
+    }
+
     /// The answer as it stands.
     #[must_use]
     pub fn answer(&self) -> &Answer {

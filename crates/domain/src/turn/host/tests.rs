@@ -34,7 +34,6 @@ fn turn() -> Turn {
         context_tokens: 1000,
         output_max_tokens: 100,
         steps_max: 60,
-        repeatable: |_| true,
         hosted: Arc::new(OfHost),
         attached: None,
         stop: false,

@@ -34,9 +34,7 @@ pub struct Setup {
     pub output_max_tokens: u32,
     /// The most steps that it may take.
     pub steps_max: u32,
-    /// Whether a tool of this name that runs in the machine may run again.
-    pub repeatable: fn(&str) -> bool,
-    /// The tools that the host runs.
+    /// The tools: which the host runs, and which may run again.
     pub hosted: Arc<dyn Hosted>,
     /// The call that reads what is attached before the first step, if anything is.
     pub attached: Option<Call>,
@@ -44,12 +42,13 @@ pub struct Setup {
     pub stop: bool,
 }
 
-/// The tools that the host runs: its own, and those of the servers that it may call.
+/// Who runs a tool, and whether it may run again. What it says of a name must not change between two lives of the
+/// service, but for what those who run it change.
 pub trait Hosted: fmt::Debug + Send + Sync {
     /// Whether the host runs a tool of this name.
     fn runs(&self, tool: &str) -> bool;
 
-    /// Whether one of these may run again after a crash, and beside others.
+    /// Whether a tool of this name, whoever runs it, may run again after a crash, and beside others.
     fn repeats(&self, tool: &str) -> bool;
 }
 

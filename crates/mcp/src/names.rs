@@ -4,7 +4,7 @@ use domain::step::ToolSpec;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::text;
+use crate::text::{self, paragraphs};
 
 /// The longest name of a server, in bytes.
 pub const SERVER_NAME_MAX_BYTES: usize = 24;
@@ -17,7 +17,7 @@ pub const SCHEMA_MAX_BYTES: usize = 32 * 1024;
 /// The most tools of one server; the rest is left out.
 pub const TOOLS_MAX: usize = 128;
 /// What divides the server's name from the tool's.
-const DIVIDER: &str = "__";
+pub const DIVIDER: &str = "__";
 /// How many letters of a digest tell names apart that would look alike.
 const DIGEST_CHARS: usize = 8;
 /// The longest name that a server may give a tool, in bytes.
@@ -25,27 +25,30 @@ const ORIGINAL_MAX_BYTES: usize = 256;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tool {
+pub struct Tool {
     /// What the server calls it.
-    pub(super) original: String,
+    pub original: String,
     /// As it is offered.
-    pub(super) spec: ToolSpec,
+    pub spec: ToolSpec,
 }
 
 /// Whether a server may be called so. There is no underscore in it, so the divider is found again.
-pub(super) fn is_server_name(name: &str) -> bool {
+#[must_use]
+pub fn is_server_name(name: &str) -> bool {
     let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     letters && (1..=SERVER_NAME_MAX_BYTES).contains(&name.len()) && !name.starts_with('-')
 }
 
 /// The server that a tool's name names.
-pub(super) fn server_of(tool: &str) -> Option<&str> {
+#[must_use]
+pub fn server_of(tool: &str) -> Option<&str> {
     tool.split_once(DIVIDER).map(|(server, _)| server)
 }
 
 /// The name under which a server's tool is offered. It depends on nothing else, so it is the same after a restart;
 /// one that had to be changed carries a digest of what it was, so two do not become one.
-pub(super) fn offered(server: &str, tool: &str) -> String {
+#[must_use]
+pub fn offered(server: &str, tool: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let whole = format!("{server}{DIVIDER}{tool}");
     if whole.len() <= TOOL_NAME_MAX_BYTES && whole.bytes().all(fits) {
@@ -61,7 +64,8 @@ pub(super) fn offered(server: &str, tool: &str) -> String {
 }
 
 /// A tool of a server's list; `None` when it cannot be offered.
-pub(super) fn tool(server: &str, listed: &Value) -> Option<Tool> {
+#[must_use]
+pub fn tool(server: &str, listed: &Value) -> Option<Tool> {
     let original = listed.get("name")?.as_str()?;
     if original.is_empty() || original.len() > ORIGINAL_MAX_BYTES {
         return None;
@@ -77,6 +81,49 @@ pub(super) fn tool(server: &str, listed: &Value) -> Option<Tool> {
     };
     Some(Tool { original: original.to_owned(), spec })
 }
+
+/// Adds the tools of a page of a server's list to those before it: those that `grants` lets through, each offered name
+/// once, [`TOOLS_MAX`] at most. Gives where the next page begins; `Err` when the page is none.
+///
+/// # Errors
+/// When the result is no page of tools.
+pub fn tools_of_page(
+    server: &str,
+    page: &Value,
+    grants: impl Fn(&str) -> bool,
+    tools: &mut Vec<Tool>,
+) -> Result<Option<String>, NoPage> {
+    let listed = page.get("tools").and_then(Value::as_array).ok_or(NoPage)?;
+    for one in listed {
+        if tools.len() >= TOOLS_MAX {
+            return Ok(None);
+        }
+        let found = tool(server, one).filter(|tool| grants(&tool.original));
+        if let Some(found) = found.filter(|tool| tools.iter().all(|other| other.spec.name != tool.spec.name))
+        {
+            tools.push(found);
+        }
+    }
+    let cursor = page.get("nextCursor").and_then(Value::as_str).filter(|_| tools.len() < TOOLS_MAX);
+    Ok(cursor.map(ToOwned::to_owned))
+}
+
+/// Tells a list of tools from another.
+#[must_use]
+pub fn digest(tools: &[Tool]) -> String {
+    let mut hash = Sha256::new();
+    for Tool { original, spec } in tools {
+        for piece in [original, &spec.name, &spec.description, &spec.schema] {
+            hash.update(piece.len().to_be_bytes());
+            hash.update(piece);
+        }
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A result is no page of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoPage;
 
 /// The schema of arguments, which are an object.
 fn schema(schema: &Value) -> Option<String> {
@@ -94,12 +141,6 @@ fn schema(schema: &Value) -> Option<String> {
     }
     let text = Value::Object(schema).to_string();
     (text.len() <= SCHEMA_MAX_BYTES).then_some(text)
-}
-
-/// A text of several lines without what nobody sees.
-pub(super) fn paragraphs(text: &str) -> String {
-    let seen = |letter: &char| matches!(letter, '\n' | '\t') || !text::is_hidden(*letter);
-    text.chars().filter(seen).collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]

@@ -2,18 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::ARGUMENTS_MAX_BYTES;
-use super::names::paragraphs;
-use crate::text;
+use crate::text::{self, paragraphs};
 
+/// The longest arguments of a call, in bytes.
+pub const ARGUMENTS_MAX_BYTES: usize = 256 * 1024;
 /// The versions of the protocol that are spoken, newest first.
-pub(super) const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+pub const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
+/// The version before those, which differs over HTTP alone: many servers over pipes speak it.
+pub const VERSION_OVER_PIPES: &str = "2024-11-05";
 /// The longest words of a server about an error, in bytes.
 const MESSAGE_MAX_BYTES: usize = 2000;
 
 /// What the end of an exchange says.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
+pub enum Answer {
     /// The result.
     Result(Value),
     /// An error: plain text, bounded.
@@ -22,17 +24,18 @@ pub(super) enum Answer {
 
 /// A message of a server.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Message {
+pub enum Message {
     /// The answer to the request of this number.
     Answer(u64, Answer),
     /// It asks something: the id to answer with, and what.
     Request(Value, String),
-    /// It tells something.
-    Notification(String),
+    /// It tells something: what, and of which request where it is progress.
+    Notification(String, Option<u64>),
 }
 
-/// The arguments of a call as a model wrote them.
-pub(super) fn arguments(text: &str) -> Option<Map<String, Value>> {
+/// The arguments of a call as a model wrote them: a JSON object within its bound, or nothing for an empty one.
+#[must_use]
+pub fn arguments(text: &str) -> Option<Map<String, Value>> {
     if text.len() > ARGUMENTS_MAX_BYTES {
         return None;
     }
@@ -42,11 +45,15 @@ pub(super) fn arguments(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-pub(super) fn request(number: u64, method: &str, params: &Value) -> String {
+/// A request, as a line without its feed.
+#[must_use]
+pub fn request(number: u64, method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }).to_string()
 }
 
-pub(super) fn notification(method: &str, params: &Value) -> String {
+/// A message that wants no answer; without parameters when they are null.
+#[must_use]
+pub fn notification(method: &str, params: &Value) -> String {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if !params.is_null() {
         message["params"] = params.clone();
@@ -54,8 +61,15 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
     message.to_string()
 }
 
+/// What tells a server that nobody waits for the answer to a request any more.
+#[must_use]
+pub fn cancelled(number: u64, reason: &str) -> String {
+    notification("notifications/cancelled", &json!({ "requestId": number, "reason": reason }))
+}
+
 /// What is answered to a server that asks: the service is there, and has nothing for servers.
-pub(super) fn reply(id: &Value, method: &str) -> String {
+#[must_use]
+pub fn reply(id: &Value, method: &str) -> String {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string();
     }
@@ -63,7 +77,9 @@ pub(super) fn reply(id: &Value, method: &str) -> String {
         .to_string()
 }
 
-pub(super) fn initialize() -> Value {
+/// The parameters of the request that begins it all.
+#[must_use]
+pub fn initialize() -> Value {
     json!({
         "protocolVersion": VERSIONS[0],
         "capabilities": {},
@@ -72,7 +88,8 @@ pub(super) fn initialize() -> Value {
 }
 
 /// The messages of a body or of an event: one, or several in a list. What is no message is left out.
-pub(super) fn messages(text: &[u8]) -> Vec<Message> {
+#[must_use]
+pub fn messages(text: &[u8]) -> Vec<Message> {
     match serde_json::from_slice(text) {
         Ok(Value::Array(several)) => several.into_iter().filter_map(message).collect(),
         Ok(one) => message(one).into_iter().collect(),
@@ -85,7 +102,10 @@ fn message(mut value: Value) -> Option<Message> {
     let id = value.get("id").filter(|id| !id.is_null()).cloned();
     match (method, id) {
         (Some(method), Some(id)) => Some(Message::Request(id, method)),
-        (Some(method), None) => Some(Message::Notification(method)),
+        (Some(method), None) => {
+            let token = value.pointer("/params/progressToken").and_then(Value::as_u64);
+            Some(Message::Notification(method, token))
+        }
         (None, Some(id)) => {
             let number = id.as_u64()?;
             let answer = match value.get("error") {
@@ -125,7 +145,7 @@ mod tests {
         );
         assert_eq!(
             one(r#"{"method":"notifications/x"}"#),
-            Some(Message::Notification("notifications/x".to_owned()))
+            Some(Message::Notification("notifications/x".to_owned(), None))
         );
         for none in
             ["", "{", "7", "{}", r#"{"id":7}"#, r#"{"id":"7","result":{}}"#, r#"{"id":null,"error":{}}"#]

@@ -1,0 +1,517 @@
+//! The pipes to one life of a server: messages out, messages in, and what it says for people.
+//!
+//! ```text
+//!   request -> lines -> [writer] -> standard input       whoever waits is in `pending`, by number
+//!   request <- answer <- [reader] <- standard output     what is no message is passed over, within bounds
+//!                        [listener] <- standard error    the last of it is kept
+//! ```
+//! The server ends when the connection is dropped: its standard input ends then, and its watcher sees to the rest.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use ::mcp::text::paragraphs;
+use ::mcp::{Answer, LIST_CHANGED, Message, PROGRESS, REPLIES_MAX};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// The longest line of a server, in bytes.
+pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// What a server may write between two answers, in bytes.
+pub(super) const FLOOD_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// How much of what it says for people is kept, in bytes.
+const WORDS_KEPT_BYTES: usize = 4 * 1024;
+/// How much of that is told, in bytes.
+const WORDS_TOLD_BYTES: usize = 1000;
+/// Messages that wait to be written.
+const LINES_WAITING_MAX: usize = 64;
+/// In this time a server may ask [`REPLIES_MAX`] times.
+const REPLIES_EVERY: Duration = Duration::from_secs(10);
+/// How long the last words of a server that has ended may take to come.
+const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// The server is gone; nothing was sent.
+    NotSent,
+    /// It ended before it answered.
+    Ended,
+    /// It took too long, and was told so.
+    Late,
+}
+
+/// The end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Ended {
+    /// Why.
+    pub(super) why: String,
+    /// When.
+    pub(super) at: Instant,
+}
+
+/// One life of a server. Dropped, it ends.
+#[derive(Debug)]
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    lines: mpsc::Sender<String>,
+    numbers: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    pending: Mutex<Pending>,
+    list_changed: AtomicBool,
+    words: Mutex<Vec<u8>>,
+    /// Why it is over, once it is.
+    ended: watch::Sender<Option<Ended>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    closed: bool,
+    waiting: HashMap<u64, Waiting>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    progress: watch::Sender<u64>,
+}
+
+/// How long an answer may take: so long, again from each sign of progress, but not longer than `at_most`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) quiet: Duration,
+    pub(super) at_most: Duration,
+}
+
+impl Patience {
+    pub(super) const fn of(time: Duration) -> Self {
+        Self { quiet: time, at_most: time }
+    }
+}
+
+impl Connection {
+    /// Speaks over these pipes.
+    pub(super) fn over(
+        stdin: impl AsyncWrite + Unpin + Send + 'static,
+        stdout: impl AsyncRead + Unpin + Send + 'static,
+        stderr: impl AsyncRead + Unpin + Send + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            pending: Mutex::default(),
+            list_changed: AtomicBool::new(false),
+            words: Mutex::default(),
+            ended: watch::Sender::new(None),
+        });
+        let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
+        let listener = tokio::spawn(listen(stderr, shared.clone()));
+        tokio::spawn(write(stdin, waiting, shared.ended.subscribe()));
+        let reader = Reader {
+            shared: shared.clone(),
+            replies: lines.downgrade(),
+            left: REPLIES_MAX,
+            since: Instant::now(),
+        };
+        tokio::spawn(async move {
+            let shared = reader.shared.clone();
+            let why = reader.read(stdout).await;
+            // Its last words often say more.
+            let _ = timeout(LAST_WORDS_TIME_MAX, listener).await;
+            shared.end(why);
+        });
+        Self { shared, lines, numbers: AtomicU64::new(1) }
+    }
+
+    /// Why it is over, if it is.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.shared.ended.borrow().clone()
+    }
+
+    /// What ends it from outside.
+    pub(super) fn ending(&self) -> Ending {
+        Ending(Arc::downgrade(&self.shared))
+    }
+
+    /// Takes note that it is of no use any more.
+    pub(super) fn give_up(&self, why: &str) {
+        self.shared.end(why.to_owned());
+    }
+
+    /// Whether the server told that its list of tools is another, since this was asked last.
+    pub(super) fn took_list_change(&self) -> bool {
+        self.shared.list_changed.swap(false, Ordering::SeqCst)
+    }
+
+    /// The last that the server said for people: plain text, for the diagnosis of a failure.
+    pub(super) fn words(&self) -> String {
+        let words = lock(&self.shared.words);
+        let words = paragraphs(&String::from_utf8_lossy(&words));
+        words[words.ceil_char_boundary(words.len().saturating_sub(WORDS_TOLD_BYTES))..].to_owned()
+    }
+
+    /// Asks, and waits for the answer. Whoever drops this, or is kept waiting too long, has the server told.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        mut params: Value,
+        patience: Patience,
+    ) -> Result<Answer, Unanswered> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        if method == "tools/call" {
+            params["_meta"] = serde_json::json!({ "progressToken": number });
+        }
+        let line = ::mcp::request(number, method, &params);
+        let (answer, answered) = oneshot::channel();
+        let (progress, progressed) = watch::channel(0);
+        {
+            let mut pending = lock(&self.shared.pending);
+            if pending.closed {
+                return Err(Unanswered::NotSent);
+            }
+            pending.waiting.insert(number, Waiting { answer, progress });
+        }
+        // The beginning of it all is the one request that may not be cancelled.
+        let mut asked = Asked { connection: self, number, tells: false };
+        let until = Instant::now() + patience.at_most;
+        match tokio::time::timeout_at(until, self.lines.send(line)).await {
+            Ok(Ok(())) => asked.tells = method != "initialize",
+            Ok(Err(_)) => return Err(Unanswered::Ended),
+            Err(_) => return Err(Unanswered::Late),
+        }
+        let answer = awaited(answered, progressed, patience.quiet, until).await?;
+        asked.tells = false;
+        Ok(answer)
+    }
+
+    /// Tells something that wants no answer.
+    pub(super) async fn tell(&self, line: String, time: Duration) -> bool {
+        matches!(timeout(time, self.lines.send(line)).await, Ok(Ok(())))
+    }
+}
+
+/// Ends a connection, if it is still there.
+#[derive(Debug)]
+pub(super) struct Ending(Weak<Shared>);
+
+impl Ending {
+    pub(super) fn end(&self, why: &str) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.end(why.to_owned());
+        }
+    }
+}
+
+async fn awaited(
+    mut answered: oneshot::Receiver<Answer>,
+    mut progressed: watch::Receiver<u64>,
+    quiet: Duration,
+    until: Instant,
+) -> Result<Answer, Unanswered> {
+    let mut patience = (Instant::now() + quiet).min(until);
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut answered => return answer.map_err(|_| Unanswered::Ended),
+            Ok(()) = progressed.changed() => patience = (Instant::now() + quiet).min(until),
+            () = sleep_until(patience) => return Err(Unanswered::Late),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.end("it is not needed any more".to_owned());
+    }
+}
+
+/// A request whose answer somebody waits for.
+struct Asked<'a> {
+    connection: &'a Connection,
+    number: u64,
+    /// Whether the server is to be told when nobody waits any more.
+    tells: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let waited = lock(&self.connection.shared.pending).waiting.remove(&self.number).is_some();
+        if waited && self.tells {
+            // One that does not even read is told nothing.
+            let _ = self.connection.lines.try_send(::mcp::cancelled(self.number, "nobody waits for it"));
+        }
+    }
+}
+
+impl Shared {
+    /// Nobody is answered any more. The first reason counts.
+    fn end(&self, why: String) {
+        {
+            let mut pending = lock(&self.pending);
+            pending.closed = true;
+            pending.waiting.clear();
+        }
+        self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert_with(|| Ended { why, at: Instant::now() });
+            first
+        });
+    }
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    replies: mpsc::WeakSender<String>,
+    /// How often the server may still ask.
+    left: usize,
+    since: Instant,
+}
+
+impl Reader {
+    /// Reads until the server is of no use any more, and tells why.
+    async fn read(mut self, mut stdout: impl AsyncRead + Unpin) -> String {
+        let mut cutter = Cutter::default();
+        let mut buffer = vec![0; 64 * 1024];
+        let mut unasked = 0;
+        loop {
+            let read = match stdout.read(&mut buffer).await {
+                Ok(0) | Err(_) => return "it ended".to_owned(),
+                Ok(read) => read,
+            };
+            unasked += read;
+            for line in cutter.push(&buffer[..read]) {
+                let Some(line) = line else {
+                    return format!("it wrote a line of more than {LINE_MAX_BYTES} bytes");
+                };
+                for message in ::mcp::messages(&line) {
+                    if self.take(message) {
+                        unasked = 0;
+                    }
+                }
+            }
+            if unasked > FLOOD_MAX_BYTES {
+                return format!("it wrote more than {FLOOD_MAX_BYTES} bytes that nobody asked for");
+            }
+            if self.shared.ended.borrow().is_some() {
+                return String::new();
+            }
+        }
+    }
+
+    /// Whether it is an answer that somebody waited for.
+    fn take(&mut self, message: Message) -> bool {
+        match message {
+            Message::Answer(number, answer) => {
+                let waiting = lock(&self.shared.pending).waiting.remove(&number);
+                // Whoever waited may have gone this moment.
+                return waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok());
+            }
+            Message::Notification(method, token) => {
+                if method == LIST_CHANGED {
+                    self.shared.list_changed.store(true, Ordering::SeqCst);
+                }
+                let of = token.filter(|_| method == PROGRESS);
+                if let Some(waiting) = of.and_then(|of| {
+                    lock(&self.shared.pending).waiting.get(&of).map(|waiting| waiting.progress.clone())
+                }) {
+                    waiting.send_modify(|signs| *signs += 1);
+                }
+            }
+            Message::Request(id, method) => {
+                if self.since.elapsed() > REPLIES_EVERY {
+                    (self.left, self.since) = (REPLIES_MAX, Instant::now());
+                }
+                if let (Some(left), Some(replies)) = (self.left.checked_sub(1), self.replies.upgrade()) {
+                    self.left = left;
+                    // One that does not read what it asked for gets nothing.
+                    let _ = replies.try_send(::mcp::reply(&id, &method));
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Cuts what a server writes into lines of bounded length.
+#[derive(Debug, Default)]
+pub struct Cutter(Vec<u8>);
+
+impl Cutter {
+    /// The lines that are whole now; `None` for one that is too long, after which there are no others.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let mut lines = Vec::new();
+        let mut pieces = bytes.split(|byte| *byte == b'\n');
+        let mut piece = pieces.next();
+        while let Some(bytes) = piece {
+            if self.0.len() + bytes.len() > LINE_MAX_BYTES {
+                lines.push(None);
+                return lines;
+            }
+            self.0.extend_from_slice(bytes);
+            piece = pieces.next();
+            if piece.is_some() {
+                lines.push(Some(std::mem::take(&mut self.0)));
+            }
+        }
+        lines
+    }
+}
+
+/// Writes until the connection is over, which ends the server's standard input and with it the server.
+async fn write(
+    mut stdin: impl AsyncWrite + Unpin,
+    mut waiting: mpsc::Receiver<String>,
+    mut ended: watch::Receiver<Option<Ended>>,
+) {
+    let writing = async {
+        while let Some(mut line) = waiting.recv().await {
+            line.push('\n');
+            // One that reads no more has ended, or its calls come to nothing.
+            if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    };
+    tokio::select! {
+        () = writing => {}
+        _ = ended.wait_for(Option::is_some) => {}
+    }
+}
+
+async fn listen(mut stderr: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(read) = stderr.read(&mut buffer).await
+        && read > 0
+    {
+        let mut words = lock(&shared.words);
+        words.extend_from_slice(&buffer[..read]);
+        let over = words.len().saturating_sub(WORDS_KEPT_BYTES);
+        words.drain(..over);
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
+
+    use super::*;
+
+    /// The server's end of the pipes.
+    struct Far {
+        heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
+        says: WriteHalf<DuplexStream>,
+    }
+
+    impl Far {
+        async fn hear(&mut self) -> Value {
+            let line = self.heard.next_line().await.unwrap().unwrap();
+            serde_json::from_str(&line).unwrap()
+        }
+
+        async fn say(&mut self, message: Value) {
+            self.says.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        }
+    }
+
+    fn pair() -> (Connection, Far) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (out, into) = split(near);
+        let (heard, says) = split(far);
+        (Connection::over(into, out, tokio::io::empty()), Far { heard: BufReader::new(heard).lines(), says })
+    }
+
+    const PATIENCE: Patience = Patience { quiet: Duration::from_secs(10), at_most: Duration::from_secs(25) };
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_is_cancelled_and_progress_is_waited_for() {
+        let (connection, mut far) = pair();
+        let began = Instant::now();
+        let late = connection.request("tools/call", json!({}), PATIENCE).await;
+        assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.quiet));
+        let (asked, told) = (far.hear().await, far.hear().await);
+        assert_eq!(told["method"], "notifications/cancelled");
+        assert_eq!(told["params"]["requestId"], asked["id"]);
+
+        let began = Instant::now();
+        let progress = async {
+            let asked = far.hear().await;
+            assert_eq!(asked["params"]["_meta"]["progressToken"], asked["id"]);
+            for step in 0..10 {
+                tokio::time::sleep(Duration::from_secs(6)).await;
+                far.say(json!({"jsonrpc": "2.0", "method": PROGRESS,
+                               "params": {"progressToken": asked["id"], "progress": step}}))
+                    .await;
+            }
+        };
+        let (late, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), async {
+            tokio::select! { () = progress => {}, () = tokio::time::sleep(PATIENCE.at_most) => {} }
+        });
+        assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.at_most), "but not for ever");
+    }
+
+    #[tokio::test]
+    async fn what_begins_it_all_is_never_cancelled() {
+        let (connection, mut far) = pair();
+        let patience = Patience::of(Duration::from_millis(10));
+        assert_eq!(connection.request("initialize", json!({}), patience).await, Err(Unanswered::Late));
+        assert_eq!(far.hear().await["method"], "initialize");
+        assert!(connection.tell("{\"method\":\"x\"}".to_owned(), Duration::from_secs(1)).await);
+        assert_eq!(far.hear().await["method"], "x", "nothing was said between");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_and_asks_is_answered_so_often() {
+        let (connection, mut far) = pair();
+        let ask = async {
+            for number in 0..100 {
+                far.say(json!({"jsonrpc": "2.0", "id": number, "method": "ping"})).await;
+            }
+            for _ in 0..REPLIES_MAX {
+                assert_eq!(far.hear().await["result"], json!({}));
+            }
+            far.say(json!({"jsonrpc": "2.0", "id": 1, "result": 7})).await;
+            assert_eq!(far.hear().await["method"], "tools/list", "the rest has no reply");
+        };
+        let (answer, ()) = tokio::join!(
+            async {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                connection.request("tools/list", json!({}), PATIENCE).await
+            },
+            ask
+        );
+        assert!(answer.is_err() || answer == Ok(Answer::Result(json!(7))));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_answers_nobody_any_more() {
+        let (connection, far) = pair();
+        let asked = connection.request("tools/call", json!({}), PATIENCE);
+        let (answer, ()) = tokio::join!(asked, async { drop(far) });
+        assert_eq!(answer, Err(Unanswered::Ended));
+        assert_eq!(connection.request("tools/call", json!({}), PATIENCE).await, Err(Unanswered::NotSent));
+        assert_eq!(connection.ended().map(|ended| ended.why).as_deref(), Some("it ended"));
+    }
+
+    #[test]
+    fn lines_are_cut_wherever_they_arrive_and_bounded() {
+        let whole = b"one\n\ntwo\nrest";
+        for size in 1..=whole.len() {
+            let mut cutter = Cutter::default();
+            let lines: Vec<_> = whole.chunks(size).flat_map(|piece| cutter.push(piece)).collect();
+            assert_eq!(lines, [Some(b"one".to_vec()), Some(Vec::new()), Some(b"two".to_vec())], "{size}");
+        }
+        let mut cutter = Cutter::default();
+        assert!(cutter.push(&vec![b'x'; LINE_MAX_BYTES]).is_empty());
+        assert_eq!(cutter.push(b"x"), [None]);
+    }
+}

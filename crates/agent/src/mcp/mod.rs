@@ -1,0 +1,176 @@
+//! MCP servers in the machine, over standard input and output (<https://modelcontextprotocol.io/>, transport stdio).
+//!
+//! Which there are stands in a file that the host writes. Each is a process under the tools' user, within the bounds of
+//! command lines; it is started when it is first needed and kept as long as the machine runs and its plugin is the
+//! same. What it says is hostile, and it may hang, flood, break or write nonsense: its own calls fail then, and nothing
+//! else.
+
+mod connection;
+mod server;
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ::mcp::{Tool, server_of};
+use protocol::mcp::{
+    Known, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTold, TOOLS_MAX_BYTES, Told,
+    ToolsAsked, ToolsTold,
+};
+use protocol::tool::ToolOutput;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::tools::{Limits, failed};
+pub use connection::Cutter;
+use server::Server;
+
+/// How long the host is kept waiting for a server that begins; it begins all the same.
+const TELL_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The servers that plugins bring. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Servers(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    file: PathBuf,
+    known: Mutex<Seen>,
+}
+
+/// The file as it was read last.
+#[derive(Debug, Default)]
+struct Seen {
+    mark: Option<[u64; 4]>,
+    order: Vec<String>,
+    servers: HashMap<String, Arc<Server>>,
+}
+
+impl Servers {
+    /// Those of the file in the folder of plugins' files.
+    #[must_use]
+    pub fn below(folder: &Path) -> Self {
+        Self(Arc::new(Inner { file: folder.join(SERVERS_FILE), known: Mutex::default() }))
+    }
+
+    /// Whether a tool of this name would be one of a server's.
+    pub(crate) fn has(&self, tool: &str) -> bool {
+        server_of(tool).is_some_and(|server| self.seen().servers.contains_key(server))
+    }
+
+    /// Calls a tool, until `stopped`. Whatever goes wrong is told in the result.
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: &str,
+        limits: &Limits,
+        stopped: impl Future<Output = ()>,
+    ) -> ToolOutput {
+        let server = server_of(tool).and_then(|name| self.seen().servers.get(name).cloned());
+        let Some(server) = server else { return failed("there is no such MCP server") };
+        let Some(arguments) = ::mcp::arguments(arguments) else {
+            return failed("the arguments are no JSON object, or too long");
+        };
+        tokio::select! {
+            output = server.call(tool, arguments, limits) => output,
+            () = stopped => failed("stopped before it was done; the MCP server was told"),
+        }
+    }
+
+    /// What the host asks: the tools of all servers. Those that the host knows are not started for it.
+    pub(crate) async fn tell(&self, asked: &ToolsAsked, limits: &Arc<Limits>) -> ToolsTold {
+        let servers: Vec<Arc<Server>> = {
+            let seen = self.seen();
+            seen.order.iter().filter_map(|name| seen.servers.get(name).cloned()).collect()
+        };
+        let told = servers.into_iter().map(|server| {
+            let known = asked.known.get(&server.spec().name).cloned();
+            told_of(server, known, limits.clone())
+        });
+        ToolsTold { servers: futures_util::future::join_all(told).await }
+    }
+
+    /// The servers as the file names them now. Those that are gone or changed end with the last call of theirs.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        let mut seen = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = mark(&self.0.file);
+        if seen.mark != mark {
+            let listed =
+                if mark.is_some() { read(&self.0.file) } else { Some(protocol::mcp::Servers::default()) };
+            // What cannot be read is read again the next time; until then they are as they were.
+            if let Some(listed) = listed {
+                seen.mark = mark;
+                seen.take(listed);
+            }
+        }
+        seen
+    }
+}
+
+impl Seen {
+    fn take(&mut self, listed: protocol::mcp::Servers) {
+        let mut before = std::mem::take(&mut self.servers);
+        self.order.clear();
+        for spec in listed.servers.into_iter().take(::mcp::SERVERS_MAX) {
+            let same = before.remove(&spec.name).filter(|server| *server.spec() == spec);
+            self.order.push(spec.name.clone());
+            self.servers.insert(spec.name.clone(), same.unwrap_or_else(|| Arc::new(Server::new(spec))));
+        }
+    }
+}
+
+/// Changes whenever the file does; `None` when there is none.
+fn mark(file: &Path) -> Option<[u64; 4]> {
+    let metadata = std::fs::metadata(file).ok()?;
+    let time = [metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
+    Some([time[0], time[1], metadata.len(), metadata.ino()])
+}
+
+fn read(file: &Path) -> Option<protocol::mcp::Servers> {
+    let length = std::fs::metadata(file).ok()?.len();
+    if length > SERVERS_FILE_MAX_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
+}
+
+async fn told_of(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTold {
+    let spec = server.spec();
+    let (name, version) = (spec.name.clone(), spec.version.clone());
+    let known = known.filter(|known| known.version == version);
+    if known.is_some() && !server.is_up() {
+        return ServerTold { name, version, tools: Told::Unchanged };
+    }
+    // It begins also when the host does not wait for it.
+    let listing = tokio::spawn(async move { server.tools(&limits).await });
+    let tools = match timeout(TELL_TIME_MAX, listing).await {
+        Ok(Ok(Ok(tools))) => told(&tools, known),
+        Ok(Ok(Err(reason))) => missing(&reason),
+        Ok(Err(_)) => missing("it broke"),
+        Err(_) => missing("it takes long to begin"),
+    };
+    ServerTold { name, version, tools }
+}
+
+fn missing(reason: &str) -> Told {
+    Told::Missing { reason: ::mcp::text::cut(reason, REASON_MAX_BYTES).to_owned() }
+}
+
+fn told(tools: &[Tool], known: Option<Known>) -> Told {
+    let digest = ::mcp::digest(tools);
+    if known.is_some_and(|known| known.digest == digest) {
+        return Told::Unchanged;
+    }
+    let mut bytes = 0;
+    let listed = tools.iter().map(|tool| {
+        let schema = serde_json::from_str(&tool.spec.schema).unwrap_or(Value::Null);
+        json!({ "name": tool.original, "description": tool.spec.description, "inputSchema": schema })
+    });
+    let fits = |tool: &Value| {
+        bytes += tool.to_string().len();
+        bytes <= TOOLS_MAX_BYTES
+    };
+    Told::Tools { digest, list: listed.take_while(fits).collect() }
+}

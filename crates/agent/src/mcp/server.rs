@@ -1,0 +1,355 @@
+//! One server: started when it is first needed, kept, started anew a bounded number of times.
+//!
+//! ```text
+//!            start, initialize, tools/list           tools/call
+//!   down ----------------------------------> up -----------------> answer
+//!    ^  \                                     |
+//!    |   +-- rest, longer with each failure   |
+//!    +----------------------------------------+   it ended, hung, or wrote what nobody asked for
+//! ```
+//! A call that was sent is never sent again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::mcp::{Answer, PAGES_MAX, Tool, VERSION_OVER_PIPES, VERSIONS};
+use protocol::mcp::Server as Spec;
+use protocol::tool::{FoundPassage, ToolOutput, WORKSPACE};
+use serde_json::{Map, Value, json};
+use tokio::process::Child;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::connection::{Connection, Patience, Unanswered};
+use crate::tools::{self, Confinement, Ended, Kept, Limits, Request, Task, failed};
+
+/// How long a server may take to begin: some load a whole language first.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a page of its list may take.
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a call may take without a sign of progress, and with any number of them.
+const CALL: Patience = Patience { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
+/// How long a server that let a call wait may take to say that it lives.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a message that wants no answer may take to be written.
+const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Failures in a row after which it is left alone for good: until it changes, or the machine is started anew.
+const FAILURES_MAX: u32 = 8;
+/// The rest after the first failure; doubles with each in a row.
+const REST: Duration = Duration::from_secs(1);
+const REST_DOUBLINGS_MAX: u32 = 6;
+/// A rest that is nearly over is waited for.
+const REST_WAITED_MAX: Duration = Duration::from_secs(2);
+/// How many calls of a server run at once.
+const CALLS_MAX: usize = 16;
+/// How often the disk is looked at while the server does whatever it does.
+const DISK_EVERY: Duration = Duration::from_secs(10);
+
+/// A server of this machine.
+#[derive(Debug)]
+pub(super) struct Server {
+    spec: Spec,
+    state: Mutex<State>,
+    calls: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    up: Option<Arc<Up>>,
+    /// Failures in a row.
+    failures: u32,
+    rest_until: Option<Instant>,
+    /// What the last failure was.
+    failure: String,
+}
+
+/// A life of the server, with the list that it told.
+#[derive(Debug)]
+struct Up {
+    connection: Connection,
+    has_tools: bool,
+    tools: Mutex<Option<Arc<[Tool]>>>,
+}
+
+impl Server {
+    pub(super) fn new(spec: Spec) -> Self {
+        Self { spec, state: Mutex::default(), calls: Semaphore::new(CALLS_MAX) }
+    }
+
+    pub(super) fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Whether it runs; not while it begins.
+    pub(super) fn is_up(&self) -> bool {
+        self.state
+            .try_lock()
+            .is_ok_and(|state| state.up.as_ref().is_some_and(|up| up.connection.ended().is_none()))
+    }
+
+    /// Its tools; it is started when it does not run.
+    pub(super) async fn tools(&self, limits: &Limits) -> Result<Arc<[Tool]>, String> {
+        let up = self.up(limits).await?;
+        self.list(&up).await
+    }
+
+    /// Calls one of its tools. Whatever goes wrong is told in the result.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limits: &Limits,
+    ) -> ToolOutput {
+        match self.called(tool, arguments, limits).await {
+            Ok(output) => output,
+            Err(why) => failed(&why),
+        }
+    }
+
+    async fn called(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limits: &Limits,
+    ) -> Result<ToolOutput, String> {
+        let _turn = self.calls.acquire().await.map_err(|_| "the server is closed".to_owned())?;
+        let up = self.up(limits).await.map_err(|why| format!("It was not called: {why}."))?;
+        let tools = self.list(&up).await.map_err(|why| format!("It was not called: {why}."))?;
+        let Some(tool) = tools.iter().find(|one| one.spec.name == tool) else {
+            return Err("It was not called: the MCP server has no such tool.".to_owned());
+        };
+        let params = json!({ "name": tool.original, "arguments": arguments });
+        let asked = up.connection.request("tools/call", params, CALL);
+        let answer = tokio::select! {
+            answer = asked => answer,
+            why = tools::watch::disk(limits) => {
+                up.connection.give_up(&why);
+                return Err(format!("The MCP server was ended: {why}. The call may have run."));
+            }
+        };
+        match answer {
+            Ok(Answer::Result(result)) => {
+                self.answered().await;
+                let output = ::mcp::output(&result, Some(WORKSPACE));
+                output
+                    .map(told)
+                    .ok_or_else(|| "The answer of the MCP server is not of the protocol.".to_owned())
+            }
+            Ok(Answer::Error(message)) => {
+                self.answered().await;
+                Err(format!("The MCP server answered with an error: {message}"))
+            }
+            Err(Unanswered::NotSent) => Err(self.over(&up, "It was not called").await),
+            Err(Unanswered::Ended) => Err(self.over(&up, "The call may have run").await),
+            Err(Unanswered::Late) => {
+                // One that hangs altogether is of no use to the next call either.
+                let lives =
+                    up.connection.request("ping", json!({}), Patience::of(PING_TIMEOUT)).await.is_ok();
+                if !lives {
+                    up.connection.give_up("it does not answer any more");
+                }
+                Err("The MCP server did not answer in time, and was told that nobody waits. The call may have \
+                     run."
+                    .to_owned())
+            }
+        }
+    }
+
+    /// What is said of a call whose server is gone.
+    async fn over(&self, up: &Up, what: &str) -> String {
+        let why = up.connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
+        format!("{what}: the MCP server is gone ({}).", with_words(&why, &up.connection))
+    }
+
+    async fn answered(&self) {
+        self.state.lock().await.failures = 0;
+    }
+
+    /// The server, started if need be. Others wait meanwhile.
+    async fn up(&self, limits: &Limits) -> Result<Arc<Up>, String> {
+        let mut state = self.state.lock().await;
+        if let Some(up) = &state.up {
+            match up.connection.ended() {
+                None => return Ok(up.clone()),
+                Some(ended) => {
+                    let why = with_words(&ended.why, &up.connection);
+                    state.up = None;
+                    state.failed(why, ended.at);
+                }
+            }
+        }
+        if state.failures >= FAILURES_MAX {
+            return Err(format!("the MCP server failed {FAILURES_MAX} times in a row ({})", state.failure));
+        }
+        if let Some(until) = state.rest_until {
+            if until.saturating_duration_since(Instant::now()) > REST_WAITED_MAX {
+                return Err(format!(
+                    "the MCP server failed and is left alone for a while ({})",
+                    state.failure
+                ));
+            }
+            sleep_until(until).await;
+        }
+        let begun = timeout(START_TIMEOUT, self.start(limits)).await;
+        match begun.unwrap_or_else(|_| Err(format!("it did not begin within {} s", START_TIMEOUT.as_secs())))
+        {
+            Ok(up) => {
+                let up = Arc::new(up);
+                state.up = Some(up.clone());
+                Ok(up)
+            }
+            Err(why) => {
+                state.failed(why.clone(), Instant::now());
+                Err(format!("the MCP server cannot be started ({why})"))
+            }
+        }
+    }
+
+    /// A new life of the server, as far as the protocol's beginning.
+    async fn start(&self, limits: &Limits) -> Result<Up, String> {
+        let connection = spawn(&self.spec, limits).await?;
+        let broken = |why: &str| with_words(why, &connection);
+        let patience = Patience::of(START_TIMEOUT);
+        let begun = connection.request("initialize", ::mcp::initialize(), patience).await;
+        let about = match begun {
+            Ok(Answer::Result(about)) => about,
+            Ok(Answer::Error(message)) => return Err(broken(&message)),
+            Err(Unanswered::Late) => return Err(broken("it does not begin")),
+            Err(Unanswered::NotSent | Unanswered::Ended) => {
+                return Err(broken(
+                    &connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why),
+                ));
+            }
+        };
+        let version = about.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
+        if !VERSIONS.contains(&version) && version != VERSION_OVER_PIPES {
+            return Err(broken("it speaks another version of the protocol"));
+        }
+        let initialized = ::mcp::notification("notifications/initialized", &Value::Null);
+        if !connection.tell(initialized, TELL_TIMEOUT).await {
+            return Err(broken("it does not read what it is told"));
+        }
+        let has_tools = about.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
+        Ok(Up { connection, has_tools, tools: Mutex::default() })
+    }
+
+    /// The list of tools, as it was told, or anew when the server says that it is another.
+    async fn list(&self, up: &Up) -> Result<Arc<[Tool]>, String> {
+        let mut known = up.tools.lock().await;
+        let changed = up.connection.took_list_change();
+        if let Some(tools) = known.as_ref().filter(|_| !changed) {
+            return Ok(tools.clone());
+        }
+        match self.listed(up).await {
+            Ok(tools) => {
+                let tools: Arc<[Tool]> = tools.into();
+                *known = Some(tools.clone());
+                Ok(tools)
+            }
+            Err(why) => {
+                // A server that cannot say what it has is begun anew.
+                up.connection.give_up(&why);
+                Err(with_words(&format!("the MCP server does not list its tools: {why}"), &up.connection))
+            }
+        }
+    }
+
+    async fn listed(&self, up: &Up) -> Result<Vec<Tool>, String> {
+        let mut tools = Vec::new();
+        let mut cursor: Option<String> = None;
+        let grants =
+            |tool: &str| self.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool));
+        for _ in 0..if up.has_tools { PAGES_MAX } else { 0 } {
+            let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+            let page = match up.connection.request("tools/list", params, Patience::of(LIST_TIMEOUT)).await {
+                Ok(Answer::Result(page)) => page,
+                Ok(Answer::Error(message)) => return Err(message),
+                Err(Unanswered::Late) => return Err("it does not answer".to_owned()),
+                Err(Unanswered::NotSent | Unanswered::Ended) => return Err("it ended".to_owned()),
+            };
+            cursor = ::mcp::tools_of_page(&self.spec.name, &page, grants, &mut tools)
+                .map_err(|::mcp::NoPage| "its answer is not of the protocol".to_owned())?;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(tools)
+    }
+}
+
+impl State {
+    fn failed(&mut self, why: String, at: Instant) {
+        self.failures += 1;
+        self.rest_until = Some(at + REST * 2_u32.pow((self.failures - 1).min(REST_DOUBLINGS_MAX)));
+        self.failure = why;
+    }
+}
+
+/// The server's process, and those who see to it.
+async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
+    use tokio::io::AsyncWriteExt;
+    let request = Request {
+        confinement: Confinement::of_server(limits),
+        workspace: limits.workspace.clone(),
+        task: Task::Server { server: spec.clone(), temp: limits.temp.clone() },
+    };
+    let line = tools::line(&request)?;
+    // What is left behind is not swept away while it begins.
+    let _running = tools::running().await;
+    let mut child = tools::spawn("server", limits)?;
+    let kept = Kept::of(&child);
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+        return Err("the server's process has no pipes".to_owned());
+    };
+    stdin.write_all(&line).await.map_err(|error| format!("the server cannot be started: {error}"))?;
+    let connection = Connection::over(stdin, stdout, stderr);
+    tokio::spawn(see_to(child, kept, limits.clone(), connection.ending()));
+    Ok(connection)
+}
+
+/// Waits for the watcher's end, which comes after that of the server and all that it started; meanwhile looks at the
+/// disk, which a server may fill while nobody calls it.
+async fn see_to(mut child: Child, kept: Option<Kept>, limits: Limits, ending: super::connection::Ending) {
+    loop {
+        tokio::select! {
+            _ = child.wait() => break,
+            () = tokio::time::sleep(DISK_EVERY) => {
+                if tools::is_disk_full(&limits) {
+                    ending.end("the disk is full");
+                }
+            }
+        }
+    }
+    drop(kept);
+}
+
+/// Why something failed, with what the server said last.
+fn with_words(why: &str, connection: &Connection) -> String {
+    let words = connection.words();
+    // The last line is its watcher's: how it ended.
+    let (before, last) = words.rsplit_once('\n').unwrap_or(("", &words));
+    let (before, ended) = match serde_json::from_str::<Ended>(last) {
+        Ok(Ended::Exit { status, .. }) => (before, format!(" with status {status}")),
+        Ok(Ended::Signal { signal, .. }) => (before, format!(" by signal {signal}")),
+        Ok(Ended::Failed(why)) => (before, format!(": {why}")),
+        Err(_) => (words.as_str(), String::new()),
+    };
+    match before.trim() {
+        "" => format!("{why}{ended}"),
+        before => format!("{why}{ended}; its last words: {before}"),
+    }
+}
+
+fn told(output: ::mcp::Output) -> ToolOutput {
+    use domain::citation::Place;
+    let passages = output.passages.into_iter().map(|passage| match passage.place {
+        Place::File { path, page, lines } => {
+            FoundPassage { path, page, lines, text: passage.text, ..FoundPassage::default() }
+        }
+        Place::Web { url, title } => {
+            FoundPassage { url: Some(url), title, text: passage.text, ..FoundPassage::default() }
+        }
+    });
+    ToolOutput { failed: output.failed, text: output.text, passages: passages.collect(), written: Vec::new() }
+}

@@ -1,0 +1,207 @@
+//! The tools of MCP servers that plugins bring and that run in the machines: which there are, as each machine tells.
+//!
+//! A list is kept for each account, because machines are hostile and one account's must not put words into another's
+//! answers. While plugin and server stay the same nothing is started for it: the agent is asked with each link, and
+//! says of a server that runs whether its list is another.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use domain::id::AccountId;
+use domain::step::ToolSpec;
+use http_body_util::{BodyExt, Full, Limited};
+use machine::AgentLink;
+use plugins::McpServer;
+use protocol::mcp::{Known, ServerTold, TOLD_MAX_BYTES, Told, ToolsAsked, ToolsTold};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+/// How long a link waits for the lists. What begins more slowly is there for a later one.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server that is missing is not asked about.
+const REST: Duration = Duration::from_secs(20);
+/// Accounts whose lists are kept.
+const ACCOUNTS_MAX: usize = 4096;
+/// How many servers' failures are remembered as told.
+const TOLD_MAX: usize = 1024;
+
+/// The lists that machines told.
+#[derive(Debug, Default)]
+pub(super) struct MachineTools {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    accounts: HashMap<AccountId, HashMap<String, Listed>>,
+    order: VecDeque<AccountId>,
+    /// Lists are alike for most accounts, and then one.
+    shared: HashMap<String, Weak<[ToolSpec]>>,
+    /// Failures that the log has.
+    told: HashSet<(String, String)>,
+}
+
+/// What one account's machine told of one server.
+#[derive(Debug, Clone)]
+struct Listed {
+    version: String,
+    /// As the agent calls the list; `None` while there is none.
+    digest: Option<String>,
+    tools: Arc<[ToolSpec]>,
+    missing_until: Option<Instant>,
+}
+
+impl MachineTools {
+    /// The tools of these servers in the machine at the end of the link. Takes seconds at most. Cancel safe.
+    pub(super) async fn of(
+        &self,
+        account: AccountId,
+        link: &AgentLink,
+        servers: &[&McpServer],
+    ) -> Vec<ToolSpec> {
+        if servers.is_empty() {
+            return Vec::new();
+        }
+        let known = self.known(account, servers);
+        let rests = |name: &str| {
+            let until = known.get(name).and_then(|listed| listed.missing_until);
+            until.is_some_and(|until| until > Instant::now())
+        };
+        let resting = servers.iter().any(|server| rests(&server.spec.name));
+        let has = |name: &str| known.get(name).is_some_and(|listed| listed.digest.is_some());
+        let wanted = servers.iter().any(|server| !has(&server.spec.name) && !rests(&server.spec.name));
+        if wanted || !resting {
+            match timeout(LIST_TIMEOUT, ask(link, &known)).await {
+                Ok(Ok(told)) => self.take(account, servers, told),
+                Ok(Err(reason)) => tracing::debug!(%account, reason, "a machine told no tools"),
+                Err(_) => {
+                    tracing::info!(%account, "MCP servers of a machine take long to begin");
+                    self.rest(account, servers, &known);
+                }
+            }
+        }
+        let known = self.known(account, servers);
+        let lists = servers.iter().filter_map(|server| known.get(&server.spec.name));
+        lists.flat_map(|listed| listed.tools.iter().cloned()).collect()
+    }
+
+    /// What is known of these servers in their present versions.
+    fn known(&self, account: AccountId, servers: &[&McpServer]) -> HashMap<String, Listed> {
+        let seen = self.lock();
+        let Some(lists) = seen.accounts.get(&account) else { return HashMap::new() };
+        let current = servers.iter().filter_map(|server| {
+            let listed = lists.get(&server.spec.name)?;
+            (listed.version == server.spec.version).then(|| (server.spec.name.clone(), listed.clone()))
+        });
+        current.collect()
+    }
+
+    /// Takes in what a machine told, as far as it was asked and is within bounds.
+    fn take(&self, account: AccountId, servers: &[&McpServer], told: ToolsTold) {
+        for ServerTold { name, version, tools } in told.servers {
+            let asked = servers.iter().find(|server| server.spec.name == name);
+            let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
+            match tools {
+                Told::Unchanged => {}
+                Told::Tools { digest, list } => {
+                    let grants = |tool: &str| {
+                        server.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool))
+                    };
+                    let mut tools = Vec::new();
+                    // It is a list, so it is a page.
+                    let _ = mcp::tools_of_page(&name, &json!({ "tools": list }), grants, &mut tools);
+                    let tools = self.one(&tools);
+                    let listed = Listed { version, digest: Some(digest), tools, missing_until: None };
+                    self.keep(account, name, listed);
+                }
+                Told::Missing { reason } => {
+                    let reason = mcp::text::line(&reason);
+                    self.tell(&server.plugin, &name, &reason);
+                    let missing_until = Some(Instant::now() + REST);
+                    self.keep(
+                        account,
+                        name,
+                        Listed { version, digest: None, tools: Arc::new([]), missing_until },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Leaves those alone that told nothing in time.
+    fn rest(&self, account: AccountId, servers: &[&McpServer], known: &HashMap<String, Listed>) {
+        for server in servers.iter().filter(|server| !known.contains_key(&server.spec.name)) {
+            let version = server.spec.version.clone();
+            let missing_until = Some(Instant::now() + REST);
+            let listed = Listed { version, digest: None, tools: Arc::new([]), missing_until };
+            self.keep(account, server.spec.name.clone(), listed);
+        }
+    }
+
+    fn keep(&self, account: AccountId, server: String, listed: Listed) {
+        let mut seen = self.lock();
+        if !seen.accounts.contains_key(&account) {
+            if seen.order.len() >= ACCOUNTS_MAX
+                && let Some(oldest) = seen.order.pop_front()
+            {
+                seen.accounts.remove(&oldest);
+            }
+            seen.order.push_back(account);
+        }
+        let lists = seen.accounts.entry(account).or_default();
+        if lists.len() >= mcp::SERVERS_MAX && !lists.contains_key(&server) {
+            lists.clear(); // most of them are of plugins that are gone
+        }
+        lists.insert(server, listed);
+    }
+
+    /// The same list once, whichever machine told it.
+    fn one(&self, tools: &[mcp::Tool]) -> Arc<[ToolSpec]> {
+        let digest = mcp::digest(tools);
+        let mut seen = self.lock();
+        if let Some(shared) = seen.shared.get(&digest).and_then(Weak::upgrade) {
+            return shared;
+        }
+        let list: Arc<[ToolSpec]> = tools.iter().map(|tool| tool.spec.clone()).collect();
+        seen.shared.retain(|_, shared| shared.strong_count() > 0);
+        seen.shared.insert(digest, Arc::downgrade(&list));
+        list
+    }
+
+    /// Tells the operator, once.
+    fn tell(&self, plugin: &str, server: &str, reason: &str) {
+        let mut seen = self.lock();
+        if seen.told.len() >= TOLD_MAX {
+            seen.told.clear();
+        }
+        if seen.told.insert((server.to_owned(), reason.to_owned())) {
+            tracing::warn!(plugin, server, reason, "the tools of an MCP server in a machine are missing");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks the agent, which need not be one that knows of this.
+async fn ask(link: &AgentLink, known: &HashMap<String, Listed>) -> Result<ToolsTold, String> {
+    let known: BTreeMap<String, Known> = known
+        .iter()
+        .filter_map(|(name, listed)| {
+            let (version, digest) = (listed.version.clone(), listed.digest.clone()?);
+            Some((name.clone(), Known { version, digest }))
+        })
+        .collect();
+    let asked = serde_json::to_vec(&ToolsAsked { known }).map_err(|error| error.to_string())?;
+    let body = Full::new(asked.into()).map_err(|never| match never {}).boxed_unsync();
+    let request = http::Request::post("/tools").body(body).map_err(|error| error.to_string())?;
+    let response = link.request(request).await.map_err(|error| error.to_string())?;
+    if !response.status().is_success() {
+        return Err(response.status().to_string());
+    }
+    let body = Limited::new(response.into_body(), TOLD_MAX_BYTES).collect().await;
+    let body = body.map_err(|error| error.to_string())?.to_bytes();
+    serde_json::from_slice(&body).map_err(|error| error.to_string())
+}

@@ -1,0 +1,104 @@
+//! What an MCP server writes to its standard output: its lines, and the messages, tools and outputs in them.
+
+use agent::mcp::Cutter;
+use domain::citation::Place;
+use mcp::{
+    Answer, DESCRIPTION_MAX_BYTES, Message, OUTPUT_MAX_BYTES, PASSAGES_MAX, SCHEMA_MAX_BYTES,
+    TOOL_NAME_MAX_BYTES, TOOLS_MAX,
+};
+use serde_json::Value;
+
+/// A server's words about an error are no longer than this, in bytes.
+const MESSAGE_MAX_BYTES: usize = 2000;
+
+/// Tries one input.
+///
+/// # Panics
+/// When a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&size, body)) = data.split_first() else { return };
+    let whole = cut(body, body.len().max(1));
+    assert_eq!(cut(body, usize::from(size) + 1), whole, "by how it arrives");
+    for line in &whole {
+        assert!(!line.contains(&b'\n'));
+        for message in mcp::messages(line) {
+            assert_message(message);
+        }
+    }
+}
+
+fn cut(body: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let mut cutter = Cutter::default();
+    let lines = body.chunks(size).flat_map(|piece| cutter.push(piece));
+    lines.map(|line| line.expect("no input is as long as a line may be")).collect()
+}
+
+fn assert_message(message: Message) {
+    match message {
+        Message::Answer(_, Answer::Result(result)) => {
+            assert_tools(&result);
+            assert_output(&result, None);
+            assert_output(&result, Some("/workspace"));
+        }
+        Message::Answer(_, Answer::Error(said)) => {
+            assert!(
+                !said.is_empty() && said.len() <= MESSAGE_MAX_BYTES && !said.contains(is_hidden),
+                "{said:?}"
+            );
+        }
+        Message::Request(id, method) => {
+            let reply = mcp::reply(&id, &method);
+            assert!(!reply.contains('\n'));
+            let reply: Value = serde_json::from_str(&reply).expect("JSON");
+            assert_eq!((&reply["id"], reply["jsonrpc"].as_str()), (&id, Some("2.0")));
+        }
+        Message::Notification(..) => {}
+    }
+}
+
+fn assert_tools(result: &Value) {
+    let mut tools = Vec::new();
+    if mcp::tools_of_page("registry", result, |_| true, &mut tools).is_err() {
+        assert!(tools.is_empty());
+        return;
+    }
+    assert!(tools.len() <= TOOLS_MAX);
+    for (at, tool) in tools.iter().enumerate() {
+        let spec = &tool.spec;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        assert!(spec.name.len() <= TOOL_NAME_MAX_BYTES && spec.name.bytes().all(plain), "{}", spec.name);
+        assert_eq!(mcp::server_of(&spec.name), Some("registry"));
+        assert!(tools[..at].iter().all(|other| other.spec.name != spec.name), "{} twice", spec.name);
+        assert!(spec.description.len() <= DESCRIPTION_MAX_BYTES && !spec.description.contains(is_hidden));
+        assert!(spec.schema.len() <= SCHEMA_MAX_BYTES);
+        let schema: Value = serde_json::from_str(&spec.schema).expect("JSON");
+        assert!(schema["type"] == "object" && schema["properties"].is_object(), "{schema}");
+    }
+}
+
+fn assert_output(result: &Value, workspace: Option<&str>) {
+    let Some(output) = mcp::output(result, workspace) else { return };
+    assert!(output.text.len() <= OUTPUT_MAX_BYTES && !output.text.contains(is_hidden));
+    assert!(output.passages.len() <= PASSAGES_MAX);
+    for passage in &output.passages {
+        assert!(!passage.text.is_empty() && passage.text.len() <= protocol::tool::PASSAGE_MAX_BYTES);
+        assert!(!passage.text.contains(is_hidden));
+    }
+    // What the machine says of them, the host takes.
+    let found = output.passages.into_iter().map(|passage| match passage.place {
+        Place::File { path, .. } => {
+            assert!(workspace.is_some(), "a file of nowhere: {path}");
+            protocol::tool::FoundPassage { path, text: passage.text, ..Default::default() }
+        }
+        Place::Web { url, title } => {
+            protocol::tool::FoundPassage { url: Some(url), title, text: passage.text, ..Default::default() }
+        }
+    });
+    let told = protocol::tool::ToolOutput { passages: found.collect(), ..Default::default() };
+    protocol::turn::output_in(told).expect("within the bounds of results");
+}
+
+fn is_hidden(letter: char) -> bool {
+    (letter.is_control() && !matches!(letter, '\n' | '\t'))
+        || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+}

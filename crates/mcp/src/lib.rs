@@ -1,0 +1,31 @@
+//! What a client and a server of the Model Context Protocol say to each other, whatever carries it: messages, names of
+//! tools as vendors take them, and what a call gives as text and passages.
+//!
+//! No I/O. `web` speaks it over HTTP, `agent` over the pipes of a process. What a server sends is hostile: everything
+//! here bounds it and takes out what nobody sees.
+
+mod message;
+mod names;
+mod output;
+pub mod text;
+
+pub use message::{
+    ARGUMENTS_MAX_BYTES, Answer, Message, VERSION_OVER_PIPES, VERSIONS, arguments, cancelled, initialize,
+    messages, notification, reply, request,
+};
+pub use names::{
+    DESCRIPTION_MAX_BYTES, DIVIDER, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, TOOL_NAME_MAX_BYTES,
+    TOOLS_MAX, Tool, digest, is_server_name, offered, server_of, tool, tools_of_page,
+};
+pub use output::{OUTPUT_MAX_BYTES, Output, PASSAGES_MAX, output};
+
+/// The most servers of one kind.
+pub const SERVERS_MAX: usize = 32;
+/// The most pages of a list of tools.
+pub const PAGES_MAX: usize = 20;
+/// The most that a server may ask during one exchange; more is not answered.
+pub const REPLIES_MAX: usize = 16;
+/// What a server tells when its list of tools is another.
+pub const LIST_CHANGED: &str = "notifications/tools/list_changed";
+/// What a server tells of a call that goes on.
+pub const PROGRESS: &str = "notifications/progress";

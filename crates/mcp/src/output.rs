@@ -1,0 +1,248 @@
+//! What a call gives, as text and as passages that can be cited.
+
+use domain::citation::{Passage, Place};
+use serde_json::Value;
+
+use crate::text::{self, paragraphs};
+
+/// The longest text of a call's output, in bytes; more is cut off.
+pub const OUTPUT_MAX_BYTES: usize = 64 * 1024;
+/// The most passages of an output; what is beyond stands in its text.
+pub const PASSAGES_MAX: usize = 40;
+/// The longest passage, in bytes; a longer resource makes several.
+const PASSAGE_MAX_BYTES: usize = 4 * 1024;
+/// The longest address that is cited, in bytes.
+const URI_MAX_BYTES: usize = 2048;
+/// The longest title of an address, in bytes.
+const TITLE_MAX_BYTES: usize = 300;
+/// What stands where something was cut off.
+const CUT: &str = "\n(cut here: the output was longer)";
+/// The most pieces of an output.
+const PIECES_MAX: usize = 1000;
+
+/// What a call gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// Plain text for the model, at most [`OUTPUT_MAX_BYTES`].
+    pub text: String,
+    /// Resources that have an address which can be cited, at most [`PASSAGES_MAX`].
+    pub passages: Vec<Passage>,
+    /// Whether the tool says that it failed.
+    pub failed: bool,
+}
+
+/// The output in the result of a call; `None` when it is none.
+///
+/// Resources with an address on the web become passages; so do files of the workspace, when `workspace` says where it
+/// stands for the server. All else is text.
+#[must_use]
+pub fn output(result: &Value, workspace: Option<&str>) -> Option<Output> {
+    let pieces = match result.get("content") {
+        Some(content) => content.as_array()?.as_slice(),
+        None => &[],
+    };
+    let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
+    let mut passages = Vec::new();
+    let mut said: Vec<String> = Vec::new();
+    for piece in pieces.iter().take(PIECES_MAX) {
+        if !cite(piece, workspace, &mut passages) {
+            said.push(plain(piece));
+        }
+    }
+    said.retain(|text| !text.is_empty());
+    // Where both are there, they say the same.
+    if said.is_empty()
+        && passages.is_empty()
+        && let Some(structured) = structured
+    {
+        said.push(structured.to_string());
+    }
+    let mut text = paragraphs(&said.join("\n\n"));
+    if text.len() > OUTPUT_MAX_BYTES {
+        text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES - CUT.len()));
+        text.push_str(CUT);
+    }
+    let failed = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
+    Some(Output { text, passages, failed })
+}
+
+/// Adds the passages of a resource; whether it has become some.
+fn cite(piece: &Value, workspace: Option<&str>, passages: &mut Vec<Passage>) -> bool {
+    let resource = match piece.get("type").and_then(Value::as_str) {
+        Some("resource") => piece.get("resource").unwrap_or(&Value::Null),
+        Some("resource_link") => piece,
+        _ => return false,
+    };
+    let said = |name: &str| paragraphs(word(resource, name));
+    let name = Some(said("title")).filter(|title| !title.is_empty()).unwrap_or_else(|| said("name"));
+    let Some(place) = place(word(resource, "uri"), &name, workspace) else { return false };
+    let text = match resource.get("text").and_then(Value::as_str) {
+        Some(text) => paragraphs(text),
+        None if piece.get("type").is_some_and(|kind| kind == "resource_link") => {
+            Some(said("description")).filter(|text| !text.is_empty()).unwrap_or(name)
+        }
+        None => return false,
+    };
+    let cut = divided(&text);
+    if cut.is_empty() || passages.len() + cut.len() > PASSAGES_MAX {
+        return false;
+    }
+    passages.extend(cut.into_iter().map(|text| Passage { place: place.clone(), text: text.to_owned() }));
+    true
+}
+
+/// The text in pieces of bounded length, cut at ends of lines where there are some.
+fn divided(text: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() && pieces.len() <= PASSAGES_MAX {
+        let most = rest.floor_char_boundary(PASSAGE_MAX_BYTES);
+        let end = if most < rest.len() {
+            rest[..most].rfind('\n').filter(|at| *at > most / 2).unwrap_or(most)
+        } else {
+            most
+        };
+        let piece = rest[..end].trim();
+        if !piece.is_empty() {
+            pieces.push(piece);
+        }
+        rest = rest[end..].trim_start();
+    }
+    pieces
+}
+
+/// Where a resource stands, if answers can lead there.
+fn place(uri: &str, title: &str, workspace: Option<&str>) -> Option<Place> {
+    if uri.len() > URI_MAX_BYTES {
+        return None;
+    }
+    if let Some(path) = uri.strip_prefix("file://") {
+        let path = path.strip_prefix(workspace?)?;
+        let plain = |name: &str| !name.is_empty() && name != "." && name != "..";
+        let fits = path.strip_prefix('/').is_some_and(|names| names.split('/').all(plain))
+            && path.len() <= domain::limits::PATH_MAX_BYTES
+            && !path.chars().any(text::is_hidden);
+        return fits.then(|| Place::File { path: path.to_owned(), page: None, lines: None });
+    }
+    let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let fits = !host.is_empty() && !host.contains('@') && uri.bytes().all(|byte| byte.is_ascii_graphic());
+    let title = text::line(title);
+    let title = if title.is_empty() { host } else { text::cut(&title, TITLE_MAX_BYTES) };
+    fits.then(|| Place::Web { url: uri.to_owned(), title: title.to_owned() })
+}
+
+fn word<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or("")
+}
+
+/// A piece of content as text.
+fn plain(piece: &Value) -> String {
+    let media = |value: &Value, what: &str, data: &str| {
+        // Four letters of base64 stand for three bytes.
+        let bytes = value.get(data).and_then(Value::as_str).map_or(0, |data| data.len() / 4 * 3);
+        format!("({what}, {}, about {bytes} bytes, not shown)", text::line(word(value, "mimeType")))
+    };
+    match piece.get("type").and_then(Value::as_str) {
+        Some("text") => word(piece, "text").to_owned(),
+        Some("image") => media(piece, "an image", "data"),
+        Some("audio") => media(piece, "a sound", "data"),
+        Some("resource_link") => {
+            let (name, uri) = (text::line(word(piece, "name")), text::line(word(piece, "uri")));
+            format!("{name} <{uri}> {}", text::line(word(piece, "description"))).trim().to_owned()
+        }
+        Some("resource") => {
+            let resource = piece.get("resource").unwrap_or(&Value::Null);
+            let uri = text::line(word(resource, "uri"));
+            match resource.get("text").and_then(Value::as_str) {
+                Some(text) => format!("<{uri}>\n{text}"),
+                None => format!("<{uri}> {}", media(resource, "a file", "blob")),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn text(result: Value) -> String {
+        output(&result, None).expect("an output").text
+    }
+
+    #[test]
+    fn every_kind_of_content_becomes_text() {
+        let all = json!({"content": [
+            {"type": "text", "text": "one\u{1b}\u{202e}\ntwo"},
+            {"type": "image", "data": "AAAAAAAA", "mimeType": "image/png"},
+            {"type": "resource_link", "uri": "act:1", "name": "Act", "description": "the\nlaw"},
+            {"type": "resource", "resource": {"uri": "file:///a", "text": "three"}},
+            {"type": "resource", "resource": {"uri": "file:///b", "blob": "AAAA", "mimeType": "x/y"}},
+            {"type": "new"}, 7
+        ], "structuredContent": {"a": 1}});
+        assert_eq!(
+            text(all),
+            "one\ntwo\n\n(an image, image/png, about 6 bytes, not shown)\n\nAct <act:1> the law\n\n\
+             <file:///a>\nthree\n\n<file:///b> (a file, x/y, about 3 bytes, not shown)"
+        );
+        assert_eq!(text(json!({"content": [], "structuredContent": {"a": 1}})), r#"{"a":1}"#);
+        assert_eq!(text(json!({"structuredContent": {"a": 1}})), r#"{"a":1}"#);
+        assert_eq!(output(&json!({"content": "text"}), None), None);
+        assert!(output(&json!({"content": [], "isError": true}), None).is_some_and(|output| output.failed));
+    }
+
+    #[test]
+    fn resources_with_an_address_can_be_cited() {
+        let web = Place::Web { url: "https://example.org/act".to_owned(), title: "The act".to_owned() };
+        let file = Place::File { path: "/uploads/a.txt".to_owned(), page: None, lines: None };
+        let all = json!({"content": [
+            {"type": "text", "text": "found"},
+            {"type": "resource_link", "uri": "https://example.org/act", "name": "The act", "description": "the\nlaw"},
+            {"type": "resource", "resource": {"uri": "file:///workspace/uploads/a.txt", "text": "words\u{202e}"}},
+        ]});
+        let passages = vec![
+            Passage { place: web.clone(), text: "the\nlaw".to_owned() },
+            Passage { place: file, text: "words".to_owned() },
+        ];
+        let here = output(&all, Some("/workspace")).expect("an output");
+        assert_eq!((here.text.as_str(), here.passages), ("found", passages));
+        let elsewhere = output(&all, None).expect("an output");
+        assert_eq!(elsewhere.passages.len(), 1, "files of another host are nobody's here");
+        assert!(elsewhere.text.contains("<file:///workspace/uploads/a.txt>\nwords"), "{}", elsewhere.text);
+        for odd in [
+            "https://",
+            "https://user@example.org/",
+            "https://example.org/a b",
+            "javascript:alert(1)",
+            "file:///etc/passwd",
+            "file:///workspace/../etc",
+            "file:///workspacex/a",
+            "file:///workspace",
+        ] {
+            let odd = json!({"content": [{"type": "resource", "resource": {"uri": odd, "text": "x"}}]});
+            assert!(
+                output(&odd, Some("/workspace")).is_some_and(|output| output.passages.is_empty()),
+                "{odd}"
+            );
+        }
+        let long = format!("{}\n", "č".repeat(40)).repeat(200);
+        let long =
+            json!({"content": [{"type": "resource", "resource": {"uri": "https://a.b/", "text": long}}]});
+        let passages = output(&long, None).expect("an output").passages;
+        assert!(passages.len() > 3 && passages.iter().all(|one| one.text.len() <= PASSAGE_MAX_BYTES));
+    }
+
+    #[test]
+    fn an_output_is_bounded() {
+        let long = text(json!({"content": [{"type": "text", "text": "č".repeat(OUTPUT_MAX_BYTES)}]}));
+        assert!(long.len() <= OUTPUT_MAX_BYTES && long.ends_with(CUT));
+        let many: Vec<Value> = (0..5000).map(|_| json!({"type": "text", "text": "x"})).collect();
+        assert_eq!(text(json!({"content": many})).matches('x').count(), PIECES_MAX);
+        let links = vec![json!({"type": "resource_link", "uri": "https://a.b/", "name": "x"}); 100];
+        let links = output(&json!({"content": links}), None).expect("an output");
+        assert_eq!(links.passages.len(), PASSAGES_MAX);
+    }
+}

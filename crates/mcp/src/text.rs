@@ -1,0 +1,42 @@
+//! Texts of others, made plain: no control characters, no letters that nobody sees, bounded.
+
+/// One line: each run of white space is a blank, and what is never seen goes.
+#[must_use]
+pub fn line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        let before = out.len();
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        let start = out.len();
+        out.extend(word.chars().filter(|letter| !is_hidden(*letter)));
+        if out.len() == start {
+            out.truncate(before);
+        }
+    }
+    out
+}
+
+/// Characters that steer a terminal or the direction of writing, or that stand for nothing a reader sees: in them
+/// a page can tell a model what no person reads.
+#[must_use]
+pub fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(u32::from(letter),
+            0xAD | 0x180E | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFE00..=0xFE0F | 0xFEFF
+            | 0xFFF9..=0xFFFB | 0xE0000..=0xE0FFF)
+}
+
+/// The beginning of a text, at most so many bytes, whole characters.
+#[must_use]
+pub fn cut(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
+}
+
+/// A text of several lines without what nobody sees.
+#[must_use]
+pub fn paragraphs(text: &str) -> String {
+    let seen = |letter: &char| matches!(letter, '\n' | '\t') || !is_hidden(*letter);
+    text.chars().filter(seen).collect::<String>().trim().to_owned()
+}
