@@ -88,9 +88,10 @@ fn runs(pid: &Value) -> bool {
 /// Waits for what comes soon.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(10);
+    let mut again = tokio::time::interval(Duration::from_millis(5));
     while !holds() {
         assert!(Instant::now() < until, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        again.tick().await;
     }
 }
 
@@ -173,10 +174,11 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     let stage = Stage::with(&[("registry", "plain")]);
     stage.said("registry__echo", "warm").await;
     let (stop, stopped) = watch::channel(false);
-    let hang = call("registry__hang", "{}");
-    let running = run(&hang, &stage.machine.limits, stopped);
+    let file = stage.machine.path("begun.txt");
+    let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
+    let running = run(&long, &stage.machine.limits, stopped);
     let stopping = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        until("the call runs", || file.exists()).await;
         stop.send_replace(true);
         Instant::now()
     };

@@ -1,5 +1,5 @@
 //! Plugins as they are found in the wild, as they break, and as somebody means harm with them.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::io::Write;

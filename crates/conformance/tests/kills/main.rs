@@ -90,7 +90,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let spent = i64::from(CREDITS) - model.spent_before(owner) - service.credits(account).0;
         assert_eq!(spent, model.cost * i64::try_from(own.len()).expect("few"), "each answer is paid once");
     }
-    let noted = std::fs::read_to_string(diary.folder.path().join(DIARY)).expect("a diary");
+    let noted = fs::read_to_string(diary.folder.path().join(DIARY)).expect("a diary");
     books::check_diary(&noted, records.iter().flat_map(|(_, record)| &record.answers));
     let sum = |of: fn(&Record) -> u64| records.iter().map(|(_, record)| of(record)).sum::<u64>();
     println!(

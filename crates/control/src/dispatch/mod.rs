@@ -242,8 +242,12 @@ impl Shared {
         link: &AgentLink,
         library: &Library,
     ) -> Vec<ToolSpec> {
-        let servers: Vec<&McpServer> =
-            library.servers.iter().filter(|server| !self.web.has_server(&server.spec.name)).collect();
+        let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
+            library.servers.iter().partition(|server| self.web.has_server(&server.spec.name));
+        for server in taken {
+            let reason = "the operator grants a server of that name, which holds";
+            self.machine_tools.tell(&server.plugin, &server.spec.name, reason);
+        }
         self.machine_tools.of(account, link, &servers).await
     }
 

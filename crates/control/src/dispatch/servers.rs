@@ -169,8 +169,8 @@ impl MachineTools {
         list
     }
 
-    /// Tells the operator, once.
-    fn tell(&self, plugin: &str, server: &str, reason: &str) {
+    /// Tells the operator why a server's tools are missing, once.
+    pub(super) fn tell(&self, plugin: &str, server: &str, reason: &str) {
         let mut seen = self.lock();
         if seen.told.len() >= TOLD_MAX {
             seen.told.clear();
@@ -204,4 +204,75 @@ async fn ask(link: &AgentLink, known: &HashMap<String, Listed>) -> Result<ToolsT
     let body = Limited::new(response.into_body(), TOLD_MAX_BYTES).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     serde_json::from_slice(&body).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn account() -> AccountId {
+        AccountId::from_random(1)
+    }
+
+    fn server(name: &str, version: &str) -> McpServer {
+        let spec = protocol::mcp::Server {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            command: "x".to_owned(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            folder: "/workspace".to_owned(),
+            tools: None,
+        };
+        McpServer { plugin: "p".to_owned(), called: name.to_owned(), spec, read_only: Vec::new() }
+    }
+
+    fn told(name: &str, version: &str, tools: &[&str]) -> ToolsTold {
+        let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
+        let tools = Told::Tools { digest: "d".to_owned(), list };
+        ToolsTold { servers: vec![ServerTold { name: name.to_owned(), version: version.to_owned(), tools }] }
+    }
+
+    fn names(seen: &MachineTools, account: AccountId, server: &McpServer) -> Vec<String> {
+        let known = seen.known(account, &[server]);
+        let lists = known.values().flat_map(|listed| listed.tools.iter().map(|tool| tool.name.clone()));
+        lists.collect()
+    }
+
+    #[test]
+    fn a_machine_speaks_for_its_own_account_and_for_what_was_asked() {
+        let (seen, one) = (MachineTools::default(), server("registry", "1"));
+        seen.take(account(), &[&one], told("other", "1", &["a"]));
+        seen.take(account(), &[&one], told("registry", "0", &["a"]));
+        assert_eq!(names(&seen, account(), &one), [""; 0], "nobody asked for that");
+        // Whatever it calls its tools, they are its server's.
+        seen.take(account(), &[&one], told("registry", "1", &["a", "shell", "x__y", "č", "a"]));
+        let tools = names(&seen, account(), &one);
+        assert_eq!(tools.len(), 4, "{tools:?}");
+        assert!(tools.iter().all(|tool| tool.starts_with("registry__")), "{tools:?}");
+        assert_eq!(names(&seen, AccountId::from_random(2), &one), [""; 0]);
+        assert_eq!(
+            names(&seen, account(), &server("registry", "2")),
+            [""; 0],
+            "another version is another server"
+        );
+    }
+
+    #[test]
+    fn lists_that_are_alike_are_one_and_accounts_are_bounded() {
+        let (seen, one) = (MachineTools::default(), server("registry", "1"));
+        for account in 0..=ACCOUNTS_MAX as u128 {
+            seen.take(AccountId::from_random(account), &[&one], told("registry", "1", &["a"]));
+        }
+        let of = |account: u128| {
+            let known = seen.known(AccountId::from_random(account), &[&one]);
+            known.into_values().next().map(|listed| listed.tools)
+        };
+        assert!(of(0).is_none(), "the oldest went");
+        let (first, last) = (of(1).expect("a list"), of(ACCOUNTS_MAX as u128).expect("a list"));
+        assert!(Arc::ptr_eq(&first, &last));
+        assert_eq!(seen.lock().accounts.len(), ACCOUNTS_MAX);
+    }
 }

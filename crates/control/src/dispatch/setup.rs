@@ -165,3 +165,25 @@ impl Hosted for Hands {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_changed_something_does_not_run_again() {
+        let web = Web::new(web::WebConfig::default()).expect("it holds");
+        let hands = Hands { web, library: Arc::new(plugins::read(&[])) };
+        for (tool, repeats) in [
+            ("read", true),
+            ("shell", false),
+            ("skill", true),
+            ("no such tool", true),
+            // Its plugin may be gone since it was called.
+            ("registry__note", false),
+        ] {
+            assert_eq!(hands.repeats(tool), repeats, "{tool}");
+        }
+        assert!(hands.runs("skill") && !hands.runs("registry__note"));
+    }
+}
