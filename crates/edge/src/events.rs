@@ -46,7 +46,8 @@ impl Event {
     pub fn new(name: &str, id: &str, data: &[Bytes]) -> Self {
         let (name, id) = (one_line(name), one_line(id));
         let fields = ["event: ", &name, "\ndata: ", "\nid: ", &id, "\n\n"];
-        let size = fields.iter().map(|field| field.len()).sum::<usize>() + data.iter().map(Bytes::len).sum::<usize>();
+        let size = fields.iter().map(|field| field.len()).sum::<usize>()
+            + data.iter().map(Bytes::len).sum::<usize>();
         let copied = data.iter().map(Bytes::len).filter(|length| *length < COPIED_MAX_BYTES);
         let mut gathered = BytesMut::with_capacity(EVENT_BYTES + copied.sum::<usize>());
         let mut pieces = Vec::with_capacity(1);
@@ -89,7 +90,8 @@ impl Event {
         let last = self.0.len().saturating_sub(1);
         self.0.iter().enumerate().map(move |(at, piece)| {
             let end = if at == last { piece.len() - CHUNK_END.len() } else { piece.len() };
-            let size_line = |piece: &Bytes| piece.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let size_line =
+                |piece: &Bytes| piece.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let begin = if at == 0 { size_line(piece) } else { 0 };
             piece.slice(begin..end)
         })
@@ -215,7 +217,8 @@ impl Source {
                 Some(Some(event)) => packed.extend(event.content()),
                 Some(None) => packed.extend([Bytes::from_static(COMMENT)]),
                 None => {
-                    let rest = self.packed.take().map_or_else(|| Ok(Bytes::new()), |packed| packed.finish())?;
+                    let rest =
+                        self.packed.take().map_or_else(|| Ok(Bytes::new()), |packed| packed.finish())?;
                     frame(framing, rest, pieces);
                     if framing == Framing::Chunks {
                         pieces.push_back(Bytes::from_static(LAST_CHUNK));

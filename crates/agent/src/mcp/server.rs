@@ -351,5 +351,10 @@ fn told(output: ::mcp::Output) -> ToolOutput {
             FoundPassage { url: Some(url), title, text: passage.text, ..FoundPassage::default() }
         }
     });
-    ToolOutput { failed: output.failed, text: output.text, passages: passages.collect(), written: Vec::new() }
+    ToolOutput {
+        failed: output.failed,
+        text: output.text,
+        passages: passages.collect(),
+        ..ToolOutput::default()
+    }
 }

@@ -94,9 +94,7 @@ impl Server {
         let ending = self.shared.front.ending.0.clone();
         let (mut early, mut late) = (JoinSet::new(), JoinSet::new());
         ending.run_until_cancelled(self.accept_into(&mut early, false)).await;
-        let drained = async {
-            while early.join_next().await.is_some() {}
-        };
+        let drained = async { while early.join_next().await.is_some() {} };
         tokio::select! {
             () = self.accept_into(&mut late, true) => {}
             _ = timeout(FAREWELL, drained) => {}

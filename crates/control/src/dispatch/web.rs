@@ -187,9 +187,9 @@ impl Web {
     /// Calls a tool of an MCP server.
     pub(super) async fn call(&self, tool: &str, arguments: &str) -> Output {
         match self.mcp.call(tool, arguments).await {
-            Ok(McpOutput { text, passages, failed }) => {
-                let outcome = if failed { Outcome::Failed } else { Outcome::Done };
-                Output { outcome, text, passages, written: Vec::new() }
+            Ok(McpOutput { text, passages, failed: has_failed }) => {
+                let outcome = if has_failed { Outcome::Failed } else { Outcome::Done };
+                Output { outcome, passages, ..failed(text) }
             }
             Err(error @ McpError::Cut { .. }) => {
                 Output { outcome: Outcome::Interrupted, ..failed(format!("{error}.")) }

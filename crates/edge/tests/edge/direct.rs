@@ -10,7 +10,7 @@ use axum::http::header::ACCEPT_ENCODING;
 use axum::response::Response;
 use bytes::Bytes;
 use edge::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
-use edge::{Compression, EventWriter, Event, event_stream, is_event_stream};
+use edge::{Compression, Event, EventWriter, event_stream, is_event_stream};
 use futures_util::stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
@@ -46,7 +46,12 @@ async fn events_go_out_as_chunks_behind_a_head() {
     assert!(lines.contains(&"transfer-encoding: chunked"));
     assert!(lines.iter().any(|line| line.starts_with("date: ") && line.ends_with(" GMT")));
     assert!(!head.contains("connection:"));
-    let pieces = ["retry: 1000\n", "event: message\ndata: {\"a\":1}\nid: a:1.1\n\n", "event: message\ndata: {}\nid: a:1.2\n\n", ""];
+    let pieces = [
+        "retry: 1000\n",
+        "event: message\ndata: {\"a\":1}\nid: a:1.1\n\n",
+        "event: message\ndata: {}\nid: a:1.2\n\n",
+        "",
+    ];
     let chunks = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
     assert_eq!(body, chunks.concat());
 
