@@ -58,6 +58,16 @@ impl Connection {
         Some(bytes)
     }
 
+    /// All that comes until the service closes it.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(reader) = &mut self.reader {
+            // What came before it broke is all that came.
+            let _ = reader.read_to_end(&mut bytes);
+        }
+        bytes
+    }
+
     /// Whether the service has closed it, which is waited for.
     pub fn is_closed(&mut self) -> bool {
         match &mut self.reader {
