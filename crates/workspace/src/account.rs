@@ -12,8 +12,8 @@ use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
-use crate::path::is_staging;
+use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
+use crate::path::{WorkspacePath, is_staging};
 use crate::usage::{Books, Quota, Usage, walk};
 
 /// So many accounts' books are kept; beyond it those that nobody is working with are counted anew later.
@@ -127,9 +127,9 @@ impl Workspace {
         Home::open(self.shared.root.as_fd(), &self.name)
     }
 
-    /// Opens the home folder if the kernel has it at hand; never waits for a disk.
-    pub(crate) fn home_at_hand(&self) -> Result<Home, Errno> {
-        Home::open_at_hand(self.shared.root.as_fd(), &self.name)
+    /// Opens what is at the path if that needs no waiting for a disk and no link is on the way.
+    pub(crate) fn open_at_hand(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        jail::open_at_hand(self.shared.root.as_fd(), &self.name, path, flags)
     }
 
     fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {

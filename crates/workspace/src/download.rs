@@ -61,7 +61,10 @@ impl Workspace {
     /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
         // Whatever else this meets is met again, and told, by the look-up that may wait.
-        if let Ok(file) = self.open_file_at_hand(asked.preferred()) {
+        let preferred = asked.preferred();
+        if let Ok(file) = self.open_at_hand(preferred, FILE_FLAGS)
+            && let Ok(file) = OpenFile::new(file, preferred)
+        {
             return Ok(file);
         }
         let (workspace, asked) = (self.clone(), asked.clone());
@@ -76,11 +79,6 @@ impl Workspace {
             Err(WorkspaceError::NotFound)
         })
         .await
-    }
-
-    /// Opens a file whose way the kernel has at hand; never waits for a disk.
-    fn open_file_at_hand(&self, path: &WorkspacePath) -> Result<OpenFile, WorkspaceError> {
-        OpenFile::new(self.home_at_hand()?.open_beneath_at_hand(path, FILE_FLAGS)?, path)
     }
 }
 

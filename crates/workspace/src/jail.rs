@@ -22,12 +22,6 @@ pub(crate) const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 /// Flags of a folder that is opened to be read or to be synchronised.
 pub(crate) const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Flags of an account's home folder: no link leads to it.
-const HOME_FLAGS: OFlags = FOLDER_FLAGS.union(OFlags::NOFOLLOW);
-
-/// How paths are resolved: links are followed that stay beneath where the look-up began.
-const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-
 /// An account's home folder, open.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -37,12 +31,7 @@ pub(crate) struct Home {
 impl Home {
     /// Opens the folder of this name in the folder of all accounts.
     pub(crate) fn open(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
-        Ok(Self { fd: fs::openat(root, name, HOME_FLAGS, Mode::empty())? })
-    }
-
-    /// Opens the same folder if the kernel has it at hand; never waits for a disk.
-    pub(crate) fn open_at_hand(root: BorrowedFd<'_>, name: &str) -> Result<Self, Errno> {
-        Ok(Self { fd: fs::openat2(root, name, HOME_FLAGS, Mode::empty(), RESOLVE | ResolveFlags::CACHED)? })
+        Ok(Self { fd: fs::openat(root, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())? })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -51,24 +40,17 @@ impl Home {
 
     /// Opens what is at the path, following links that stay inside.
     pub(crate) fn open_beneath(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let bytes = if path.is_home() { b"." } else { path.as_bytes() };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
         let mut last = Errno::AGAIN;
         for _ in 0..LOOK_UPS_MAX {
-            match self.look_up(path, flags, RESOLVE) {
+            match fs::openat2(&self.fd, bytes, flags, Mode::empty(), resolve) {
                 Err(again @ (Errno::AGAIN | Errno::INTR)) => last = again,
                 done => return done,
             }
         }
         Err(last)
-    }
-
-    /// Opens the same if the kernel has all that is on the way at hand; never waits for a disk.
-    pub(crate) fn open_beneath_at_hand(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
-        self.look_up(path, flags, RESOLVE | ResolveFlags::CACHED)
-    }
-
-    fn look_up(&self, path: &WorkspacePath, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, Errno> {
-        let bytes = if path.is_home() { b"." } else { path.as_bytes() };
-        fs::openat2(&self.fd, bytes, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
     }
 
     /// Opens a folder; tells one that is missing from something else in its place.
@@ -129,6 +111,19 @@ impl Home {
         let stat = fs::fstat(&self.fd)?;
         Ok((stat.st_uid != ours.as_raw()).then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))))
     }
+}
+
+/// Opens what is at the path in the home folder of this name, in one call, if the kernel has all of the way at hand and
+/// no link is on it: one without links and `..` leads nowhere else. Never waits for a disk.
+pub(crate) fn open_at_hand(
+    root: BorrowedFd<'_>,
+    home: &str,
+    path: &WorkspacePath,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let whole = [home.as_bytes(), path.as_bytes()].join(&b'/');
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+    fs::openat2(root, whole, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 /// What an entry of an open folder is, without following it.
