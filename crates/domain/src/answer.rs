@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::citation::{self, Place};
+use crate::citation::{self, Marks, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Outcome, Purpose, Step};
@@ -203,6 +203,17 @@ pub enum Change {
         /// What was added.
         text: String,
     },
+    /// The vendor names a source of what the step being said says.
+    Cited {
+        /// The text block's index in the step.
+        block: u32,
+        /// How many bytes of the block, as it was said, stand before the mark.
+        at: usize,
+        /// The source's number.
+        number: u32,
+        /// The source.
+        place: Place,
+    },
     /// The step calls a tool.
     Called {
         /// The block's index in the step.
@@ -252,6 +263,21 @@ pub struct Answer {
     pub ending: Option<Ending>,
     step: Option<u32>,
     grown: Grown,
+    cited: Cited,
+}
+
+/// What vendors cited: the steps and numbers, and the marks in each text block of the present step. It follows from the
+/// rest, so that any two are equal.
+#[derive(Debug, Clone, Default)]
+struct Cited {
+    numbers: Vec<(u32, u32)>,
+    marks: Vec<(u32, Marks)>,
+}
+
+impl PartialEq for Cited {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Where the block that grew last stands: the step, the block, the place among the parts. It says nothing of the
@@ -277,6 +303,7 @@ impl Answer {
             ending: None,
             step: None,
             grown: Grown::default(),
+            cited: Cited::default(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
@@ -328,9 +355,27 @@ impl Answer {
             }),
             Change::TextGrew { .. }
             | Change::ReasoningGrew { .. }
+            | Change::Cited { .. }
             | Change::Called { .. }
             | Change::Resulted { .. }
             | Change::Ended(_) => false,
+        }
+    }
+
+    /// The part into which the change puts a mark.
+    #[must_use]
+    pub fn marked_by(&self, change: &Change) -> Option<PartId> {
+        match change {
+            Change::Cited { block, .. } => {
+                Some(part_id(self.id, "block", self.step.unwrap_or(0), *block as usize))
+            }
+            Change::StepBegan { .. }
+            | Change::TextGrew { .. }
+            | Change::ReasoningGrew { .. }
+            | Change::Called { .. }
+            | Change::Reported { .. }
+            | Change::Resulted { .. }
+            | Change::Ended(_) => None,
         }
     }
 
@@ -363,6 +408,7 @@ impl Answer {
                 self.parts.retain(|part| part.step.is_none_or(|step| step < number));
                 self.step = Some(number);
                 self.grown = Grown::default();
+                self.forget_cited(number);
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
                 Body::Text(markdown) => markdown.push_str(&text),
@@ -374,6 +420,7 @@ impl Answer {
                     Body::Text(_) | Body::Run(_) | Body::File { .. } => {}
                 }
             }
+            Change::Cited { block, at, number, place } => self.cite(block, at, number, place),
             Change::Called { block, call } => {
                 let Call { id: call, tool, purpose, .. } = call;
                 let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
@@ -407,6 +454,39 @@ impl Answer {
         };
         self.grown = Grown(Some((step, block, at)));
         &mut self.parts[at].body
+    }
+
+    fn cite(&mut self, block: u32, at: usize, number: u32, place: Place) {
+        let known = self.cited.marks.iter().position(|(of, _)| *of == block);
+        let known = known.unwrap_or_else(|| {
+            self.cited.marks.push((block, Marks::default()));
+            self.cited.marks.len() - 1
+        });
+        let mut marks = std::mem::take(&mut self.cited.marks[known].1);
+        match self.block(block, Body::Text(String::new())) {
+            Body::Text(markdown) => {
+                marks.put(markdown, at, number);
+            }
+            Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => {}
+        }
+        self.cited.marks[known].1 = marks;
+        if self.source(number).is_none() {
+            self.cited.numbers.push((self.step.unwrap_or(0), number));
+            self.sources.push(Source { number, place });
+        }
+    }
+
+    /// Forgets what was cited by this step and those after it: it is said anew.
+    fn forget_cited(&mut self, step: u32) {
+        self.cited.marks.clear();
+        let Self { sources, cited, .. } = self;
+        cited.numbers.retain(|(of, number)| {
+            let stands = *of < step;
+            if !stands {
+                sources.retain(|source| source.number != *number);
+            }
+            stands
+        });
     }
 
     fn settle(&mut self, result: &CallResult) {
@@ -475,12 +555,18 @@ impl Answer {
 
 /// The changes that a whole step makes.
 fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
-    step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
+    let said = step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
         Block::Text(text) => Some(Change::TextGrew { block: index, text: text.clone() }),
         Block::Reasoning(text) => Some(Change::ReasoningGrew { block: index, text: text.clone() }),
         Block::Call(call) => Some(Change::Called { block: index, call: call.clone() }),
         Block::Opaque { .. } => None,
-    })
+    });
+    said.chain(step.cited.iter().map(|cited| Change::Cited {
+        block: cited.block,
+        at: cited.at,
+        number: cited.number,
+        place: cited.place.clone(),
+    }))
 }
 
 /// The file or page itself, without the place in it.
@@ -515,59 +601,4 @@ fn derived(owner: &[u8], kind: &str, step: u32, index: usize) -> PartId {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::id::InstanceId;
-    use crate::step::{StopReason, Usage};
-
-    /// The log of an answer in which these calls wrote these files.
-    fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
-        let call = |index: usize| Call {
-            id: format!("c{index}"),
-            tool: "write".into(),
-            arguments: "{}".into(),
-            purpose: Purpose::Tool,
-        };
-        let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
-        let step = Step { blocks, stop: StopReason::Calls, usage: Usage::default() };
-        let instance = InstanceId::from_random(1);
-        let mut log = vec![LogEntry::Step { number: 0, step: step.into(), instance }];
-        for (index, written) in written.iter().enumerate() {
-            let result = CallResult {
-                images: Vec::new(),
-                call: format!("c{index}"),
-                tool: "write".into(),
-                outcome: Outcome::Done,
-                text: String::new(),
-                passages: Vec::new(),
-                written: written.clone(),
-            };
-            log.push(LogEntry::Result { number: 0, result: result.into() });
-        }
-        log
-    }
-
-    fn files(answer: &Answer) -> Vec<&str> {
-        let files = answer.parts.iter().filter_map(|part| match &part.body {
-            Body::File { path } => Some(path.as_str()),
-            Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
-        });
-        files.collect()
-    }
-
-    #[test]
-    fn a_file_enters_an_answer_once_however_often_it_is_written() {
-        let written =
-            [vec!["/b".to_owned(), "/b".to_owned()], vec!["/b".to_owned(), "/a".to_owned(), "/c".to_owned()]];
-        let answer = Answer::rebuild(MessageId::from_random(1), &["/a".to_owned()], &log(&written), None);
-        assert_eq!(files(&answer), ["/a", "/b", "/c"]);
-    }
-
-    #[test]
-    fn no_number_of_written_files_makes_an_answer_endless() {
-        let written: Vec<Vec<String>> =
-            (0..32).map(|call| (0..100).map(|file| format!("/{call}/{file}")).collect()).collect();
-        let answer = Answer::rebuild(MessageId::from_random(1), &[], &log(&written), None);
-        assert_eq!(files(&answer).len(), FILE_PARTS_MAX);
-    }
-}
+mod tests;

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+pub mod cited;
 pub mod mark;
 
+pub use cited::{CITED_MAX, Citation, Cited, Marks, spot};
 pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip};
 
 /// Where a passage stands.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::AgentName;
-use crate::citation::NumberedPassage;
+use crate::citation::{Citation, Cited, NumberedPassage};
 use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
 
@@ -51,6 +51,8 @@ pub enum Item {
 pub struct Step {
     /// What the model put out, in order.
     pub blocks: Vec<Block>,
+    /// The sources that the vendor names itself, in the order in which they got their numbers.
+    pub cited: Vec<Citation>,
     /// Why the model stopped.
     pub stop: StopReason,
     /// What it used.
@@ -225,6 +227,8 @@ pub enum StepEvent {
     Text(String),
     /// Reasoning follows, or goes on.
     Reasoning(String),
+    /// The vendor names a source of what was said in this step, at any time before the end.
+    Cited(Cited),
     /// A whole call, given when its arguments are complete.
     Call(Call),
     /// A whole opaque item.

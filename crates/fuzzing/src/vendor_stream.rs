@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use domain::citation::CITED_MAX;
 use domain::limits::CALLS_MAX;
 use domain::step::{StepError, StepEvent};
 use models::{Decoder, Format, Next};
@@ -54,12 +55,15 @@ fn decode(
 
 fn assert_events(events: &[StepEvent], body_bytes: usize) {
     let mut ids = HashSet::from(["taken"]);
-    let mut said_bytes = 0;
+    let (mut said_bytes, mut text_bytes, mut citations) = (0, 0, 0);
     for (index, event) in events.iter().enumerate() {
         match event {
             StepEvent::Text(text) | StepEvent::Reasoning(text) => {
                 assert!(!text.is_empty());
                 said_bytes += text.len();
+                if matches!(event, StepEvent::Text(_)) {
+                    text_bytes += text.len();
+                }
             }
             StepEvent::Call(call) => {
                 assert!(ids.insert(&call.id), "{call:?} twice");
@@ -67,11 +71,15 @@ fn assert_events(events: &[StepEvent], body_bytes: usize) {
                 assert!(!call.tool.is_empty() && !call.arguments.trim().is_empty(), "{call:?}");
                 said_bytes += call.arguments.len();
             }
+            StepEvent::Cited(cited) => {
+                assert!(cited.at <= text_bytes, "{cited:?} behind {text_bytes} bytes");
+                citations += 1;
+            }
             StepEvent::Opaque { json, .. } => said_bytes += json.len(),
             StepEvent::Finished { .. } => assert_eq!(index + 1, events.len(), "said after the end"),
         }
     }
-    assert!(ids.len() <= CALLS_MAX + 1);
+    assert!(ids.len() <= CALLS_MAX + 1 && citations <= CITED_MAX);
     // Escapes make JSON longer than what it says, but for arguments that are left out.
     assert!(said_bytes <= 2 * body_bytes + 2 * CALLS_MAX, "{said_bytes} of {body_bytes} bytes");
 }

@@ -1,6 +1,7 @@
 //! Google's `streamGenerateContent` format.
 
 mod events;
+mod grounding;
 mod request;
 
 use serde::Deserialize;

@@ -11,6 +11,7 @@ mod anthropic;
 mod attempt;
 pub mod catalog;
 mod chat_completions;
+mod cited;
 mod configured;
 mod decoder;
 mod error;

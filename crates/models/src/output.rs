@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use domain::citation::{CITED_MAX, Cited};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
 use serde_json::{Map, Value};
@@ -56,6 +57,9 @@ pub(crate) struct Called {
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     ids: CallIds,
+    /// All its text: vendors tell by places in it what they cite for what.
+    said: String,
+    cited: usize,
     bytes: usize,
     calls: usize,
     /// Calls whose arguments are no JSON: what a bound has cut is left out at the end.
@@ -78,7 +82,22 @@ impl Output {
     pub(crate) fn text(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         if !text.is_empty() {
             self.bytes += text.len();
+            self.said.push_str(&text);
             ready.push_back(StepEvent::Text(text));
+        }
+    }
+
+    /// All that was said so far.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// A source that the vendor names, if it is one.
+    pub(crate) fn cited(&mut self, cited: Option<Cited>, ready: &mut VecDeque<StepEvent>) {
+        if let Some(cited) = cited.filter(|_| self.cited < CITED_MAX) {
+            self.cited += 1;
+            self.bytes += cited.size_bytes();
+            ready.push_back(StepEvent::Cited(cited));
         }
     }
 

@@ -135,6 +135,7 @@ fn act(voice: &mut dyn Voice, action: &Action, pace_ms: u64, ops: &mut VecDeque<
                 }
             }
         }
+        Action::Cite(cite) => push(voice.cite(cite), ops),
         Action::Call { .. } => {}
         Action::WaitMs(time) => ops.push_back(Op::Wait(Duration::from_millis(*time))),
         Action::Raw(text) => ops.push_back(Op::Frame(Bytes::from(text.clone()))),

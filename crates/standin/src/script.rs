@@ -102,6 +102,8 @@ pub enum Action {
         #[serde(default)]
         id: Option<String>,
     },
+    /// Names a source of what was said since the last one was named, or the text began.
+    Cite(Cite),
     /// Waits.
     WaitMs(u64),
     /// Sends these bytes.
@@ -121,6 +123,22 @@ pub enum Action {
     CutUtf8,
     /// Sends nothing more and keeps the connection open.
     Stall,
+}
+
+/// A source that the vendor names itself.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cite {
+    /// The page's address; empty for a document.
+    pub url: String,
+    /// The page's title.
+    pub title: String,
+    /// The name of a document that was sent; nothing in Chat Completions.
+    pub document: String,
+    /// The document's page, where the format tells it.
+    pub page: Option<u64>,
+    /// What the source says, where the format tells it.
+    pub quote: String,
 }
 
 /// The models that are listed. The first one answers in a sentence what no script says otherwise.

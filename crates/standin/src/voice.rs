@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::request::{Format, Refusal, Request};
+use crate::script::Cite;
 
 /// How many characters of a call's arguments go into one frame.
 const ARGUMENTS_PIECE_CHARS: usize = 7;
@@ -39,6 +40,22 @@ impl Called {
     }
 }
 
+/// What was said of the present text, and how much of it has its source named.
+#[derive(Default)]
+struct Said {
+    text: String,
+    cited: usize,
+}
+
+impl Said {
+    /// What has no source yet, from now on with one. Another source of the same words gets them again.
+    fn claim(&mut self) -> std::ops::Range<usize> {
+        let claim = self.cited..self.text.len();
+        self.cited = self.text.len();
+        claim
+    }
+}
+
 /// How an answer ends.
 pub(crate) struct End<'a> {
     /// The reason, by the names of Chat Completions or the format's own; `None` for what the actions suggest, empty
@@ -64,6 +81,8 @@ pub(crate) trait Voice: Send {
     fn refuse(&mut self, text: &str) -> Vec<Bytes>;
     /// Calls next to each other.
     fn call(&mut self, calls: &[Called], interleave: bool) -> Vec<Bytes>;
+    /// A source of what was said since the last one.
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes>;
     /// Makes place for a token: what must be sent before it, and where it goes.
     fn slot(&mut self) -> (Vec<Bytes>, Slot);
     /// The token in its place.

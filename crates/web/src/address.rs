@@ -59,6 +59,12 @@ impl WebUrl {
         self.0.host_str().unwrap_or("")
     }
 
+    /// Whether the host is one of the public web, as far as that can be told without a look-up.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        crate::fetch::is_public(self)
+    }
+
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }

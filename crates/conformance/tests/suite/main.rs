@@ -16,6 +16,7 @@ mod crash;
 mod credits;
 mod database;
 mod figures;
+mod formats;
 mod hostile;
 mod keys;
 mod licences;

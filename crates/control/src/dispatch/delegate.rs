@@ -204,7 +204,9 @@ fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
             .iter()
             .find(|passage| passage.number == number)
             .map(|passage| passage.text.clone()),
-        LogEntry::Step { .. } => None,
+        LogEntry::Step { step, .. } => {
+            step.cited.iter().find(|cited| cited.number == number).map(|cited| cited.quote.clone())
+        }
     });
     Some(Passage { place, text: text.unwrap_or_default() })
 }

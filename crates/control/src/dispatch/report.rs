@@ -1,6 +1,7 @@
 //! What another agent says of its task, as it tells the turn that gave it.
 
 use domain::answer::{Change, LogEntry};
+use domain::citation::Marks;
 use domain::step::Block;
 use domain::turn::host::Event;
 use tokio::sync::mpsc;
@@ -9,6 +10,8 @@ use super::turn::Inbox;
 
 /// The longest report, in bytes; what is beyond is not told.
 pub(super) const REPORT_MAX_BYTES: usize = 64 * 1024;
+/// The longest mark with the space before it, in bytes.
+const MARK_MAX_BYTES: usize = " [999]".len();
 
 /// What an agent said so far, and how much of it was told. It never waits for the one that is told: what could not be
 /// told is told with what comes after it.
@@ -17,7 +20,8 @@ pub(super) struct Report {
     said: String,
     /// Where each step begins.
     steps: Vec<usize>,
-    block: Option<u32>,
+    /// The text blocks of the present step: where each begins, and the marks that were put into it.
+    blocks: Vec<(u32, usize, Marks)>,
     /// How much of what was told still stands.
     stands: usize,
     told: usize,
@@ -31,7 +35,7 @@ impl Report {
             call,
             said: String::new(),
             steps: Vec::new(),
-            block: None,
+            blocks: Vec::new(),
             stands: 0,
             told: usize::MAX, // whatever an earlier lease told goes
             to,
@@ -43,6 +47,9 @@ impl Report {
                 if let Block::Text(text) = block {
                     report.grow(index, text);
                 }
+            }
+            for cited in &step.cited {
+                report.mark(cited.block, cited.at, cited.number);
             }
         }
         report
@@ -58,6 +65,7 @@ impl Report {
         match change {
             Change::StepBegan { number } => self.begin(*number),
             Change::TextGrew { block, text } => self.grow(*block, text),
+            Change::Cited { block, at, number, .. } => self.mark(*block, *at, *number),
             Change::ReasoningGrew { .. }
             | Change::Called { .. }
             | Change::Reported { .. }
@@ -87,14 +95,34 @@ impl Report {
         self.steps.push(start);
         self.said.truncate(start);
         self.stands = self.stands.min(start);
-        self.block = None;
+        self.blocks.clear();
+    }
+
+    /// Puts a mark into a text of the present step, unless what it stands for was too long to be told.
+    fn mark(&mut self, block: u32, at: usize, number: u32) {
+        let Some(index) = self.blocks.iter().position(|(of, ..)| *of == block) else { return };
+        let end = self.blocks.get(index + 1).map_or(self.said.len(), |(_, next, _)| *next);
+        if self.said.len() + MARK_MAX_BYTES > REPORT_MAX_BYTES {
+            return;
+        }
+        let (_, start, marks) = &mut self.blocks[index];
+        let mut text = self.said[*start..end].to_owned();
+        let place = *start + marks.put(&mut text, at, number);
+        let grown = text.len() - (end - *start);
+        self.said.replace_range(*start..end, &text);
+        for (_, start, _) in self.blocks.iter_mut().skip(index + 1) {
+            *start += grown;
+        }
+        self.stands = self.stands.min(place);
     }
 
     fn grow(&mut self, block: u32, text: &str) {
-        if self.block != Some(block) && !self.said.is_empty() && !text.is_empty() {
-            self.said.push_str("\n\n");
+        if self.blocks.last().is_none_or(|(last, ..)| *last != block) {
+            if !self.said.is_empty() && !text.is_empty() {
+                self.said.push_str("\n\n");
+            }
+            self.blocks.push((block, self.said.len(), Marks::default()));
         }
-        self.block = Some(block);
         let room = REPORT_MAX_BYTES.saturating_sub(self.said.len());
         self.said.push_str(&text[..text.floor_char_boundary(room)]);
     }
@@ -102,6 +130,8 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use domain::citation::Place;
+
     use super::*;
 
     fn heard(inbox: &mut mpsc::Receiver<Inbox>, shown: &mut String) {
@@ -136,6 +166,30 @@ mod tests {
         report.tell();
         heard(&mut inbox, &mut shown);
         assert_eq!(shown, "Let me see.\n\nDue on the fifth.");
+        assert_eq!(report.text(), shown);
+    }
+
+    #[test]
+    fn what_a_vendor_cites_is_marked_in_what_was_told_already() {
+        let (to, mut inbox) = mpsc::channel(10);
+        let mut report = Report::new("c".to_owned(), &[], to);
+        let mut shown = String::new();
+        let grew = |block, text: &str| Change::TextGrew { block, text: text.to_owned() };
+        let place = Place::Web { url: "https://a.example/".to_owned(), title: String::new() };
+        let cited = |block, at, number| Change::Cited { block, at, number, place: place.clone() };
+        for change in [
+            Change::StepBegan { number: 0 },
+            grew(0, "One. Two."),
+            grew(2, "Three."),
+            cited(2, 6, 3),
+            cited(0, 9, 2),
+            cited(0, 4, 1),
+            grew(2, " Four."),
+        ] {
+            report.take(&change);
+            heard(&mut inbox, &mut shown);
+        }
+        assert_eq!(shown, "One. [1] Two. [2]\n\nThree. [3] Four.");
         assert_eq!(report.text(), shown);
     }
 

@@ -154,7 +154,7 @@ pub(super) async fn see_through(
             came = next(inbox, &mut shell.voice) => match came {
                 Came::ByInbox(Inbox::Lost(ended)) => return ended,
                 Came::ByInbox(came) => shell.receive(came),
-                Came::Said(event) => Some(shell.named(event)),
+                Came::Said(event) => shell.named(event),
             },
         };
         if let Some(event) = event {

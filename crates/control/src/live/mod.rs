@@ -140,8 +140,12 @@ impl LiveAnswer {
     pub fn fold(&self, stamp: Stamp, change: Change) {
         let mut state = self.lock();
         let anew = state.answer.is_cut_by(&change);
+        let marked = state.answer.marked_by(&change);
         if !state.answer.fold(stamp, change) {
             return;
+        }
+        if let Some(part) = marked {
+            state.pieces.forget(part);
         }
         if anew {
             let State { answer, pieces, .. } = &mut *state;

@@ -179,6 +179,11 @@ impl Pieces {
         self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id && stands(part)));
     }
 
+    /// Forgets what was made of a text that was changed within.
+    pub(super) fn forget(&mut self, part: PartId) {
+        self.texts.remove(&part);
+    }
+
     fn part(&mut self, part: &Part, last: Option<PartId>, answer: &Answer, text: &mut Rope) -> ShotPart {
         let mut shown = |markdown: &str| {
             let piece = self.texts.entry(part.id).or_default();

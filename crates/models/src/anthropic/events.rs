@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::cited;
 use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
@@ -46,6 +48,7 @@ struct Delta {
     thinking: String,
     signature: String,
     partial_json: String,
+    citation: Value,
     stop_reason: Option<String>,
 }
 
@@ -98,7 +101,8 @@ impl WireUsage {
 /// A block whose end has not come.
 #[derive(Debug)]
 enum Open {
-    Text,
+    /// What it says rests on these sources.
+    Text(Vec<Value>),
     /// The block as it will go back, and its growing fields.
     Thinking {
         block: Map<String, Value>,
@@ -183,7 +187,11 @@ impl Fold {
         let open = match text(&fields, "type").as_str() {
             "text" => {
                 self.output.text(text(&fields, "text"), ready);
-                Open::Text
+                let cited = fields.remove("citations").and_then(|cited| match cited {
+                    Value::Array(cited) => Some(cited),
+                    _ => None,
+                });
+                Open::Text(cited.unwrap_or_default())
             }
             "thinking" => {
                 let thinking = text(&fields, "thinking");
@@ -214,7 +222,10 @@ impl Fold {
 
     fn delta(&mut self, index: u64, delta: Delta, ready: &mut VecDeque<StepEvent>) {
         match (self.open.get_mut(&index), delta.r#type.as_str()) {
-            (Some(Open::Text), "text_delta") => self.output.text(delta.text, ready),
+            (Some(Open::Text(_)), "text_delta") => self.output.text(delta.text, ready),
+            (Some(Open::Text(cited)), "citations_delta") if cited.len() < CITED_MAX => {
+                cited.push(delta.citation);
+            }
             (Some(Open::Thinking { thinking, .. }), "thinking_delta") => {
                 thinking.push_str(&delta.thinking);
                 self.output.reasoning(delta.thinking, ready);
@@ -227,7 +238,6 @@ impl Fold {
                 self.output.count(delta.partial_json.len());
                 call.arguments.push_str(&delta.partial_json);
             }
-            // Citations, whose places are those of documents that are not sent.
             _ => {}
         }
     }
@@ -243,8 +253,14 @@ impl Fold {
             Some(Open::Tool(call)) => {
                 self.output.call(call, ready)?;
             }
+            Some(Open::Text(cited)) => {
+                let at = self.output.said().len();
+                for citation in cited {
+                    self.output.cited(source(&citation, at), ready);
+                }
+            }
             // A thought that is not signed is not taken back.
-            Some(Open::Text | Open::Thinking { .. } | Open::Other) | None => {}
+            Some(Open::Thinking { .. } | Open::Other) | None => {}
         }
         Ok(())
     }
@@ -260,6 +276,20 @@ impl Fold {
                 _ => StopReason::Done,
             });
         }
+    }
+}
+
+/// The source that a block rests on which ends at `at`.
+fn source(citation: &Value, at: usize) -> Option<Cited> {
+    let text = |field| cited::text(citation, field);
+    let (title, quote) = (text("title"), text("cited_text"));
+    match text("type") {
+        "web_search_result_location" => cited::page(at, text("url"), title, quote),
+        "search_result_location" => cited::page_or_file(at, text("source"), title, quote),
+        "char_location" | "page_location" | "content_block_location" => {
+            cited::file(at, text("document_title"), cited::number(citation, "start_page_number"), quote)
+        }
+        _ => None,
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use domain::citation::{CITED_MAX, Cited};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cited;
 use crate::decoder::Next;
 use crate::error;
 use crate::output::CallIds;
@@ -46,6 +49,8 @@ struct Delta<'a> {
     reasoning: Option<String>,
     #[serde(default, borrow)]
     tool_calls: Option<Vec<CallPiece<'a>>>,
+    #[serde(default)]
+    annotations: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -122,6 +127,9 @@ struct PendingCall {
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     calls: Vec<PendingCall>,
+    /// All its text, and the sources that were named: told at the end, when the places in the text are known.
+    said: String,
+    annotations: Vec<Value>,
     stop: Option<StopReason>,
     usage: Option<Usage>,
     refused: bool,
@@ -195,6 +203,9 @@ impl Fold {
             StopReason::Done | StopReason::Calls => StopReason::Calls,
             StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,
         };
+        let said = &self.said;
+        let cited = self.annotations.iter().filter_map(|annotation| source(annotation, said));
+        ready.extend(cited.map(StepEvent::Cited));
         for call in calls {
             let id = self.ids.own(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
@@ -248,8 +259,13 @@ impl Fold {
         for text in [delta.content.map(plain).transpose()?.unwrap_or_default(), refusal] {
             if !text.is_empty() {
                 self.bytes += text.len();
+                self.said.push_str(&text);
                 ready.push_back(StepEvent::Text(text));
             }
+        }
+        if let Some(Value::Array(annotations)) = delta.annotations {
+            let room = CITED_MAX.saturating_sub(self.annotations.len());
+            self.annotations.extend(annotations.into_iter().take(room));
         }
         for piece in delta.tool_calls.into_iter().flatten() {
             if !self.full {
@@ -328,6 +344,19 @@ fn verbatim(arguments: &RawValue) -> Result<String, StepError> {
         "null" => Ok(String::new()),
         json => Ok(json.to_owned()),
     }
+}
+
+/// The source that an annotation names for a place in the text, which is told in characters; behind the whole of it
+/// where a server tells no place.
+fn source(annotation: &Value, said: &str) -> Option<Cited> {
+    if cited::text(annotation, "type") != "url_citation" {
+        return None;
+    }
+    // Some servers leave the inner object out.
+    let of = annotation.get("url_citation").unwrap_or(annotation);
+    let end = cited::number(of, "end_index").filter(|end| *end > 0);
+    let at = end.map_or(said.len(), |end| cited::bytes_of(said, end));
+    cited::page(at, cited::text(of, "url"), cited::text(of, "title"), cited::text(of, "content"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@ use std::collections::{HashSet, VecDeque};
 
 use domain::step::{StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
+use crate::gemini::grounding::Grounding;
 use crate::output::{Called, Output};
 use crate::wire::{self, Frame};
 
@@ -34,6 +36,10 @@ struct Candidate<'a> {
     content: Option<Content<'a>>,
     #[serde(default)]
     finish_reason: Option<String>,
+    #[serde(default)]
+    grounding_metadata: Option<Value>,
+    #[serde(default)]
+    citation_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +114,7 @@ pub(crate) struct Fold {
     usage: Option<Usage>,
     /// Signed parts of the text that is being said: given behind it, so that they do not cut it into pieces.
     signed: Vec<String>,
+    grounding: Grounding,
 }
 
 impl Fold {
@@ -148,6 +155,7 @@ impl Fold {
             for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
                 self.part(part.get(), ready)?;
             }
+            self.grounding.take(candidate.grounding_metadata, candidate.citation_metadata);
             if let Some(reason) = candidate.finish_reason {
                 self.stop = meaning(&reason)?.or(self.stop);
             }
@@ -167,6 +175,7 @@ impl Fold {
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         let stop = self.stop.ok_or_else(|| wire::unavailable("its stream was cut"))?;
         self.give_signed(ready);
+        self.grounding.tell(&mut self.output, ready);
         self.output.finish(stop, self.usage, ready)
     }
 

@@ -46,9 +46,10 @@ pub fn step(request: &StepRequest) -> Vec<StepEvent> {
     let (stop, output) = match &event {
         StepEvent::Call(call) => (StopReason::Calls, call.arguments.len()),
         StepEvent::Text(text) => (StopReason::Done, text.len()),
-        StepEvent::Reasoning(_) | StepEvent::Opaque { .. } | StepEvent::Finished { .. } => {
-            (StopReason::Done, 0)
-        }
+        StepEvent::Reasoning(_)
+        | StepEvent::Cited(_)
+        | StepEvent::Opaque { .. }
+        | StepEvent::Finished { .. } => (StopReason::Done, 0),
     };
     let usage = Usage {
         input_tokens: tokens(request.transcript.iter().map(length).sum()),

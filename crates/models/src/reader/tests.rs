@@ -45,7 +45,7 @@ fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
         arguments: "{}".to_owned(),
         purpose: Purpose::Tool,
     };
-    let step = Step { blocks: vec![Block::Call(call)], stop: StopReason::Calls, usage: Usage::default() };
+    let step = Step { blocks: vec![Block::Call(call)], stop: StopReason::Calls, ..Step::default() };
     let result = CallResult {
         images: Vec::new(),
         call: id.to_owned(),

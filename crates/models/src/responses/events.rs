@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::cited;
 use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
@@ -22,6 +24,10 @@ struct Event<'a> {
     r#type: String,
     #[serde(default)]
     output_index: u64,
+    #[serde(default)]
+    content_index: u64,
+    #[serde(default)]
+    annotation: Option<Value>,
     #[serde(default)]
     summary_index: u64,
     #[serde(default)]
@@ -49,6 +55,18 @@ struct Part {
     text: Option<String>,
     #[serde(default)]
     refusal: Option<String>,
+    #[serde(default)]
+    annotations: Option<Value>,
+}
+
+/// A part of an item's text that came in pieces.
+#[derive(Debug)]
+struct Said {
+    /// Where it begins in all that was said.
+    start: usize,
+    bytes: usize,
+    /// How many sources were named for it.
+    cited: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -102,8 +120,8 @@ impl WireUsage {
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
-    /// Bytes of text that came for the items under way.
-    said: HashMap<u64, usize>,
+    /// What came of the items under way, by item and part.
+    said: HashMap<(u64, u64), Said>,
 }
 
 impl Fold {
@@ -129,13 +147,14 @@ impl Fold {
         match kind {
             "error" => return Err(error::in_stream(data)),
             "response.output_text.delta" => {
-                self.count(event.output_index, &event)?;
+                self.count(&event)?;
                 self.output.text(delta(event), ready);
             }
             "response.refusal.delta" => {
-                self.count(event.output_index, &event)?;
+                self.count(&event)?;
                 self.output.refusal(delta(event), ready);
             }
+            "response.output_text.annotation.added" => self.annotated(&event, ready),
             // One part of a summary stands apart from the next.
             "response.reasoning_summary_part.added" if event.summary_index > 0 => {
                 self.output.reasoning("\n\n".to_owned(), ready);
@@ -162,13 +181,25 @@ impl Fold {
         Err(wire::unavailable("its stream was cut"))
     }
 
-    fn count(&mut self, index: u64, event: &Event<'_>) -> Result<(), StepError> {
+    fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
+        let index = (event.output_index, event.content_index);
         if self.said.len() >= ITEMS_MAX && !self.said.contains_key(&index) {
             return Err(wire::unavailable("its items do not end"));
         }
         let bytes = event.delta.as_ref().and_then(Value::as_str).map_or(0, str::len);
-        *self.said.entry(index).or_default() += bytes;
+        let start = self.output.said().len();
+        self.said.entry(index).or_insert(Said { start, bytes: 0, cited: 0 }).bytes += bytes;
         Ok(())
+    }
+
+    /// Takes a source of a part that is being said.
+    fn annotated(&mut self, event: &Event<'_>, ready: &mut VecDeque<StepEvent>) {
+        let said = self.said.get_mut(&(event.output_index, event.content_index));
+        let (Some(said), Some(annotation)) = (said, &event.annotation) else { return };
+        said.cited += 1;
+        let text = self.output.said().get(said.start..).unwrap_or("");
+        let cited = source(annotation, said.start, text);
+        self.output.cited(cited, ready);
     }
 
     fn item(
@@ -193,17 +224,35 @@ impl Fold {
                 self.output.opaque(Format::Responses, json.to_owned(), ready);
             }
             "message" => {
-                if self.said.remove(&index).is_none_or(|bytes| bytes == 0) {
-                    for part in item.content.into_iter().flatten() {
-                        self.output.text(part.text.unwrap_or_default(), ready);
-                        self.output.refusal(part.refusal.unwrap_or_default(), ready);
-                    }
-                }
+                self.message(index, item.content.unwrap_or_default(), ready);
                 self.output.opaque(Format::Responses, without(json, &["content"])?, ready);
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Takes of a finished message what did not come in pieces.
+    fn message(&mut self, index: u64, content: Vec<Part>, ready: &mut VecDeque<StepEvent>) {
+        let is_silent = self.said.iter().all(|((item, _), said)| *item != index || said.bytes == 0);
+        for (part, at) in content.into_iter().zip(0_u64..) {
+            let said = self.said.remove(&(index, at));
+            let start = said.as_ref().map_or(self.output.said().len(), |said| said.start);
+            if is_silent {
+                self.output.text(part.text.unwrap_or_default(), ready);
+                self.output.refusal(part.refusal.unwrap_or_default(), ready);
+            }
+            let Some(Value::Array(annotations)) = part.annotations else { continue };
+            if said.is_some_and(|said| said.cited > 0) {
+                continue; // they were told one by one
+            }
+            for annotation in annotations.iter().take(CITED_MAX) {
+                let text = self.output.said().get(start..).unwrap_or("");
+                let cited = source(annotation, start, text);
+                self.output.cited(cited, ready);
+            }
+        }
+        self.said.retain(|(item, _), _| *item != index);
     }
 
     fn response(
@@ -226,6 +275,19 @@ impl Fold {
             _ => StopReason::Done,
         };
         self.output.finish(stop, usage, ready)
+    }
+}
+
+/// The source that an annotation names, of a part that begins at `start` with this text. Places in it are told in
+/// characters.
+fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
+    let text = |field| cited::text(annotation, field);
+    let end = cited::number(annotation, "end_index").or_else(|| cited::number(annotation, "index"));
+    let at = start + end.map_or(part.len(), |end| cited::bytes_of(part, end));
+    match text("type") {
+        "url_citation" => cited::page(at, text("url"), text("title"), ""),
+        "file_citation" | "container_file_citation" => cited::file(at, text("filename"), None, ""),
+        _ => None,
     }
 }
 

@@ -65,6 +65,7 @@ async fn say(provider: &Vendor, request: StepRequest) -> Said {
             Ok(StepEvent::Text(text)) => said.text += &text,
             Ok(StepEvent::Reasoning(text)) => said.reasoning += &text,
             Ok(StepEvent::Call(call)) => said.calls.push(call),
+            Ok(StepEvent::Cited(_)) => panic!("nothing is cited"),
             Ok(StepEvent::Opaque { .. }) => panic!("the format has no opaque items"),
             Ok(StepEvent::Finished { stop, usage }) => said.finished = Some((stop, usage)),
             Err(error) => said.error = Some(error),

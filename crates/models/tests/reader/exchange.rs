@@ -9,9 +9,7 @@ use agent::documents::{extract, passages};
 use agent::index::{Library, PIECE_MAX_BYTES};
 use domain::citation::mark::marks;
 use domain::citation::{NumberedPassage, Place};
-use domain::step::{
-    Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec, Usage,
-};
+use domain::step::{Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec};
 use protocol::tool::{SearchArguments, Tool, ToolOutput};
 
 /// The most steps of one answer.
@@ -92,11 +90,8 @@ impl Exchange {
             let arguments: SearchArguments =
                 serde_json::from_str(&call.arguments).expect("arguments of a search");
             let output = self.search(&arguments).await;
-            let step = Step {
-                blocks: vec![Block::Call(call.clone())],
-                stop: StopReason::Calls,
-                usage: Usage::default(),
-            };
+            let step =
+                Step { blocks: vec![Block::Call(call.clone())], stop: StopReason::Calls, ..Step::default() };
             request.transcript.push(Item::Step(Arc::new(step)));
             let result = CallResult {
                 images: Vec::new(),

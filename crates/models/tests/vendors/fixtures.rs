@@ -9,8 +9,10 @@ use proptest::prelude::*;
 
 use super::stage::Said;
 
-/// A recorded stream and what it tells: text, reasoning, calls (tool and arguments), opaque items, tokens read and
+/// A recorded stream and what it tells: text, reasoning, calls (tool and arguments), what
+/// the vendor cites (behind which byte of the text, and what), opaque items, tokens read and
 /// written, and why it stopped.
+#[derive(Clone)]
 struct Fixture {
     format: Format,
     name: &'static str,
@@ -18,6 +20,7 @@ struct Fixture {
     text: &'static str,
     reasoning: &'static str,
     calls: &'static [(&'static str, &'static str)],
+    cited: &'static [(usize, &'static str)],
     opaque: usize,
     tokens: (u64, u64),
     stop: StopReason,
@@ -32,6 +35,7 @@ macro_rules! fixture {
             text: "",
             reasoning: "",
             calls: &[],
+            cited: &[],
             opaque: 0,
             tokens: (0, 0),
             stop: StopReason::Done,
@@ -55,6 +59,7 @@ fn fixtures() -> Vec<Fixture> {
         Fixture {
             text: "27 * 453 = 12,231",
             reasoning: "Let me solve this step by step:\n\n1. First break down 27 * 453",
+            cited: &[(17, "T, page 1")],
             opaque: 2,
             tokens: (1045, 60),
             ..fixture!(Anthropic, "anthropic", "thinking")
@@ -73,6 +78,7 @@ fn fixtures() -> Vec<Fixture> {
         },
         Fixture {
             text: "Hi there!",
+            cited: &[(2, "Example <https://example.org/>")],
             opaque: 1,
             tokens: (37, 11),
             ..fixture!(Responses, "responses", "text")
@@ -103,6 +109,59 @@ fn fixtures() -> Vec<Fixture> {
             ..fixture!(Gemini, "gemini", "tools")
         },
     ]
+}
+
+/// Streams in which the vendor names its sources.
+fn with_citations() -> Vec<Fixture> {
+    vec![
+        Fixture {
+            text: "The facts: Shannon was born in 1916, říká encyklopedie. The grass is green and water is wet",
+            cited: &[
+                (57, "Claude Shannon <https://en.example.org/wiki/Claude_Shannon>"),
+                (77, "/uploads/My Document.txt"),
+                (94, "wet.pdf, page 5"),
+                (94, "blocks"),
+                (94, "API <https://docs.example.org/api>"),
+            ],
+            tokens: (10682, 510),
+            ..fixture!(Anthropic, "anthropic", "citations")
+        },
+        Fixture {
+            text: "Příběh roku: Causerie opens ([news.example](https://news.example/a?utm_source=openai)). See the statute. At once.",
+            cited: &[
+                (89, "Opening <https://news.example/a?utm_source=openai>"),
+                (107, "statute.pdf"),
+                (9, "plot.csv"),
+                (115, "B <https://b.example/>"),
+            ],
+            opaque: 2,
+            tokens: (328, 356),
+            ..fixture!(Responses, "responses", "citations")
+        },
+        Fixture {
+            text: "Žluté zprávy [a.example](https://a.example/x). And more.",
+            cited: &[(49, "A <https://a.example/x>"), (59, "B <https://b.example/>")],
+            tokens: (9, 4),
+            ..fixture!(ChatCompletions, "chat_completions", "citations")
+        },
+        Fixture {
+            text: "Španělsko vyhrálo Euro 2024, beating England 2-1. It is **law**.",
+            reasoning: "Let me think.",
+            cited: &[
+                (30, "aljazeera.example <https://vertexaisearch.example/grounding-api-redirect/A>"),
+                (52, "aljazeera.example <https://vertexaisearch.example/grounding-api-redirect/A>"),
+                (52, "uefa.example <https://vertexaisearch.example/grounding-api-redirect/B>"),
+                (67, "law.pdf"),
+                (11, " <https://recited.example/>"),
+            ],
+            tokens: (12, 30),
+            ..fixture!(Gemini, "gemini", "citations")
+        },
+    ]
+}
+
+fn all() -> Vec<Fixture> {
+    [fixtures(), with_citations()].concat()
 }
 
 /// Decodes the bytes as they are cut.
@@ -143,7 +202,7 @@ fn without_own_ids(mut said: Said) -> Said {
 
 #[test]
 fn documented_streams_are_read_as_they_stand() {
-    for fixture in fixtures() {
+    for fixture in all() {
         let said = decode(fixture.format, &[fixture.bytes]);
         let name = fixture.name;
         assert_eq!((said.text().as_str(), said.stop()), (fixture.text, fixture.stop), "{name}");
@@ -152,21 +211,25 @@ fn documented_streams_are_read_as_they_stand() {
         let calls: Vec<_> = calls.iter().map(|(tool, arguments)| (&**tool, &**arguments)).collect();
         assert_eq!(calls, fixture.calls, "{name}");
         assert_eq!(said.opaque(), fixture.opaque, "{name}: {said:?}");
+        let cited: Vec<_> = said.cited.iter().map(|cited| (cited.at, cited.place.to_string())).collect();
+        let cited: Vec<_> = cited.iter().map(|(at, place)| (*at, &**place)).collect();
+        assert_eq!(cited, fixture.cited, "{name}");
         let usage = said.finished.unwrap().1.unwrap_or_default();
         assert_eq!((usage.input_tokens, usage.output_tokens), fixture.tokens, "{name}");
     }
 }
 
 #[test]
-fn every_format_has_its_fixtures() {
+fn every_format_has_its_all() {
     for format in Format::ALL {
-        assert!(fixtures().iter().filter(|fixture| fixture.format == format).count() >= 2, "{format:?}");
+        assert!(all().iter().filter(|fixture| fixture.format == format).count() >= 2, "{format:?}");
+        assert!(all().iter().any(|fixture| fixture.format == format && !fixture.cited.is_empty()));
     }
 }
 
 #[test]
 fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
-    for fixture in fixtures() {
+    for fixture in all() {
         let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
         for end in 0..fixture.bytes.len() {
             let said = without_own_ids(decode(fixture.format, &[&fixture.bytes[..end]]));
@@ -174,7 +237,9 @@ fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
             match &said.error {
                 Some(error) => assert!(matches!(error, StepError::Unavailable { .. }), "{name} at {end}"),
                 // What is left out then is the end's mark, or what comes after the reason: usage.
-                None => assert_eq!(said.blocks, whole.blocks, "{name} at {end}"),
+                None => {
+                    assert_eq!((&said.blocks, &said.cited), (&whole.blocks, &whole.cited), "{name} at {end}");
+                }
             }
             assert!(whole.text().starts_with(&said.text()), "{name} at {end}");
         }
@@ -187,7 +252,7 @@ proptest! {
         which in any::<prop::sample::Index>(),
         mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let fixtures = fixtures();
+        let fixtures = all();
         let fixture = which.get(&fixtures);
         let mut places: Vec<_> = cuts.drain(..).map(|cut| cut.index(fixture.bytes.len())).collect();
         places.sort_unstable();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use domain::citation::Cited;
 use domain::step::{
     Block, Call, CallResult, Item, Outcome, Step, StepError, StepEvent, StepRequest, StopReason, ToolSpec,
     Usage,
@@ -53,6 +54,7 @@ pub(crate) fn request(model: &str, question: &str) -> StepRequest {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Said {
     pub(crate) blocks: Vec<Block>,
+    pub(crate) cited: Vec<Cited>,
     pub(crate) finished: Option<(StopReason, Option<Usage>)>,
     pub(crate) error: Option<StepError>,
 }
@@ -98,6 +100,7 @@ impl Said {
                 Some(Block::Reasoning(whole)) => whole.push_str(&text),
                 _ => self.blocks.push(Block::Reasoning(text)),
             },
+            Ok(StepEvent::Cited(cited)) => self.cited.push(cited),
             Ok(StepEvent::Call(call)) => self.blocks.push(Block::Call(call)),
             Ok(StepEvent::Opaque { format, json }) => self.blocks.push(Block::Opaque { format, json }),
             Ok(StepEvent::Finished { stop, usage }) => self.finished = Some((stop, usage)),

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Called, End, Slot, Voice, is_too_long, named_frame};
 use crate::request::{Refusal, THOUGHTFUL, seal};
+use crate::script::Cite;
 
 #[derive(PartialEq, Eq)]
 enum Block {
@@ -22,11 +23,22 @@ pub(super) struct Messages {
     called: usize,
     thought: bool,
     refused: bool,
+    /// Whether the open text has its source: what is said from now on stands in another block.
+    cited: bool,
 }
 
 impl Messages {
     pub(super) fn new(seed: String, model: String) -> Self {
-        Self { seed, model, block: Block::None, blocks: 0, called: 0, thought: false, refused: false }
+        Self {
+            seed,
+            model,
+            block: Block::None,
+            blocks: 0,
+            called: 0,
+            thought: false,
+            refused: false,
+            cited: false,
+        }
     }
 
     fn begin_block(&mut self, block: &Value) -> Bytes {
@@ -54,10 +66,11 @@ impl Messages {
     }
 
     fn text_block(&mut self) -> Vec<Bytes> {
-        if self.block == Block::Text {
+        if self.block == Block::Text && !self.cited {
             return Vec::new();
         }
         let mut frames = self.close();
+        self.cited = false;
         frames.push(self.begin_block(&json!({"type": "text", "text": ""})));
         if self.blocks == 1 {
             frames.push(named_frame(&json!({"type": "ping"})));
@@ -128,6 +141,23 @@ impl Voice for Messages {
             frames.extend(call.pieces().iter().map(|of| piece(of)));
             frames.push(self.stop_block());
         }
+        frames
+    }
+
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let mut frames = if self.block == Block::Text { Vec::new() } else { self.text_block() };
+        self.cited = true;
+        let citation = match (cite.document.as_str(), cite.page) {
+            ("", _) => json!({"type": "web_search_result_location", "url": cite.url, "title": cite.title,
+                "encrypted_index": seal(&cite.url), "cited_text": cite.quote}),
+            (document, Some(page)) => json!({"type": "page_location", "document_index": 0,
+                "document_title": document, "start_page_number": page, "end_page_number": page + 1,
+                "cited_text": cite.quote}),
+            (document, None) => json!({"type": "char_location", "document_index": 0,
+                "document_title": document, "start_char_index": 0,
+                "end_char_index": cite.quote.chars().count(), "cited_text": cite.quote}),
+        };
+        frames.push(self.delta(&json!({"type": "citations_delta", "citation": citation})));
         frames
     }
 

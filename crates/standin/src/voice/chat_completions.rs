@@ -3,18 +3,20 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Called, End, Slot, Voice, frame};
+use super::{Called, End, Said, Slot, Voice, frame};
 use crate::request::Refusal;
+use crate::script::Cite;
 
 pub(super) struct Chunks {
     seed: String,
     model: String,
     called: usize,
+    said: Said,
 }
 
 impl Chunks {
     pub(super) fn new(seed: String, model: String) -> Self {
-        Self { seed, model, called: 0 }
+        Self { seed, model, called: 0, said: Said::default() }
     }
 
     fn delta(&self, delta: &Value) -> Bytes {
@@ -33,6 +35,7 @@ impl Voice for Chunks {
     }
 
     fn say(&mut self, text: &str) -> Vec<Bytes> {
+        self.said.text.push_str(text);
         vec![self.delta(&json!({"content": text}))]
     }
 
@@ -70,6 +73,17 @@ impl Voice for Chunks {
         }
         let longest = frames.iter().map(Vec::len).max().unwrap_or(0);
         (0..longest).flat_map(|at| frames.iter().filter_map(move |of| of.get(at).cloned())).collect()
+    }
+
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        if cite.url.is_empty() {
+            return Vec::new();
+        }
+        let claim = self.said.claim();
+        let characters = |bytes: usize| self.said.text[..bytes].trim_end().chars().count();
+        let cited = json!({"url": cite.url, "title": cite.title, "content": cite.quote,
+            "start_index": characters(claim.start), "end_index": characters(claim.end)});
+        vec![self.delta(&json!({"annotations": [{"type": "url_citation", "url_citation": cited}]}))]
     }
 
     fn slot(&mut self) -> (Vec<Bytes>, Slot) {

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Called, End, Slot, Voice, frame, is_too_long};
+use super::{Called, End, Said, Slot, Voice, frame, is_too_long};
 use crate::request::{Refusal, seal};
+use crate::script::Cite;
 
 pub(super) struct Contents {
     seed: String,
@@ -12,11 +13,24 @@ pub(super) struct Contents {
     called: usize,
     thought: bool,
     refused: bool,
+    said: Said,
+    /// What was found, and for which claims.
+    chunks: Vec<Value>,
+    supports: Vec<Value>,
 }
 
 impl Contents {
     pub(super) fn new(seed: String, model: String) -> Self {
-        Self { seed, model, called: 0, thought: false, refused: false }
+        Self {
+            seed,
+            model,
+            called: 0,
+            thought: false,
+            refused: false,
+            said: Said::default(),
+            chunks: Vec::new(),
+            supports: Vec::new(),
+        }
     }
 
     fn part(&self, part: &Value) -> Bytes {
@@ -40,6 +54,7 @@ impl Voice for Contents {
     }
 
     fn say(&mut self, text: &str) -> Vec<Bytes> {
+        self.said.text.push_str(text);
         vec![self.part(&json!({"text": text}))]
     }
 
@@ -77,6 +92,21 @@ impl Voice for Contents {
         frames
     }
 
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let claim = self.said.claim();
+        self.chunks.push(match cite.document.as_str() {
+            "" => json!({"web": {"uri": cite.url, "title": cite.title}}),
+            document => {
+                json!({"retrievedContext": {"uri": "fileSearchStores/a/documents/b", "title": document,
+                "text": cite.quote}})
+            }
+        });
+        let (text, index) = (self.said.text[claim.clone()].trim_end(), self.chunks.len() - 1);
+        let segment = json!({"startIndex": claim.start, "endIndex": claim.start + text.len(), "text": text});
+        self.supports.push(json!({"segment": segment, "groundingChunkIndices": [index]}));
+        Vec::new() // told with the end
+    }
+
     fn slot(&mut self) -> (Vec<Bytes>, Slot) {
         (Vec::new(), Slot { index: 0, number: 0 })
     }
@@ -109,7 +139,11 @@ impl Voice for Contents {
         let content = json!({"role": "model", "parts": [part]});
         (0..marks)
             .map(|_| {
-                let candidate = json!({"content": content, "finishReason": reason, "index": 0});
+                let mut candidate = json!({"content": content, "finishReason": reason, "index": 0});
+                if !self.chunks.is_empty() {
+                    candidate["groundingMetadata"] = json!({"webSearchQueries": ["a query"],
+                        "groundingChunks": self.chunks, "groundingSupports": self.supports});
+                }
                 self.candidate(&candidate, end.usage)
             })
             .collect()

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Called, End, Slot, Voice, named_frame};
+use super::{Called, End, Said, Slot, Voice, named_frame};
 use crate::request::{THOUGHTFUL, seal};
+use crate::script::Cite;
 
-#[derive(PartialEq, Eq)]
 enum Item {
     None,
-    Text(String),
+    Text(Said, Vec<Value>),
     Refusal(String),
     Reasoning(String),
 }
@@ -71,8 +71,8 @@ impl Items {
     fn close(&mut self) -> Vec<Bytes> {
         match std::mem::replace(&mut self.item, Item::None) {
             Item::None => Vec::new(),
-            Item::Text(text) => {
-                let part = json!({"type": "output_text", "text": text, "annotations": []});
+            Item::Text(Said { text, .. }, annotations) => {
+                let part = json!({"type": "output_text", "text": text, "annotations": annotations});
                 self.close_message("response.output_text.done", "text", &text, &part)
             }
             Item::Refusal(text) => {
@@ -115,11 +115,11 @@ impl Items {
     }
 
     fn text_item(&mut self) -> Vec<Bytes> {
-        if matches!(self.item, Item::Text(_)) {
+        if matches!(self.item, Item::Text(..)) {
             return Vec::new();
         }
         let frames = self.open_message(&json!({"type": "output_text", "text": "", "annotations": []}));
-        self.item = Item::Text(String::new());
+        self.item = Item::Text(Said::default(), Vec::new());
         frames
     }
 }
@@ -135,8 +135,8 @@ impl Voice for Items {
 
     fn say(&mut self, text: &str) -> Vec<Bytes> {
         let mut frames = self.text_item();
-        if let Item::Text(whole) = &mut self.item {
-            whole.push_str(text);
+        if let Item::Text(whole, _) = &mut self.item {
+            whole.text.push_str(text);
         }
         let id = self.id("msg");
         let delta = json!({"delta": text, "logprobs": [], "obfuscation": "x"});
@@ -212,6 +212,27 @@ impl Voice for Items {
             item["arguments"] = Value::from(call.arguments.as_str());
             frames.push(self.done(item));
         }
+        frames
+    }
+
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let mut frames = self.text_item();
+        let Item::Text(said, annotations) = &mut self.item else { return frames };
+        let claim = said.claim();
+        let characters = |bytes: usize| said.text[..bytes].trim_end().chars().count();
+        let (start, end) = (characters(claim.start), characters(claim.end));
+        let annotation = match cite.document.as_str() {
+            "" => json!({"type": "url_citation", "url": cite.url, "title": cite.title, "start_index": start,
+                "end_index": end}),
+            document => {
+                json!({"type": "file_citation", "file_id": "file-1", "filename": document, "index": end})
+            }
+        };
+        annotations.push(annotation.clone());
+        let index = annotations.len() - 1;
+        let id = self.id("msg");
+        let data = json!({"annotation_index": index, "annotation": annotation});
+        frames.push(self.within("response.output_text.annotation.added", &id, data));
         frames
     }
 

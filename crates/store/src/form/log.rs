@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use domain::agent::AgentName;
-use domain::citation::{NumberedPassage, Place};
+use domain::citation::{Citation, NumberedPassage, Place};
 use domain::id::{AgentId, InstanceId, SkillId};
 use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
@@ -20,8 +20,21 @@ struct StepForm<'a> {
     v: u32,
     instance: Cow<'a, str>,
     blocks: Vec<BlockForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cited: Vec<CitationForm<'a>>,
     stop: StopForm,
     usage: UsageForm,
+}
+
+/// A source that the vendor named.
+#[derive(Serialize, Deserialize)]
+struct CitationForm<'a> {
+    block: u32,
+    at: usize,
+    n: u32,
+    place: PlaceForm<'a>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    quote: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -196,6 +209,7 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
         v: VERSION,
         instance: instance.to_string().into(),
         blocks: step.blocks.iter().map(block_form).collect(),
+        cited: step.cited.iter().map(citation_form).collect(),
         stop: stop_form(step.stop),
         usage: UsageForm {
             input: step.usage.input_tokens,
@@ -215,6 +229,7 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
     let instance = form.instance.parse().map_err(|error| StoreError::damaged("log", row, error))?;
     let step = Step {
         blocks: form.blocks.into_iter().map(block_of).collect(),
+        cited: form.cited.into_iter().map(citation_of).collect(),
         stop: stop_of(form.stop),
         usage: Usage {
             input_tokens: form.usage.input,
@@ -329,6 +344,16 @@ fn block_of(form: BlockForm<'_>) -> Block {
     }
 }
 
+fn citation_form(cited: &Citation) -> CitationForm<'_> {
+    let Citation { block, at, number, place, quote } = cited;
+    CitationForm { block: *block, at: *at, n: *number, place: place.into(), quote: quote.into() }
+}
+
+fn citation_of(form: CitationForm<'_>) -> Citation {
+    let CitationForm { block, at, n: number, place, quote } = form;
+    Citation { block, at, number, place: place.into(), quote: quote.into_owned() }
+}
+
 const fn stop_form(stop: StopReason) -> StopForm {
     match stop {
         StopReason::Done => StopForm::Done,
@@ -411,6 +436,13 @@ mod tests {
                 call(Purpose::WebSearch { query: "q \0".to_owned() }),
                 Block::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
             ],
+            cited: vec![Citation {
+                block: 1,
+                at: 4,
+                number: 3,
+                place: Place::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
+                quote: "q \0".to_owned(),
+            }],
             stop: StopReason::OutputFull,
             usage: Usage { input_tokens: u64::MAX, estimated: true, ..Usage::default() },
         };

@@ -7,7 +7,7 @@ use domain::answer::LogEntry;
 use domain::catalog::Measures;
 use domain::credits::{Bill, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, MessageId, TraceId};
-use domain::step::{Block, Step, StopReason, Usage};
+use domain::step::{Block, Step};
 use domain::time::Timestamp;
 use domain::turn::host::Exchange;
 
@@ -282,7 +282,7 @@ fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
         |row| Ok(row.text(0)?.to_owned()),
     )?;
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
-    let step = Step { blocks: vec![Block::Text(text)], stop: StopReason::Done, usage: Usage::default() };
+    let step = Step { blocks: vec![Block::Text(text)], ..Step::default() };
     Ok(vec![LogEntry::Step { number: 0, step: Arc::new(step), instance: InstanceId::from_random(0) }])
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
 use domain::catalog::Measures;
+use domain::citation::{Citation, Place};
 use domain::credits::{Credits, Price, Purse};
 use domain::id::{AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId};
 use domain::key::KeyFingerprint;
@@ -278,6 +279,13 @@ pub(crate) fn step(number: u32) -> Step {
     };
     Step {
         blocks: vec![Block::Text(format!("Step {number} \u{2028}\0 [1].")), Block::Call(call)],
+        cited: vec![Citation {
+            block: 0,
+            at: 6,
+            number: 900 + number,
+            place: Place::Web { url: "https://example.org/".to_owned(), title: "A \0 page".to_owned() },
+            quote: String::new(),
+        }],
         stop: StopReason::Calls,
         usage: Usage { input_tokens: 100, output_tokens: 7, estimated: number == 1, ..Usage::default() },
     }

@@ -292,6 +292,11 @@ impl Fetcher {
     }
 }
 
+/// Whether the host is one of the public web, as far as its name or number tells.
+pub(crate) fn is_public(url: &WebUrl) -> bool {
+    guard::check(url, &[]).is_ok()
+}
+
 /// What a body comes to: the page from this passage on, or the document. `kind` and `coding` are its Content-Type and
 /// Content-Encoding, in lower case. Takes a while, within [`BODY_MAX_BYTES`].
 ///

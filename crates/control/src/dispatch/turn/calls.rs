@@ -1,9 +1,11 @@
 //! Calls that the service runs itself: what they are for, and who runs them.
 
+use domain::citation::{Cited, Place};
 use domain::step::{Call, Outcome, Purpose, StepEvent, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
 use domain::turn::host::Event;
 use tokio::sync::watch;
+use web::WebUrl;
 
 use super::{Inbox, Shell};
 use crate::dispatch::desk::Desk;
@@ -11,16 +13,27 @@ use crate::dispatch::orders::Orders;
 use crate::dispatch::web::Errand;
 use crate::dispatch::{delegate, hosted};
 
+/// The source that a vendor names, if an answer may lead there: what is no page of the public web is none.
+fn citable(cited: Cited) -> Option<Cited> {
+    let Place::Web { url, title } = cited.place else { return Some(cited) };
+    let url = WebUrl::parse(&url).filter(WebUrl::is_public)?.as_str().to_owned();
+    Some(Cited { place: Place::Web { url, title }, ..cited })
+}
+
 impl Shell {
-    /// What the model said, with what a call is for.
-    pub(super) fn named(&self, said: Event) -> Event {
-        match said {
+    /// What the model said, with what a call is for. Nothing is left of a source that no answer may name.
+    pub(super) fn named(&self, said: Event) -> Option<Event> {
+        Some(match said {
             Event::Said { number, attempt, event: StepEvent::Call(call) } => {
                 let purpose = self.briefing.purpose_of(&call);
                 Event::Said { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
             }
+            Event::Said { number, attempt, event: StepEvent::Cited(cited) } => {
+                let event = StepEvent::Cited(citable(cited)?);
+                Event::Said { number, attempt, event }
+            }
             other => other,
-        }
+        })
     }
 
     /// Runs a call that is the service's own, and tells what came of it if that is known at once.

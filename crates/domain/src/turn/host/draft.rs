@@ -1,6 +1,7 @@
 //! The step being said, as far as it has come.
 
 use crate::answer::Change;
+use crate::citation::{self, CITED_MAX, Citation, Cited, Place};
 use crate::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use crate::step::{Block, Call, Step, StepEvent, StopReason, Usage};
 use crate::turn::estimated_tokens;
@@ -13,6 +14,20 @@ const CALL_ID_MAX_BYTES: usize = 128;
 pub(super) struct Draft {
     blocks: Vec<Block>,
     bytes: usize,
+    /// Sources whose marks have no place yet.
+    waiting: Vec<Cited>,
+    /// Whether one of these may have got its place.
+    look: bool,
+    cited: Vec<Citation>,
+}
+
+/// A source whose mark has its place.
+pub(super) struct Placed {
+    block: u32,
+    at: usize,
+    /// The source, as the vendor names it.
+    pub(super) place: Place,
+    quote: String,
 }
 
 /// What an event of the model's stream came to.
@@ -32,6 +47,7 @@ impl Draft {
             StepEvent::Text(text) | StepEvent::Reasoning(text) => text.len(),
             StepEvent::Call(call) => call.arguments.len() + call.id.len() + call.tool.len(),
             StepEvent::Opaque { json, .. } => json.len(),
+            StepEvent::Cited(cited) => cited.size_bytes(),
             StepEvent::Finished { .. } => 0,
         };
         self.bytes = self.bytes.saturating_add(size);
@@ -42,6 +58,13 @@ impl Draft {
             StepEvent::Text(text) => self.grow_text(text),
             StepEvent::Reasoning(text) => self.grow_reasoning(text),
             StepEvent::Call(call) => self.add_call(number, call, taken),
+            StepEvent::Cited(cited) => {
+                if self.waiting.len() + self.cited.len() < CITED_MAX {
+                    self.waiting.push(cited);
+                    self.look = true;
+                }
+                Grown::Quietly
+            }
             StepEvent::Opaque { format, json } => {
                 self.blocks.push(Block::Opaque { format, json });
                 Grown::Quietly
@@ -61,7 +84,64 @@ impl Draft {
 
     /// The step as it stands.
     pub(super) fn into_step(self, stop: StopReason, usage: Usage) -> Step {
-        Step { blocks: self.blocks, stop, usage }
+        Step { blocks: self.blocks, cited: self.cited, stop, usage }
+    }
+
+    /// The sources whose marks have got their places: of a step that has `ended` all that can have one.
+    pub(super) fn placed(&mut self, ended: bool) -> Vec<Placed> {
+        if !ended && !std::mem::take(&mut self.look) {
+            return Vec::new();
+        }
+        let (mut placed, mut waiting) = (Vec::new(), Vec::new());
+        for cited in std::mem::take(&mut self.waiting) {
+            match self.spot(cited.at, ended) {
+                Some((block, at)) => {
+                    placed.push(Placed { block, at, place: cited.place, quote: cited.quote });
+                }
+                None => waiting.push(cited),
+            }
+        }
+        self.waiting = waiting;
+        placed
+    }
+
+    /// Whether the model wrote a mark with this number itself, as some do for sources that they do not tell.
+    pub(super) fn has_mark(&self, number: u32) -> bool {
+        self.blocks.iter().any(|block| match block {
+            Block::Text(text) => citation::marks(text).any(|mark| mark.number == number),
+            Block::Reasoning(_) | Block::Call(_) | Block::Opaque { .. } => false,
+        })
+    }
+
+    /// Keeps a source under its number; `None` when it is there already.
+    pub(super) fn cite(&mut self, placed: Placed, number: u32) -> Option<Change> {
+        let Placed { block, at, place, quote } = placed;
+        if self.cited.iter().any(|other| (other.block, other.at, other.number) == (block, at, number)) {
+            return None;
+        }
+        self.cited.push(Citation { block, at, number, place: place.clone(), quote });
+        Some(Change::Cited { block, at, number, place })
+    }
+
+    /// The text block in which so many bytes of the step's text end, and where the mark goes in it.
+    fn spot(&self, at: usize, ended: bool) -> Option<(u32, usize)> {
+        let mut before = 0;
+        let last = self.blocks.iter().rposition(|block| matches!(block, Block::Text(_)))?;
+        for (index, block) in self.blocks.iter().enumerate() {
+            let Block::Text(text) = block else { continue };
+            let is_last = index == last;
+            if is_last && !ended && at > before + text.len() {
+                return None; // it has not come yet
+            }
+            if at <= before + text.len() || is_last {
+                let within = (at - before).min(text.len());
+                // Only the last block may still grow.
+                let whole = ended || !is_last || index + 1 < self.blocks.len();
+                return Some((u32::try_from(index).ok()?, citation::spot(text, within, whole)?));
+            }
+            before += text.len();
+        }
+        None
     }
 
     /// The usage where the vendor said nothing: what was asked, and what was put out.
@@ -75,6 +155,7 @@ impl Draft {
     }
 
     fn grow_text(&mut self, text: String) -> Grown {
+        self.look |= text.contains('\n') && !self.waiting.is_empty();
         match self.blocks.last_mut() {
             Some(Block::Text(whole)) => whole.push_str(&text),
             Some(Block::Reasoning(_) | Block::Call(_) | Block::Opaque { .. }) | None => {

@@ -13,6 +13,7 @@
 //! link begins with `Open`, once nothing is being committed, so that it tells the truth.
 
 mod calls;
+mod cited;
 mod draft;
 mod reservation;
 #[cfg(test)]
@@ -82,7 +83,7 @@ impl Turn {
         let log = setup.present.log.clone();
         let mut answer = Answer::rebuild(setup.answer, &setup.present.attachments, &log, None);
         answer.stamp = Stamp { epoch: setup.epoch, revision: 0 };
-        let next_source = answer.sources.iter().map(|source| source.number).max().unwrap_or(0) + 1;
+        let next_source = last_source(&answer) + 1;
         Self {
             transcript: Transcript::new(&setup.earlier, &setup.present),
             bill: setup.bill,
@@ -314,6 +315,8 @@ impl Turn {
         }
         let number = self.next();
         self.publish(Change::StepBegan { number }, effects);
+        // What an attempt before this one cited is gone.
+        self.next_source = last_source(&self.answer) + 1;
         let transcript = self.transcript.items(&keep);
         effects.push(Effect::Say { number, attempt, transcript, tools: number + 1 < self.setup.steps_max });
         self.phase = Phase::Saying { attempt, keep, held, draft: Draft::default() };
@@ -329,12 +332,18 @@ impl Turn {
         match draft.grow(number, event, |id| is_call_of(log, id)) {
             Grown::Changed(change) => self.publish(change, effects),
             Grown::Quietly => {}
-            Grown::Finished { stop, usage } => self.finished(stop, usage, effects),
+            Grown::Finished { stop, usage } => return self.finished(stop, usage, effects),
         }
+        let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        if let Phase::Saying { draft, .. } = &mut phase {
+            self.cite(draft, false, effects);
+        }
+        self.phase = phase;
     }
 
     fn finished(&mut self, stop: StopReason, usage: Option<Usage>, effects: &mut Vec<Effect>) {
-        let Phase::Saying { attempt, keep, held, draft } = std::mem::replace(&mut self.phase, Phase::Idle)
+        let Phase::Saying { attempt, keep, held, mut draft } =
+            std::mem::replace(&mut self.phase, Phase::Idle)
         else {
             return;
         };
@@ -359,6 +368,7 @@ impl Turn {
         }
         let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&keep)));
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
+        self.cite(&mut draft, true, effects);
         let entry = self.entry(draft.into_step(stop, usage));
         effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
         self.phase = Phase::Committing { entry, bill };
@@ -482,8 +492,9 @@ impl Turn {
     fn end(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         let (mut cost, mut bill, mut partial) = (Credits::default(), self.bill, None);
         match std::mem::replace(&mut self.phase, Phase::Ending) {
-            Phase::Saying { keep, held, draft, .. } => {
+            Phase::Saying { keep, held, mut draft, .. } => {
                 effects.push(Effect::Hush);
+                self.cite(&mut draft, true, effects);
                 let stopped = matches!(ending, Ending::Stopped);
                 let usage = draft.estimated_usage(self.input_tokens(&keep));
                 if stopped && usage.output_tokens > 0 {
@@ -492,7 +503,8 @@ impl Turn {
                 partial = (usage.output_tokens > 0)
                     .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
             }
-            Phase::Pausing { draft, .. } => {
+            Phase::Pausing { mut draft, .. } => {
+                self.cite(&mut draft, true, effects);
                 let usage = draft.estimated_usage(0);
                 partial = (usage.output_tokens > 0)
                     .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
@@ -513,6 +525,10 @@ impl Turn {
         let answer = self.answer.clone();
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
     }
+}
+
+fn last_source(answer: &Answer) -> u32 {
+    answer.sources.iter().map(|source| source.number).max().unwrap_or(0)
 }
 
 /// Whether an identifier is in use in the answer: for a call, or for what was read before the first step.

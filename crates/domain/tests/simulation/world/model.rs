@@ -1,6 +1,7 @@
 //! The model, and what comes of calls.
 
 use domain::agent::AgentName;
+use domain::citation::{Cited, Place};
 use domain::id::{AgentId, SkillId};
 use domain::skill::SkillName;
 use domain::step::{Call, Outcome, Purpose, StepError, StepEvent, StopReason, Usage};
@@ -44,10 +45,19 @@ impl World {
         let mut when = self.now + 5;
         let said = |event| Event::Said { number, attempt, event };
         let mut events = Vec::new();
+        let mut said_bytes = 0;
         for _ in 0..1 + self.rng.below(6) {
-            let piece = format!("w{} ", self.rng.below(100));
+            let end = if self.rng.chance(20) { '\n' } else { ' ' };
+            let piece = format!("w{}{end}", self.rng.below(100));
             let reasons = self.rng.chance(20);
+            said_bytes += if reasons { 0 } else { piece.len() };
             events.push(said(if reasons { StepEvent::Reasoning(piece) } else { StepEvent::Text(piece) }));
+            if self.rng.chance(10) {
+                let at = self.rng.below(said_bytes as u64 + 1) as usize;
+                let url = format!("https://{}.example/", self.rng.below(3));
+                let place = Place::Web { url, title: String::new() };
+                events.push(said(StepEvent::Cited(Cited { at, place, quote: String::new() })));
+            }
         }
         let calls = if tools && number < 6 && self.rng.chance(60) { 1 + self.rng.below(3) } else { 0 };
         for index in 0..calls {

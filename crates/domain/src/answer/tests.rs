@@ -1,0 +1,86 @@
+//! What an answer shows of its changes.
+
+use super::*;
+use crate::id::InstanceId;
+use crate::step::StopReason;
+
+/// The log of an answer in which these calls wrote these files.
+fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
+    let call = |index: usize| Call {
+        id: format!("c{index}"),
+        tool: "write".into(),
+        arguments: "{}".into(),
+        purpose: Purpose::Tool,
+    };
+    let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
+    let step = Step { blocks, stop: StopReason::Calls, ..Step::default() };
+    let instance = InstanceId::from_random(1);
+    let mut log = vec![LogEntry::Step { number: 0, step: step.into(), instance }];
+    for (index, written) in written.iter().enumerate() {
+        let result = CallResult {
+            images: Vec::new(),
+            call: format!("c{index}"),
+            tool: "write".into(),
+            outcome: Outcome::Done,
+            text: String::new(),
+            passages: Vec::new(),
+            written: written.clone(),
+        };
+        log.push(LogEntry::Result { number: 0, result: result.into() });
+    }
+    log
+}
+
+fn files(answer: &Answer) -> Vec<&str> {
+    let files = answer.parts.iter().filter_map(|part| match &part.body {
+        Body::File { path } => Some(path.as_str()),
+        Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
+    });
+    files.collect()
+}
+
+#[test]
+fn a_file_enters_an_answer_once_however_often_it_is_written() {
+    let written =
+        [vec!["/b".to_owned(), "/b".to_owned()], vec!["/b".to_owned(), "/a".to_owned(), "/c".to_owned()]];
+    let answer = Answer::rebuild(MessageId::from_random(1), &["/a".to_owned()], &log(&written), None);
+    assert_eq!(files(&answer), ["/a", "/b", "/c"]);
+}
+
+#[test]
+fn no_number_of_written_files_makes_an_answer_endless() {
+    let written: Vec<Vec<String>> =
+        (0..32).map(|call| (0..100).map(|file| format!("/{call}/{file}")).collect()).collect();
+    let answer = Answer::rebuild(MessageId::from_random(1), &[], &log(&written), None);
+    assert_eq!(files(&answer).len(), FILE_PARTS_MAX);
+}
+
+#[test]
+fn what_a_vendor_cites_is_marked_and_goes_when_the_step_is_said_anew() {
+    let mut answer = Answer::new(MessageId::from_random(1), &[]);
+    let place = |url: &str| Place::Web { url: url.into(), title: String::new() };
+    let cited = |at, number, url: &str| Change::Cited { block: 1, at, number, place: place(url) };
+    let text = |text: &str| Change::TextGrew { block: 1, text: text.into() };
+    let step = |number| Change::StepBegan { number };
+    let changes = [
+        step(0),
+        text("Due. Paid."),
+        cited(10, 2, "https://b.example/"),
+        cited(4, 1, "https://a.example/"),
+        text(" So."),
+        step(1),
+        text("Cut off."),
+        cited(8, 1, "https://a.example/"),
+        cited(8, 3, "https://c.example/"),
+        step(1),
+        text("Said anew."),
+    ];
+    for (change, revision) in changes.into_iter().zip(1..) {
+        assert!(answer.fold(Stamp { epoch: 1, revision }, change));
+    }
+    let Body::Text(first) = &answer.parts[0].body else { panic!("{answer:?}") };
+    assert_eq!(first, "Due. [1] Paid. [2] So.");
+    assert_eq!(answer.text(), "Due. Paid. So.\n\nSaid anew.");
+    assert_eq!(answer.source(1), Some(&place("https://a.example/")), "the step before still cites it");
+    assert_eq!(answer.source(3), None);
+}

@@ -1,0 +1,53 @@
+//! The sources that a vendor names itself: which of them count, and under which numbers.
+
+use super::draft::Draft;
+use super::{Effect, Turn};
+use crate::citation::Place;
+use crate::limits::SOURCES_MAX;
+
+impl Turn {
+    /// Puts the marks of what the vendor cited into the text, as far as they have their places. Of a step that has
+    /// `ended` no more comes.
+    pub(super) fn cite(&mut self, draft: &mut Draft, ended: bool, effects: &mut Vec<Effect>) {
+        for mut placed in draft.placed(ended) {
+            let Some(place) = self.known(&placed.place) else { continue };
+            let Some(number) = self.number_of(&place, draft) else { continue };
+            placed.place = place;
+            if let Some(change) = draft.cite(placed, number) {
+                self.publish(change, effects);
+            }
+        }
+    }
+
+    /// The source, if it is one: a page, or a file that the vendor was given, by its path or else by a name that no
+    /// other has.
+    fn known(&self, place: &Place) -> Option<Place> {
+        let Place::File { path: named, page, lines } = place else { return Some(place.clone()) };
+        let given = self.setup.earlier.iter().chain([&self.setup.present]);
+        let given: Vec<&String> = given.flat_map(|exchange| &exchange.attachments).collect();
+        let mut matching: Vec<&String> = given.iter().copied().filter(|path| *path == named).collect();
+        if matching.is_empty() {
+            let is_named = |path: &&String| path.rsplit('/').next() == Some(named.as_str());
+            matching = given.into_iter().filter(is_named).collect();
+        }
+        matching.dedup();
+        match matching[..] {
+            [path] => Some(Place::File { path: path.clone(), page: *page, lines: *lines }),
+            _ => None,
+        }
+    }
+
+    /// The number of the source: that of the same page or place when it has one. `None` when there are no more.
+    fn number_of(&mut self, place: &Place, draft: &Draft) -> Option<u32> {
+        let same = |other: &Place| match (other, place) {
+            (Place::Web { url, .. }, Place::Web { url: named, .. }) => url == named,
+            (other, place) => other == place,
+        };
+        if let Some(source) = self.answer.sources.iter().find(|source| same(&source.place)) {
+            return Some(source.number);
+        }
+        let number = (self.next_source..=SOURCES_MAX).find(|number| !draft.has_mark(*number))?;
+        self.next_source = number + 1;
+        Some(number)
+    }
+}
