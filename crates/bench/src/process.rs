@@ -130,6 +130,17 @@ pub(crate) fn terminate(pid: u32) {
     }
 }
 
+/// The processes of this host whose command line has this text.
+pub(crate) fn naming(text: &str) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let named = processes.flatten().filter_map(|process| {
+        let line = fs::read(process.path().join("cmdline")).ok()?;
+        let id = process.file_name().to_str()?.parse().ok()?;
+        line.windows(text.len()).any(|window| window == text.as_bytes()).then_some(id)
+    });
+    named.collect()
+}
+
 /// Kills what still runs on a folder of ours: processes whose command line or mounts name it, as machines have.
 pub(crate) fn kill_those_of(folder: &std::path::Path) {
     let folder = folder.as_os_str().as_encoded_bytes();

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
-use domain::id::MessageId;
+use domain::id::{MessageId, TraceId};
 use domain::step::{Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
@@ -72,7 +72,16 @@ struct Work {
 impl Spans {
     /// Those of the attempt under this lease.
     pub(crate) fn begin(tracer: &Tracer, record: &TurnRecord, lease: Fence) -> Self {
-        let Some(trace) = record.trace else { return Self(None) };
+        Self::attempt(tracer, record.trace, record.model.clone(), lease)
+    }
+
+    /// Those of the attempt under this lease which gives the answer up.
+    pub(crate) fn give_up(tracer: &Tracer, trace: Option<TraceId>, lease: Fence) -> Self {
+        Self::attempt(tracer, trace, String::new(), lease)
+    }
+
+    fn attempt(tracer: &Tracer, trace: Option<TraceId>, model: String, lease: Fence) -> Self {
+        let Some(trace) = trace else { return Self(None) };
         let answering = answering(trace.bits(), lease.answer);
         let Some(mut span) = tracer.span(Some(answering), "work on answer") else { return Self(None) };
         span.set("causerie.answer.epoch", lease.epoch);
@@ -80,7 +89,7 @@ impl Spans {
             tracer: tracer.clone(),
             answering,
             answer: lease.answer,
-            model: record.model.clone(),
+            model,
             link: None,
             step: None,
             calls: HashMap::new(),

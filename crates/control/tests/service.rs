@@ -28,6 +28,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::simulated::{Connection, Simulated};
 use machine::{Driver, DriverError};
+use measure::trace::{Context, Spans, Tracer};
 use models::VendorsConfig;
 use store::turns::{self, Terms};
 use store::{Store, credits};
@@ -269,15 +270,23 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
 async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
     let Stage { data, driver, clock, service, caller, .. } = stage_of(none).await;
-    let answer = ask(&service, &caller).await.meta().clone();
+    let trace = Some(Context { trace: 7, span: 8 });
+    let Taken::Accepted { live, .. } =
+        service.questions.ask(&caller, Asking { trace, ..question() }).await.expect("it is accepted")
+    else {
+        unreachable!("it is asked once")
+    };
+    let answer = live.meta().clone();
     service.shutdown().await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
     store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
     assert!(purse(&store, &caller).await.reserved > Credits(0));
+    let spans = Spans::new(1);
     let again = async |limits, first_id: u64| {
         let counter = Counter(AtomicU64::new(first_id << 32), AtomicBool::new(false));
-        let environment = Environment::new(clock.clone(), Arc::new(counter));
+        let environment =
+            Environment::new(clock.clone(), Arc::new(counter)).traced(Tracer::new(spans.clone()));
         Service::start(config(&data, &driver, limits), environment).await.expect("a service")
     };
     let service = again(none, 1).await;
@@ -292,6 +301,13 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
     assert_eq!(purse(&store, &caller).await, Purse { balance: Credits(1000), reserved: Credits(0) });
     until(async || (service.turns() == 0).then_some(())).await;
+    let told = spans.take(100);
+    let whole = told.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{told:?}"));
+    assert!(whole.failed && whole.context.trace == 7, "{whole:?}");
+    assert!(
+        told.iter().any(|span| span.name == "work on answer" && span.parent == Some(whole.context.span)),
+        "{told:?}"
+    );
     service.shutdown().await;
 }
 

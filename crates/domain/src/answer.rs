@@ -4,6 +4,7 @@
 //! answer folds [`Change`]s into it in order; one that comes later rebuilds the same answer from the log with
 //! [`Answer::rebuild`]. Identifiers of parts are derived from their place in the log, so both agree.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -266,12 +267,11 @@ pub struct Answer {
     cited: Cited,
 }
 
-/// What vendors cited: the steps and numbers, and the marks in each text block of the present step. It follows from the
-/// rest, so that any two are equal.
+/// What vendors cited: steps and numbers, and the marks in the present step. It follows from the rest: any two are equal.
 #[derive(Debug, Clone, Default)]
 struct Cited {
     numbers: Vec<(u32, u32)>,
-    marks: Vec<(u32, Marks)>,
+    marks: BTreeMap<u32, Marks>,
 }
 
 impl PartialEq for Cited {
@@ -457,19 +457,11 @@ impl Answer {
     }
 
     fn cite(&mut self, block: u32, at: usize, number: u32, place: Place) {
-        let known = self.cited.marks.iter().position(|(of, _)| *of == block);
-        let known = known.unwrap_or_else(|| {
-            self.cited.marks.push((block, Marks::default()));
-            self.cited.marks.len() - 1
-        });
-        let mut marks = std::mem::take(&mut self.cited.marks[known].1);
-        match self.block(block, Body::Text(String::new())) {
-            Body::Text(markdown) => {
-                marks.put(markdown, at, number);
-            }
-            Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => {}
+        let mut marks = self.cited.marks.remove(&block).unwrap_or_default();
+        if let Body::Text(markdown) = self.block(block, Body::Text(String::new())) {
+            marks.put(markdown, at, number);
         }
-        self.cited.marks[known].1 = marks;
+        self.cited.marks.insert(block, marks);
         if self.source(number).is_none() {
             self.cited.numbers.push((self.step.unwrap_or(0), number));
             self.sources.push(Source { number, place });

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
@@ -38,6 +39,8 @@ pub struct Seen {
     pub body: Value,
     /// How it went.
     pub outcome: Outcome,
+    /// When that was known, in microseconds since 1970.
+    pub ended_micros: Option<u64>,
 }
 
 impl Seen {
@@ -56,7 +59,8 @@ impl Seen {
             Outcome::Closed => "closed".to_owned(),
             Outcome::Refused(status) => format!("refused {status}"),
         };
-        json!({"number": self.number, "path": self.path, "authorization": self.authorization, "outcome": outcome, "body": self.body})
+        json!({"number": self.number, "path": self.path, "authorization": self.authorization, "outcome": outcome,
+            "endedMicros": self.ended_micros, "body": self.body})
     }
 }
 
@@ -95,6 +99,7 @@ impl Log {
                 authorization: authorization.map(str::to_owned),
                 body: serde_json::from_slice(body).unwrap_or_default(),
                 outcome: Outcome::Open,
+                ended_micros: None,
             });
             number
         };
@@ -105,6 +110,8 @@ impl Log {
     pub(crate) fn end(&self, number: u64, outcome: Outcome) {
         if let Some(seen) = self.entries().seen.iter_mut().find(|seen| seen.number == number) {
             seen.outcome = outcome;
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+            seen.ended_micros = since.and_then(|since| u64::try_from(since.as_micros()).ok());
         }
         self.changed.send_modify(|changes| *changes += 1);
     }

@@ -29,7 +29,9 @@ pub use lease::{
     Claimed, Held, Terms, claim, claim_stopped, open_answers, put_back, release, renew, take_over,
 };
 pub(crate) use load::log_before_damage;
-pub use load::{EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load};
+pub use load::{
+    EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,
+};
 pub use steps::{Reserve, StepDone, commit_result, commit_step, reserve};
 
 /// A lease: which answer, in which epoch, by which process.

@@ -7,6 +7,7 @@ mod paging;
 mod reads;
 mod resume;
 mod start;
+mod stop;
 mod tokens;
 mod tools;
 
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "compressed", run: tokens::compressed },
     Scenario { name: "files", run: files::files },
     Scenario { name: "tools", run: tools::tools },
+    Scenario { name: "stop", run: stop::stop },
 ];
 
 /// Runs a load to its end, on this thread alone.

@@ -84,7 +84,12 @@ pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
         Ok(output) => Inbox::Event(Event::Hosted { call: call.to_string(), output }),
         Err(ended) => Inbox::Lost(ended),
     };
-    // A caller that gave an order waits for the end, and takes nothing more. One that is gone needs to know nothing.
+    hand_in(&caller, event, &mut ordered).await;
+}
+
+/// Tells the caller. One that gave an order waits for the end, and takes nothing more; one that is gone needs to know
+/// nothing.
+async fn hand_in(caller: &mpsc::Sender<Inbox>, event: Inbox, ordered: &mut watch::Receiver<Orders>) {
     tokio::select! {
         _ = ordered.changed() => {}
         _ = caller.send(event) => {}
@@ -224,4 +229,37 @@ fn written(log: &[LogEntry]) -> Vec<String> {
         }
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dispatch::orders::{self, Order};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_inbox_keeps_no_order_waiting() {
+        for order in [Order::Stop, Order::Leave, Order::Abandon] {
+            let (caller, mut inbox) = mpsc::channel(1);
+            let (orders, given) = watch::channel(Orders::default());
+            caller.try_send(Inbox::Lost(Ended::Over)).ok().expect("there is room for one");
+            let mut ordered = given.clone();
+            let handing_in = hand_in(&caller, Inbox::Lost(Ended::GiveBack), &mut ordered);
+            tokio::pin!(handing_in);
+            assert!(handing_in.as_mut().now_or_never().is_none(), "nothing takes it");
+            orders::give(&orders, order);
+            // Nobody reads the inbox any more: without the order it would wait for ever.
+            let over = tokio::time::timeout(std::time::Duration::from_secs(3600), handing_in).await;
+            over.expect("it does not wait");
+            assert!(matches!(inbox.try_recv(), Ok(Inbox::Lost(Ended::Over))));
+            assert!(inbox.try_recv().is_err(), "what comes after an order is not told");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_of_a_task_is_handed_in() {
+        let (caller, mut inbox) = mpsc::channel(1);
+        let (_orders, mut ordered) = watch::channel(Orders::default());
+        hand_in(&caller, Inbox::Lost(Ended::GiveBack), &mut ordered).await;
+        assert!(matches!(inbox.try_recv(), Ok(Inbox::Lost(Ended::GiveBack))));
+    }
 }

@@ -4,9 +4,10 @@
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::id::PostingId;
 use store::conversations::{self, ConversationError, StoredAnswer};
-use store::turns::{self, Claimed, TurnError};
+use store::turns::{self, Claimed, Fence, TurnError};
 
 use super::Shared;
+use crate::spans::Spans;
 
 const MESSAGE: &str = "The answer was ended: the service could not go on with it.";
 
@@ -35,8 +36,10 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
         release: PostingId::from_random(shared.environment.bits()),
         now: shared.environment.now(),
     };
+    let ending = answer.ending.clone();
     match shared.store.write(move |tx| turns::complete(tx, fence, &last)).await {
         Ok(()) => {
+            tell(shared, fence, ending.as_ref()).await;
             if let Some(live) = shared.live.get(id) {
                 live.conclude(answer);
             }
@@ -49,4 +52,14 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
             false
         }
     }
+}
+
+/// Tells the trace and the figures of the end.
+async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
+    let found = shared.store.read(move |tx| turns::trace(tx, fence.answer)).await;
+    // An answer that was deleted meanwhile has nothing to tell.
+    let Ok(Some((trace, began))) = found else { return };
+    let age = shared.environment.now().since(began);
+    shared.figures.ended(ending, age);
+    Spans::give_up(shared.environment.tracer(), trace, fence).completed(ending, age);
 }

@@ -98,7 +98,12 @@ fn fixtures() -> Vec<Fixture> {
             stop: StopReason::Refused,
             ..fixture!(Responses, "responses", "refusal")
         },
-        Fixture { text: "AI learns from příklady.", tokens: (4, 30), ..fixture!(Gemini, "gemini", "text") },
+        Fixture {
+            text: "AI learns from příklady.",
+            cited: &[(9, "example.org <https://vertexaisearch.cloud.google.com/grounding-api-redirect/x>")],
+            tokens: (4, 30),
+            ..fixture!(Gemini, "gemini", "text")
+        },
         Fixture {
             text: "I check.",
             reasoning: "**Planning**\n\nTwo cities.",

@@ -9,12 +9,12 @@ use domain::step::CallResult;
 use domain::time::Timestamp;
 
 use super::load::read_entry;
-use super::steps::{UNCOVERED, tokens};
+use super::steps::{UNCOVERED, next_entry, post_reservation, post_step, tokens};
 use super::{Fence, Open, Reserve, StepDone, TurnError, lock_account, open, read_bill};
-use crate::credits::{Posting, post};
+use crate::credits::post;
 use crate::error::StoreError;
 use crate::form;
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, len, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// A delegation as far as it has come.
 #[derive(Debug, Clone, Default)]
@@ -84,17 +84,7 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, call: &str, new: &Reserve) -> Res
     if held.outstanding == new.greatest {
         return Ok(());
     }
-    let posting = |id, kind, amount| Posting {
-        model: Some(&new.model),
-        step: Some(new.step),
-        ..open.posting(fence, id, kind, amount, new.now)
-    };
-    if held.outstanding > Credits(0) {
-        post(tx, &posting(new.release, PostingKind::Release, held.outstanding))?.map_err(|_| UNCOVERED)?;
-    }
-    if new.greatest > Credits(0) {
-        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?.map_err(TurnError::Short)?;
-    }
+    post_reservation(tx, fence, &open, held.outstanding, new)?;
     tx.execute(
         "UPDATE delegations SET outstanding = $3 WHERE answer_id = $1 AND call_id = $2",
         params![fence.answer, call, int(new.greatest.0)?],
@@ -129,19 +119,8 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, call: &str, done: &StepDone) 
     if done.number < held.next_step {
         return Err(TurnError::StepCommitted);
     }
-    let rest = held.outstanding.0.checked_sub(done.cost.0);
-    let rest = Credits(rest.ok_or(StoreError::Rule("a step costs no more than is held for it"))?);
-    let posting = |id, kind, amount| Posting {
-        model: Some(&done.model),
-        step: Some(done.number),
-        ..open.posting(fence, id, kind, amount, done.now)
-    };
+    post_step(tx, fence, &open, held.outstanding, done)?;
     let usage = done.step.usage;
-    let settle = posting(done.settle, PostingKind::Settle, done.cost);
-    post(tx, &Posting { usage: Some(usage), ..settle })?.map_err(|_| UNCOVERED)?;
-    if rest > Credits(0) {
-        post(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
-    }
     hold(tx, fence, &open, held.outstanding, Credits(0))?;
     tx.execute(
         "UPDATE delegations SET next_step = $3, outstanding = 0, settled = settled + $4, used_input = used_input + $5,
@@ -229,15 +208,4 @@ pub fn end(
         params![fence.answer, call],
     )?;
     hold(tx, fence, &open, held.outstanding, Credits(0))
-}
-
-/// The place of the next entry in the answer's log: something was committed, so that the answer is not given up.
-fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
-    tx.one(
-        "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
-         WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
-        params![fence.answer, int(fence.epoch)?, len(bytes)],
-        |row| row.int(0),
-    )?
-    .ok_or(TurnError::Fenced)
 }

@@ -95,6 +95,19 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     )
 }
 
+/// The trace that the answer's question belongs to, and when the answer began: also of one whose log is damaged.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<TraceId>, Timestamp)>> {
+    tx.one(
+        "SELECT q.trace_id, a.created_at FROM answers a
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal WHERE a.id = $1",
+        params![answer],
+        |row| Ok((row.opt_id(0)?, row.time(1)?)),
+    )
+}
+
 /// The entries of the answer's log up to the first that can't be read, for those who read the answer: whoever works
 /// on it needs all of them.
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {

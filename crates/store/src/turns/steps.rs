@@ -62,17 +62,7 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), Turn
     if open.outstanding == new.greatest {
         return Ok(());
     }
-    let posting = |id, kind, amount| Posting {
-        model: Some(&new.model),
-        step: Some(new.step),
-        ..open.posting(fence, id, kind, amount, new.now)
-    };
-    if open.outstanding > Credits(0) {
-        post(tx, &posting(new.release, PostingKind::Release, open.outstanding))?.map_err(|_| UNCOVERED)?;
-    }
-    if new.greatest > Credits(0) {
-        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?.map_err(TurnError::Short)?;
-    }
+    post_reservation(tx, fence, &open, open.outstanding, new)?;
     let held = tx.execute(
         "UPDATE answers SET outstanding = $4
          WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $3",
@@ -81,17 +71,37 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), Turn
     if held == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// Writes a step into the log, settles its cost and gives back the rest of what was held.
-///
-/// # Errors
-/// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] when this step or a later one was committed before.
-pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<(), TurnError> {
-    lock_account(tx, fence)?;
-    let open = open(tx, fence)?;
-    if done.number < open.next_step {
-        return Err(TurnError::StepCommitted);
+/// Gives back what was held `before` and holds the most that the step can cost.
+pub(super) fn post_reservation(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    open: &Open,
+    before: Credits,
+    new: &Reserve,
+) -> Result<(), TurnError> {
+    let posting = |id, kind, amount| Posting {
+        model: Some(&new.model),
+        step: Some(new.step),
+        ..open.posting(fence, id, kind, amount, new.now)
+    };
+    if before > Credits(0) {
+        post(tx, &posting(new.release, PostingKind::Release, before))?.map_err(|_| UNCOVERED)?;
     }
-    let rest = open.outstanding.0.checked_sub(done.cost.0);
+    if new.greatest > Credits(0) {
+        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?.map_err(TurnError::Short)?;
+    }
+    Ok(())
+}
+
+/// Settles what the step costs and gives back the rest of what was `held` for it.
+pub(super) fn post_step(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    open: &Open,
+    held: Credits,
+    done: &StepDone,
+) -> Result<(), TurnError> {
+    let rest = held.0.checked_sub(done.cost.0);
     let rest = Credits(rest.ok_or(StoreError::Rule("a step costs no more than is held for it"))?);
     let posting = |id, kind, amount| Posting {
         model: Some(&done.model),
@@ -104,6 +114,20 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<()
     if rest > Credits(0) {
         post(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
     }
+    Ok(())
+}
+
+/// Writes a step into the log, settles its cost and gives back the rest of what was held.
+///
+/// # Errors
+/// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] when this step or a later one was committed before.
+pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<(), TurnError> {
+    lock_account(tx, fence)?;
+    let open = open(tx, fence)?;
+    if done.number < open.next_step {
+        return Err(TurnError::StepCommitted);
+    }
+    post_step(tx, fence, &open, open.outstanding, done)?;
     let body = form::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, done, body.len())?;
     tx.send(
@@ -139,14 +163,7 @@ pub fn commit_result(
         return Ok(false);
     }
     let body = form::write_result(result)?;
-    let entry = tx
-        .one(
-            "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
-             WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
-            params![fence.answer, int(fence.epoch)?, len(body.len())],
-            |row| row.int(0),
-        )?
-        .ok_or(TurnError::Fenced)?;
+    let entry = next_entry(tx, fence, body.len())?;
     let written = tx.one(
         "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -156,6 +173,17 @@ pub fn commit_result(
         |_| Ok(()),
     )?;
     Ok(written.is_some())
+}
+
+/// The place of the next entry in the answer's log: something was committed, so that the answer is not given up.
+pub(super) fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
+    tx.one(
+        "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
+         WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
+        params![fence.answer, int(fence.epoch)?, len(bytes)],
+        |row| row.int(0),
+    )?
+    .ok_or(TurnError::Fenced)
 }
 
 pub(super) const UNCOVERED: StoreError = StoreError::Rule("the purse covers what is held");

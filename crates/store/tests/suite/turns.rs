@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, PostingKind, Purse, Shortage};
-use domain::id::{AccountId, ConversationId, MessageId, NodeId, PostingId};
+use domain::id::{AccountId, ConversationId, MessageId, NodeId, PostingId, TraceId};
 use domain::step::{Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
@@ -35,6 +35,7 @@ on_every_engine!(
     a_turn_is_loaded_with_all_that_was_said_before,
     what_is_read_of_earlier_exchanges_is_bounded_and_the_newest,
     a_damaged_log_of_an_earlier_answer_leaves_what_it_said,
+    the_trace_of_an_answer_is_known_whatever_its_log_is,
 );
 
 async fn claim(fixture: &Fixture, terms: Terms) -> Vec<Claimed> {
@@ -472,4 +473,19 @@ async fn a_damaged_log_of_an_earlier_answer_leaves_what_it_said(engine: Engine) 
     let answer = fixture.ask(fixture.follow_up(account, conversation)).await.expect("it is free").answer;
     let turn = fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read");
     assert_eq!(said(&turn.expect("it is in progress")), ["the rent is due"]);
+}
+
+async fn the_trace_of_an_answer_is_known_whatever_its_log_is(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let traced = NewQuestion { trace: Some(TraceId::from_bits(7)), ..fixture.question(account) };
+    let plain = fixture.question(account);
+    for (question, trace) in [(traced, Some(TraceId::from_bits(7))), (plain, None)] {
+        let answer = question.answer;
+        fixture.ask(question).await.expect("it is accepted");
+        let found = fixture.store.read(move |tx| turns::trace(tx, answer)).await.expect("a read");
+        assert_eq!(found, Some((trace, START)));
+    }
+    let nobody = MessageId::from_random(1);
+    assert_eq!(fixture.store.read(move |tx| turns::trace(tx, nobody)).await.expect("a read"), None);
 }

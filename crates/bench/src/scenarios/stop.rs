@@ -1,0 +1,231 @@
+//! How soon a stop is everywhere: at the vendor, in the answer, and in the machine.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use super::block_on;
+use crate::Outcome;
+use crate::bare::Bare;
+use crate::figure::{Figure, Goal, Unit, percentile};
+use crate::http::{Connection, request};
+use crate::process::{Place, naming};
+use crate::service::{Account, Service, ask};
+use crate::vendor::{MODEL, Vendor, now_micros};
+
+/// How often a stream is stopped.
+const STREAMS: usize = 100;
+/// How often a tool is stopped.
+const TOOLS: usize = 30;
+/// What a stop may take, in milliseconds.
+const GOAL_MILLIS: f64 = 300.0;
+/// Beyond this something hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at a process.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// What came of one stop, in milliseconds since it was sent.
+#[derive(Default)]
+struct Stopped {
+    /// Until what it stops was gone: the vendor's connection, or the tool's process.
+    gone: f64,
+    /// Until the reader had the answer's last state.
+    completed: f64,
+}
+
+/// Stops of answers while their model speaks and while their tool runs, beside a bare stream that its reader leaves.
+pub(crate) fn stop() -> Outcome<Vec<Figure>> {
+    let vendor = Vendor::start()?;
+    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
+    let proxy = Bare::start(Place::Anywhere, "proxy", &[&vendor.address.to_string()])?;
+    let account = service.account()?;
+    let (said, ran, left) = block_on(async {
+        let mut stage = Stage {
+            service: Connection::open(service.address).await?,
+            events: Connection::open(service.address).await?,
+            vendor: Connection::open(vendor.address).await?,
+            account,
+        };
+        let (mut said, mut ran, mut left) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..STREAMS {
+            left.push(leave(&mut stage, &proxy).await?);
+            said.push(stage.saying().await?);
+        }
+        for number in 0..TOOLS {
+            ran.push(stage.running(number).await?);
+        }
+        Ok((said, ran, left))
+    })?;
+    let of = |from: &[Stopped], what: fn(&Stopped) -> f64| from.iter().map(what).collect::<Vec<_>>();
+    let mut figures = Vec::new();
+    let mut told = |name: &str, values: Vec<f64>, bare: Option<Vec<f64>>| {
+        for (part, percent) in [(0.5, "p50"), (0.99, "p99")] {
+            let at = |values: &[f64]| vec![percentile(values, part)];
+            let figure = Figure::new(format!("{name}, {percent}"), Unit::Millis, at(&values));
+            let figure = figure.goal(Goal::AtMost(GOAL_MILLIS));
+            figures.push(match &bare {
+                Some(bare) => figure.beside("a bare stream left", at(bare)),
+                None => figure,
+            });
+        }
+    };
+    told("stop until the vendor is let go", of(&said, |one| one.gone), Some(left));
+    told("stop until the answer is completed", of(&said, |one| one.completed), None);
+    told("stop until the tool's process is gone", of(&ran, |one| one.gone), None);
+    told("stop of a tool until completed", of(&ran, |one| one.completed), None);
+    Ok(figures)
+}
+
+struct Stage {
+    service: Connection,
+    events: Connection,
+    vendor: Connection,
+    account: Account,
+}
+
+impl Stage {
+    /// Stops an answer in the middle of its model's words. What comes of it must have cost one request.
+    async fn saying(&mut self) -> Outcome<Stopped> {
+        let script = json!({"steps": [{"actions": [{"tokens": {"count": 100_000, "every_ms": 5}}]}]});
+        let asked = ask(&mut self.service, &self.account, MODEL, &format!("STANDIN {script}")).await?;
+        let mut event = self.watch(&asked.path(), "t3 ").await?;
+        let before = self.requests().await?.len();
+        let sent = self.stop(&asked.chat).await?;
+        self.until_completed(&mut event).await?;
+        let completed = millis_since(sent);
+        let gone = self.closed(before - 1, sent).await?;
+        if self.requests().await?.len() != before {
+            return Err("the vendor was asked more after a stop".into());
+        }
+        Ok(Stopped { gone, completed })
+    }
+
+    /// Stops an answer while its tool runs.
+    async fn running(&mut self, number: usize) -> Outcome<Stopped> {
+        // A length of sleep that no other process has.
+        let seconds = format!("8{number:03}.{}", std::process::id());
+        let call = json!({"call": {"tool": "shell", "arguments": {"command": format!("sleep {seconds}")}}});
+        let script = json!({"steps": [{"actions": [call]}, {"actions": [{"say": "Too late."}]}]});
+        let asked = ask(&mut self.service, &self.account, MODEL, &format!("STANDIN {script}")).await?;
+        let mut event = self.watch(&asked.path(), "PENDING").await?;
+        until(|| !naming(&seconds).is_empty()).await?;
+        let processes = naming(&seconds);
+        let before = self.requests().await?.len();
+        let sent = self.stop(&asked.chat).await?;
+        let gone = async {
+            let there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+            until(|| !processes.iter().any(there)).await?;
+            Ok(millis_since(sent))
+        };
+        let over = async {
+            until_completed(&mut self.events, &mut event).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(millis_since(sent))
+        };
+        let (gone, completed): (Outcome<f64>, _) = tokio::join!(gone, over);
+        let stopped = Stopped { gone: gone?, completed: completed? };
+        if self.requests().await?.len() != before {
+            return Err("the vendor was asked more after a stop".into());
+        }
+        Ok(stopped)
+    }
+
+    /// Opens the answer's stream and reads until a state shows this.
+    async fn watch(&mut self, path: &str, shown: &str) -> Outcome<Vec<u8>> {
+        let open = request("GET", &format!("{path}/events"), Some(&self.account.key), None);
+        let mut event = Vec::new();
+        timeout(PATIENCE, async {
+            self.events.begin(&open).await?;
+            while self.events.event(&mut event).await? {
+                if event.windows(shown.len()).any(|window| window == shown.as_bytes()) {
+                    return Ok(());
+                }
+            }
+            Err("an answer ended before it was stopped".into())
+        })
+        .await??;
+        Ok(event)
+    }
+
+    async fn until_completed(&mut self, event: &mut Vec<u8>) -> Outcome<()> {
+        until_completed(&mut self.events, event).await
+    }
+
+    /// Stops the answer; when that was sent.
+    async fn stop(&mut self, chat: &str) -> Outcome<u64> {
+        let stop = request("POST", &format!("/api/v1/chats/{chat}/stop"), Some(&self.account.key), None);
+        let sent = now_micros();
+        self.service.call(&stop, 202).await?;
+        Ok(sent)
+    }
+
+    async fn requests(&mut self) -> Outcome<Vec<Value>> {
+        let asked = self.vendor.call(&request("GET", "/standin/requests", None, None), 200).await?;
+        Ok(asked.as_array().cloned().unwrap_or_default())
+    }
+
+    /// How long after `since` the vendor saw this request's reader go.
+    async fn closed(&mut self, number: usize, since: u64) -> Outcome<f64> {
+        timeout(PATIENCE, async {
+            loop {
+                let seen = self.requests().await?;
+                let one = seen.get(number).ok_or("a request is gone")?;
+                if let Some(ended) = one["endedMicros"].as_u64() {
+                    return Ok(ended.saturating_sub(since) as f64 / 1e3);
+                }
+                sleep(LOOK).await;
+            }
+        })
+        .await?
+    }
+}
+
+/// A bare stream of the same vendor through a bare proxy, whose reader goes away.
+async fn leave(stage: &mut Stage, proxy: &Bare) -> Outcome<f64> {
+    let script = json!({"steps": [{"actions": [{"tokens": {"count": 100_000, "every_ms": 5}}]}]});
+    let body = json!({"model": MODEL, "stream": true,
+        "messages": [{"role": "user", "content": format!("STANDIN {script}")}]});
+    let mut reader = Connection::open(proxy.address).await?;
+    reader.begin(&request("POST", "/stream", None, Some(&body))).await?;
+    let mut came = Vec::new();
+    while !came.windows(3).any(|window| window == b"t3 ") {
+        reader.chunk(&mut came).await?;
+    }
+    let number = stage.requests().await?.len() - 1;
+    let since = now_micros();
+    drop(reader);
+    stage.closed(number, since).await
+}
+
+async fn until_completed(events: &mut Connection, event: &mut Vec<u8>) -> Outcome<()> {
+    timeout(PATIENCE, async {
+        loop {
+            if !events.event(event).await? {
+                return Err("a stream ended without its last state".into());
+            }
+            if event.starts_with(b"event: completed") {
+                // What ends the stream, so that its connection can be used again.
+                return if events.event(event).await? {
+                    Err("something follows the last state".into())
+                } else {
+                    Ok(())
+                };
+            }
+        }
+    })
+    .await?
+}
+
+async fn until(look: impl Fn() -> bool) -> Outcome<()> {
+    timeout(PATIENCE, async {
+        while !look() {
+            sleep(LOOK).await;
+        }
+    })
+    .await
+    .map_err(|_| "a process does not begin or end".into())
+}
+
+fn millis_since(sent: u64) -> f64 {
+    now_micros().saturating_sub(sent) as f64 / 1e3
+}
