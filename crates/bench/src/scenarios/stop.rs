@@ -134,16 +134,16 @@ impl Stage {
     async fn watch(&mut self, path: &str, shown: &str) -> Outcome<Vec<u8>> {
         let open = request("GET", &format!("{path}/events"), Some(&self.account.key), None);
         let mut event = Vec::new();
-        timeout(PATIENCE, async {
+        let shows = async {
             self.events.begin(&open).await?;
             while self.events.event(&mut event).await? {
                 if event.windows(shown.len()).any(|window| window == shown.as_bytes()) {
-                    return Ok(());
+                    return Outcome::Ok(());
                 }
             }
             Err("an answer ended before it was stopped".into())
-        })
-        .await??;
+        };
+        timeout(PATIENCE, shows).await??;
         Ok(event)
     }
 
