@@ -168,16 +168,7 @@ pub struct Follower {
 impl Follower {
     pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Load>) -> Self {
         let progress = current.progress();
-        Self {
-            current,
-            progress,
-            watch,
-            first: true,
-            told: None,
-            ended: false,
-            load,
-            rests_until: None,
-        }
+        Self { current, progress, watch, first: true, told: None, ended: false, load, rests_until: None }
     }
 
     /// The answer that is being read.

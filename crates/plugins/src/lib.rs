@@ -12,6 +12,7 @@ mod lines;
 mod publish;
 mod reader;
 mod servers;
+mod tools;
 mod tree;
 
 use domain::agent::AgentName;
@@ -64,7 +65,8 @@ pub struct Skill {
     pub plugin: String,
     /// The name of its folder.
     pub folder: String,
-    /// The tools that its author names, as written.
+    /// The tools that its author names, as written: in other programs those that are used without asking the user
+    /// first, which nothing here does. They neither limit nor add what is offered.
     pub tools: Vec<String>,
     /// Its files, relative to its folder, `SKILL.md` left out; sorted.
     pub files: Vec<String>,

@@ -18,6 +18,7 @@ use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
 use crate::{
     AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, McpServer, NAME_MAX_BYTES, NOTICES_MAX,
     Notice, PLUGINS_MAX, SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES,
+    tools,
 };
 
 pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
@@ -331,11 +332,12 @@ impl Reader {
         let full_name = format!("{}:{short}", plugin.name);
         let own = |path: &str| path[folder.len()..].trim_start_matches('/').to_owned();
         let name = self.name(tree, &file, &head, &short);
+        let tools = self.tools(tree, &file, &head, "allowed-tools").unwrap_or_default();
         let instructions = self.instructions(tree, &file, &head, &plugin.name);
         self.library.skills.push(Skill {
             name: SkillName { id: SkillId::of(&full_name), name, full_name },
             description,
-            tools: head.names("allowed-tools").unwrap_or_default(),
+            tools,
             instructions,
             plugin: plugin.name.clone(),
             files: files.iter().map(|file| own(&file.path)).filter(|path| path != SKILL_FILE).collect(),
@@ -395,16 +397,26 @@ impl Reader {
         }
         let model = head.text("model").filter(|model| model != "inherit");
         let name = self.name(tree, file, &head, &short);
+        let tools = self.tools(tree, file, &head, "tools");
         let instructions = self.instructions(tree, file, &head, &plugin.name);
         self.library.agents.push(Agent {
             id: AgentId::of(&full_name),
             name,
             full_name,
             description,
-            tools: head.names("tools").filter(|tools| !tools.iter().any(|tool| tool == "*")),
+            tools: tools.filter(|tools| !tools.iter().any(|tool| tool == "*")),
             model,
             instructions,
         });
+    }
+
+    /// The tools that are named under this key; names that mean none are told.
+    fn tools(&mut self, tree: &Tree, file: &str, head: &Head, key: &str) -> Option<Vec<String>> {
+        let named = head.names(key)?;
+        if let Some(unknown) = tools::unknown(&named) {
+            self.note(&tree.shown(file), head.line(key), format!("{key} names no tool: {unknown}"), false);
+        }
+        Some(named)
     }
 
     /// The head of a file, and its description; what has none is left out.

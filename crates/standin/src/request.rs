@@ -159,7 +159,12 @@ impl Request {
     /// The last user's message, and how many model messages follow it.
     pub(crate) fn question(&self) -> (&str, usize) {
         let at = self.messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
-        let text = self.messages.get(at).and_then(|message| message.content.as_deref()).unwrap_or("");
+        let text = |at: usize| self.messages.get(at).and_then(|message| message.content.as_deref());
+        // What is given along with a question may stand behind it.
+        let asked =
+            (0..=at).rev().take_while(|at| self.messages.get(*at).is_some_and(|one| one.role == "user"));
+        let scripted = asked.filter_map(text).find(|text| text.contains("STANDIN "));
+        let text = scripted.or_else(|| text(at)).unwrap_or("");
         let steps = self.messages[at..].iter().filter(|message| message.role == "assistant").count();
         (text, steps)
     }
