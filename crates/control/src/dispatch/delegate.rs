@@ -241,7 +241,7 @@ mod tests {
         for order in [Order::Stop, Order::Leave, Order::Abandon] {
             let (caller, mut inbox) = mpsc::channel(1);
             let (orders, given) = watch::channel(Orders::default());
-            caller.try_send(Inbox::Lost(Ended::Over)).ok().expect("there is room for one");
+            assert!(caller.try_send(Inbox::Lost(Ended::Over)).is_ok(), "there is room for one");
             let mut ordered = given.clone();
             let handing_in = hand_in(&caller, Inbox::Lost(Ended::GiveBack), &mut ordered);
             tokio::pin!(handing_in);
