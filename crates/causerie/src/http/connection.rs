@@ -92,27 +92,29 @@ impl Shared {
     }
 
     async fn serve_plain(&self, mut connection: TcpStream, guest: Guest) {
-        let begun = timeout(self.limits.header_timeout, beginning(&mut connection));
-        let begun = tokio::select! {
-            begun = begun => begun,
-            () = self.front.ending.0.cancelled(), if !guest.late => return,
-        };
-        match begun {
-            Ok(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
-            Ok(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
+        match self.soon(guest, beginning(&mut connection)).await {
+            Some(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
+            Some(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
             // Nothing was said, or nobody is there any more.
-            Ok(Err(_)) | Err(_) => {}
+            Some(Err(_)) | None => {}
         }
     }
 
     async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: Guest) {
-        let handshake = timeout(self.limits.header_timeout, tls.acceptor().accept(connection)).await;
         // What is wrong with a handshake is its client's to see.
-        let Ok(Ok(connection)) = handshake else { return };
+        let Some(Ok(connection)) = self.soon(guest, tls.acceptor().accept(connection)).await else { return };
         if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.serve_http2(connection, Bytes::new(), guest).await;
         } else {
             self.serve_http1(connection, Bytes::new(), guest).await;
+        }
+    }
+
+    /// What a connection begins with, if it comes in time: before the service ends, but for those who come late.
+    async fn soon<T>(&self, guest: Guest, beginning: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            begun = timeout(self.limits.header_timeout, beginning) => begun.ok(),
+            () = self.front.ending.0.cancelled(), if !guest.late => None,
         }
     }
 
