@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
+use std::cell::Cell;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -160,6 +161,9 @@ async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
         assert_eq!(stage.said("registry__echo", tool).await, tool, "it is there again");
     }
     assert_eq!(stage.said("registry__garbage", "").await, "after it all");
+    let pid = stage.environment().await["pid"].clone();
+    assert!(stage.call("registry__long", json!({})).await.failed);
+    until("one that is of no use is ended at once", || !runs(&pid)).await;
 }
 
 #[tokio::test]
@@ -196,11 +200,21 @@ async fn nothing_is_left_of_a_server_that_is_not_needed_any_more() {
     let stage = Stage::with(&[("registry", "plain")]);
     let pid = stage.environment().await["pid"].clone();
     stage.said("registry__spawn", "").await;
-    let child = || {
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-        children.split_whitespace().next().map(str::to_owned)
+    // It is a child of the thread that made it, for as long as there is that.
+    let children = || -> Vec<u32> {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        lists
+            .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect()
     };
-    let sleeper = json!(child().and_then(|pid| pid.parse::<u32>().ok()).expect("it spawned"));
+    let found = Cell::new(None);
+    until("it spawned", || {
+        found.set(children().first().copied());
+        found.get().is_some()
+    })
+    .await;
+    let sleeper = json!(found.get());
     assert!(runs(&pid) && runs(&sleeper));
     stage.bring(&[], "2");
     let gone = stage.call("registry__echo", json!({})).await;

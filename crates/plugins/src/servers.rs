@@ -24,6 +24,8 @@ const TEXT_MAX_BYTES: usize = 8 * 1024;
 /// The most tools that are named, and the longest of their names, in bytes.
 const NAMED_MAX: usize = 256;
 const NAMED_MAX_BYTES: usize = 256;
+/// Commands that fetch what they run.
+const FETCHERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman"];
 /// What an entry may hold.
 const KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "tools", "read_only", "disabled"];
 
@@ -75,6 +77,13 @@ pub(crate) fn read(
                 }
                 for key in unknown {
                     remarks.push((line(key), format!("the server {called}: {key} is passed over"), false));
+                }
+                let fetcher = &server.spec.command;
+                if FETCHERS.contains(&fetcher.as_str()) {
+                    let told = format!(
+                        "the server {called}: {fetcher} fetches what it runs, and machines have no network"
+                    );
+                    remarks.push((line("command"), told, false));
                 }
                 servers.push(server);
             }
@@ -199,6 +208,11 @@ fn is_variable(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(letter) && !name.as_bytes()[0].is_ascii_digit()
 }
 
+/// Whether this is to be replaced: a variable, or a setting of other programs (`user_config.key`).
+fn is_wanted(name: &str) -> bool {
+    name.split('.').all(is_variable)
+}
+
 /// The text with each `${NAME}` and `${NAME:-otherwise}` as it is in a machine.
 fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Unfit> {
     let mut out = String::new();
@@ -209,7 +223,7 @@ fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Unfit> 
         let parts = inside.split_once('}');
         let named = parts.map(|(word, after)| (word.split_once(":-"), word, after));
         let Some((split, word, after)) =
-            named.filter(|(split, word, _)| is_variable(split.map_or(*word, |(name, _)| name)))
+            named.filter(|(split, word, _)| is_wanted(split.map_or(*word, |(name, _)| name)))
         else {
             // It is something else, and stays as it is.
             out.push_str("${");
@@ -259,6 +273,7 @@ mod tests {
         ] {
             assert_eq!(of(text).as_deref(), Ok(expanded), "{text}");
         }
+        assert!(of("${user_config.url}").is_err(), "nobody is asked for settings here");
         assert!(of("${API_KEY}").is_err_and(|why| why.starts_with("API_KEY is set in no machine")));
         assert!(of(&"x".repeat(TEXT_MAX_BYTES + 1)).is_err() && of("\0").is_err());
     }

@@ -222,7 +222,7 @@ fn servers_that_cannot_be_are_told_with_file_and_line() {
     },
     "far": {"type": "http", "url": "https://example.org/mcp"},
     "off": {"command": "x", "disabled": true},
-    "odd": {"command": "x", "timeout": 5},
+    "odd": {"command": "npx", "timeout": 5},
     "č": {"command": "x"}
   }
 }"#;
@@ -243,6 +243,7 @@ fn servers_that_cannot_be_are_told_with_file_and_line() {
         ("p/.mcp.json:13: the server far: it is not called: servers over HTTP", false),
         ("p/.mcp.json:14: the server off: it is disabled", false),
         ("p/.mcp.json:15: the server odd: timeout is passed over", false),
+        ("p/.mcp.json:15: the server odd: npx fetches what it runs", false),
         ("p/.mcp.json:16: the server č: a name has", true),
         ("q/.mcp.json:2: it is no JSON", true),
         ("r/.mcp.json:1: it is no JSON object", true),
