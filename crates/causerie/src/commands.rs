@@ -193,7 +193,11 @@ pub(crate) enum ConfigCommand {
     /// Tell whether a file of settings is right, looking at nothing else
     Check {
         /// The file
-        file: PathBuf,
+        #[arg(required_unless_present = "config")]
+        file: Option<PathBuf>,
+        /// The file, said as for the other commands
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,

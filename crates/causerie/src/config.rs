@@ -11,7 +11,7 @@ use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
 /// Checks a file alone, or shows what holds for a service that were started here.
 pub(crate) fn run(command: ConfigCommand) -> Result<(), Failure> {
     match command {
-        ConfigCommand::Check { file, json } => check(&file, json),
+        ConfigCommand::Check { file, config, json } => check(&file.or(config).unwrap_or_default(), json),
         ConfigCommand::Print { config, json } => {
             let loaded = Settings::load(settings::sources(config.as_deref(), Vec::new())).map_err(invalid)?;
             warn(&loaded);

@@ -60,6 +60,7 @@ fn a_wrong_file_is_refused_with_its_lines() {
     for arguments in [
         vec!["serve", "--config", &file, "--data", &data],
         vec!["config", "check", &file],
+        vec!["config", "check", "--config", &file],
         vec!["config", "print", "--config", &file],
     ] {
         let output = run(&arguments);
