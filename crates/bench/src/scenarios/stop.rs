@@ -87,7 +87,7 @@ struct Stage {
 impl Stage {
     /// Stops an answer in the middle of its model's words. What comes of it must have cost one request.
     async fn saying(&mut self) -> Outcome<Stopped> {
-        let script = json!({"steps": [{"actions": [{"tokens": {"count": 100_000, "every_ms": 5}}]}]});
+        let script = json!({"steps": [{"actions": [{"tokens": {"count": 2000, "every_ms": 5}}]}]});
         let asked = ask(&mut self.service, &self.account, MODEL, &format!("STANDIN {script}")).await?;
         let mut event = self.watch(&asked.path(), "t3 ").await?;
         let before = self.requests().await?.len();
@@ -182,7 +182,7 @@ impl Stage {
 
 /// A bare stream of the same vendor through a bare proxy, whose reader goes away.
 async fn leave(stage: &mut Stage, proxy: &Bare) -> Outcome<f64> {
-    let script = json!({"steps": [{"actions": [{"tokens": {"count": 100_000, "every_ms": 5}}]}]});
+    let script = json!({"steps": [{"actions": [{"tokens": {"count": 2000, "every_ms": 5}}]}]});
     let body = json!({"model": MODEL, "stream": true,
         "messages": [{"role": "user", "content": format!("STANDIN {script}")}]});
     let mut reader = Connection::open(proxy.address).await?;
