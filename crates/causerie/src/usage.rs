@@ -30,6 +30,8 @@ fn fields(sum: &Sum) -> Map<String, Value> {
     let told = [
         ("steps", sum.steps),
         ("credits", sum.credits.0),
+        ("summaries", sum.summaries),
+        ("summaryCredits", sum.summary_credits.0),
         ("inputTokens", sum.tokens.input_tokens),
         ("cachedTokens", sum.tokens.cached_tokens),
         ("outputTokens", sum.tokens.output_tokens),

@@ -228,7 +228,7 @@ impl Work {
 
     fn said(&mut self, entry: Option<&LogEntry>) {
         let Some(mut span) = self.step.take() else { return };
-        if let Some(LogEntry::Step { step, .. }) = entry {
+        if let Some(LogEntry::Step { step, .. } | LogEntry::Summary { step, .. }) = entry {
             span.set("gen_ai.usage.input_tokens", step.usage.input_tokens);
             span.set("gen_ai.usage.output_tokens", step.usage.output_tokens);
         }

@@ -10,8 +10,12 @@ use store::usage::Used;
 /// Steps, with what they cost and how many tokens they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sum {
-    /// How many steps.
+    /// How many steps, summaries among them.
     pub steps: u64,
+    /// How many of these summed up an exchange that had become too long.
+    pub summaries: u64,
+    /// What those cost.
+    pub summary_credits: Credits,
     /// What they cost.
     pub credits: Credits,
     /// Their tokens.
@@ -52,6 +56,8 @@ impl Report {
 impl Sum {
     fn add(&mut self, row: &Used) {
         self.steps = self.steps.saturating_add(row.steps);
+        self.summaries = self.summaries.saturating_add(row.summaries.0);
+        self.summary_credits = Credits(self.summary_credits.0.saturating_add(row.summaries.1.0));
         self.credits = Credits(self.credits.0.saturating_add(row.credits.0));
         let (sum, more) = (&mut self.tokens, row.tokens);
         sum.input_tokens = sum.input_tokens.saturating_add(more.input_tokens);

@@ -26,6 +26,16 @@ pub enum LogEntry {
         /// The agent's life to which the step's calls are given: no other may take an effectful one up.
         instance: crate::id::InstanceId,
     },
+    /// What a model made of what stood before, since that became too long to be shown. It is no part of the answer.
+    Summary {
+        /// The number of the step before which it was made; one step has one at most.
+        number: u32,
+        /// How many entries of the transcript before it are still shown as they are, the present question besides. The
+        /// questions, steps and results of the conversation are such entries, summaries are none.
+        kept: u32,
+        /// What the model said, and used.
+        step: Arc<Step>,
+    },
     /// What came of a call of the last step.
     Result {
         /// The number of the step that called.
@@ -325,6 +335,7 @@ impl Answer {
                     }
                 }
                 LogEntry::Result { result, .. } => answer.apply(Change::Resulted { result: result.clone() }),
+                LogEntry::Summary { .. } => {}
             }
         }
         if let Some(ending) = ending {

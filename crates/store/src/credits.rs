@@ -119,6 +119,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) limited: bool,
     pub(crate) model: Option<&'a str>,
     pub(crate) step: Option<u32>,
+    /// Whether it is for the summary before that step.
+    pub(crate) summary: bool,
     pub(crate) usage: Option<Usage>,
 }
 
@@ -142,6 +144,7 @@ impl Posting<'_> {
             limited: false,
             model: None,
             step: None,
+            summary: false,
             usage: None,
         }
     }
@@ -199,8 +202,9 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> R
         |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)).min(TOKENS_MAX));
     tx.send(
         "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
-            answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+            answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated,
+            summary)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         params![
             posting.id,
             posting.account,
@@ -219,6 +223,7 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> R
             tokens(|usage| usage.output_tokens),
             tokens(|usage| usage.reasoning_tokens),
             posting.usage.map(|usage| usage.estimated),
+            posting.summary.then_some(true),
         ],
     )?;
     Ok(())

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All of them; the version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 7] = [
+pub(crate) const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -18,6 +18,7 @@ pub(crate) const MIGRATIONS: [&str; 7] = [
     include_str!("migrations/0005_waiting.sql"),
     include_str!("migrations/0006_delegations.sql"),
     include_str!("migrations/0007_listed.sql"),
+    include_str!("migrations/0008_summaries.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -19,8 +19,10 @@ pub struct Used {
     pub day: Timestamp,
     /// The model; `None` where a posting names none.
     pub model: Option<String>,
-    /// How many steps were settled.
+    /// How many steps were settled, summaries among them.
     pub steps: u64,
+    /// How many of these summed up an exchange that had become too long, and what those cost.
+    pub summaries: (u64, Credits),
     /// What they cost.
     pub credits: Credits,
     /// The tokens of them all; `estimated` when some were.
@@ -42,7 +44,8 @@ pub fn by_day_and_model(tx: &mut dyn Sql, account: AccountId, since: Timestamp) 
             CAST(COALESCE(SUM(cached_tokens), 0) AS BIGINT),
             CAST(COALESCE(SUM(output_tokens), 0) AS BIGINT),
             CAST(COALESCE(SUM(reasoning_tokens), 0) AS BIGINT),
-            CAST(COALESCE(SUM(CASE estimated WHEN 1 THEN input_tokens + output_tokens ELSE 0 END), 0) AS BIGINT)
+            CAST(COALESCE(SUM(CASE estimated WHEN 1 THEN input_tokens + output_tokens ELSE 0 END), 0) AS BIGINT),
+            COUNT(summary), CAST(COALESCE(SUM(CASE summary WHEN 1 THEN amount ELSE 0 END), 0) AS BIGINT)
          FROM postings WHERE account_id = $1 AND created_at >= $2 AND kind = 'settle'
          GROUP BY day, model ORDER BY day DESC, model LIMIT $3",
         params![account, since, USAGE_ROWS_MAX + 1],
@@ -68,5 +71,6 @@ fn read_used(row: &dyn Row) -> Result<Used> {
             estimated: estimated_tokens > 0,
         },
         estimated_tokens,
+        summaries: (row.count(9)?, row.credits(10)?),
     })
 }

@@ -267,12 +267,12 @@ impl Briefing {
 pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
     let results = record.log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(result.call.as_str()),
-        LogEntry::Step { .. } => None,
+        LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
     });
     let results: HashSet<&str> = results.collect();
     let opened = record.log.iter().flat_map(|entry| match entry {
         LogEntry::Step { step, .. } => step.calls().collect(),
-        LogEntry::Result { .. } => Vec::new(),
+        LogEntry::Result { .. } | LogEntry::Summary { .. } => Vec::new(),
     });
     let opened = opened.filter(|call| results.contains(call.id.as_str()));
     let opened = opened.filter_map(|call| match &call.purpose {

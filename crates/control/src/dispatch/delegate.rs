@@ -212,6 +212,7 @@ fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
         LogEntry::Step { step, .. } => {
             step.cited.iter().find(|cited| cited.number == number).map(|cited| cited.quote.clone())
         }
+        LogEntry::Summary { .. } => None,
     });
     Some(Passage { place, text: text.unwrap_or_default() })
 }

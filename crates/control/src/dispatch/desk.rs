@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use domain::answer::LogEntry;
 use domain::credits::{Credits, Shortage};
-use domain::id::{AccountId, PostingId};
+use domain::id::{AccountId, InstanceId, PostingId};
 use domain::step::CallResult;
 use domain::turn::host::{Completion, Event};
 use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord, delegations};
@@ -21,6 +21,8 @@ const OUTAGE_MAX: Duration = Duration::from_secs(300);
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a failing store is tried again before the answer is given back.
 const STORE_ATTEMPTS_MAX: u32 = 5;
+/// The life of an agent to which the calls of a summary are given: it has none.
+const NOBODY: InstanceId = InstanceId::from_random(0);
 /// The pause before the first of these; doubles.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,9 +54,16 @@ impl Desk {
     }
 
     /// Holds the greatest cost of a step.
-    pub(super) async fn reserve(&self, number: u32, greatest: Credits) -> Result<Event, Ended> {
+    pub(super) async fn reserve(
+        &self,
+        number: u32,
+        attempt: u32,
+        summary: bool,
+        greatest: Credits,
+    ) -> Result<Event, Ended> {
         let new = Reserve {
             step: number,
+            summary,
             greatest,
             model: self.model.clone(),
             release: self.posting(),
@@ -62,7 +71,7 @@ impl Desk {
             now: self.shared.environment.now(),
         };
         let of = self.delegation.clone();
-        let granted = Event::Reserved { number, outcome: Ok(()) };
+        let granted = Event::Reserved { number, attempt, outcome: Ok(()) };
         self.write(granted, move |tx, fence| match &of {
             None => turns::reserve(tx, fence, &new),
             Some(call) => delegations::reserve(tx, fence, call, &new),
@@ -74,7 +83,7 @@ impl Desk {
     pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<Event, Ended> {
         let done = self.step_done(entry, cost);
         let (number, usage) = (done.number, done.step.usage);
-        let committed = Event::StepCommitted { number };
+        let committed = Event::StepCommitted { number, summary: done.summary.is_some() };
         let of = self.delegation.clone();
         let event =
             self.write(committed.clone(), move |tx, fence| write_step(tx, fence, of.as_deref(), &done));
@@ -144,14 +153,16 @@ impl Desk {
     }
 
     fn step_done(&self, entry: LogEntry, cost: Credits) -> StepDone {
-        let (number, step, instance) = match entry {
-            LogEntry::Step { number, step, instance } => (number, step, instance),
+        let (number, step, instance, summary) = match entry {
+            LogEntry::Step { number, step, instance } => (number, step, instance, None),
+            LogEntry::Summary { number, kept, step } => (number, step, NOBODY, Some(kept)),
             LogEntry::Result { .. } => unreachable!("only steps are committed as steps"),
         };
         StepDone {
             number,
             step,
             instance,
+            summary,
             cost,
             model: self.model.clone(),
             settle: self.posting(),
@@ -216,7 +227,9 @@ fn write_step(
 /// What a reservation that can't be paid for comes to.
 fn refused(done: Event, shortage: Shortage) -> Event {
     match done {
-        Event::Reserved { number, .. } => Event::Reserved { number, outcome: Err(shortage) },
+        Event::Reserved { number, attempt, .. } => {
+            Event::Reserved { number, attempt, outcome: Err(shortage) }
+        }
         other => other,
     }
 }

@@ -398,12 +398,12 @@ impl Shell {
         match effect {
             Effect::Send(frame) => return Ok(self.send(&frame)),
             Effect::Relink => self.drop_link(),
-            Effect::Reserve { number, greatest } => {
-                return self.desk.reserve(number, greatest).await.map(Some);
+            Effect::Reserve { number, attempt, summary, greatest } => {
+                return self.desk.reserve(number, attempt, summary, greatest).await.map(Some);
             }
-            Effect::Say { number, attempt, transcript, tools } => {
-                let images = self.images(&transcript).await;
-                self.say(number, attempt, transcript, images, tools);
+            Effect::Say { number, attempt, transcript, tools, output_max_tokens } => {
+                let request = self.request(transcript, tools, output_max_tokens).await;
+                self.say(number, attempt, request);
             }
             Effect::Hush => self.voice = None,
             Effect::Pause { number, attempt, wait } => self.pause(number, attempt, wait),
@@ -537,18 +537,23 @@ impl Shell {
         images::load(&self.desk.shared.workspaces.of(self.desk.account), transcript).await
     }
 
-    fn say(&mut self, number: u32, attempt: u32, transcript: Vec<Item>, images: Vec<Image>, tools: bool) {
+    /// What the model is asked, but for its name.
+    async fn request(&mut self, transcript: Vec<Item>, tools: bool, output_max_tokens: u32) -> StepRequest {
+        StepRequest {
+            images: self.images(&transcript).await,
+            model: String::new(),
+            instructions: self.briefing.instructions().to_owned(),
+            transcript,
+            tools: if tools { self.briefing.tools().to_vec() } else { Vec::new() },
+            settings: self.settings.clone(),
+            output_max_tokens,
+        }
+    }
+
+    fn say(&mut self, number: u32, attempt: u32, request: StepRequest) {
         let jitter = u64::from_be_bytes(self.desk.shared.environment.bytes());
         let stream: StepStream = match &self.model {
-            Some(model) => model.step(StepRequest {
-                images,
-                model: model.entry.vendor_name.clone(),
-                instructions: self.briefing.instructions().to_owned(),
-                transcript,
-                tools: if tools { self.briefing.tools().to_vec() } else { Vec::new() },
-                settings: self.settings.clone(),
-                output_max_tokens: self.measures.output_max_tokens,
-            }),
+            Some(model) => model.step(StepRequest { model: model.entry.vendor_name.clone(), ..request }),
             None => {
                 self.model = self.desk.shared.catalog.resolve(Some(&self.desk.model));
                 let reason = format!("the catalog has no model {}", self.desk.model);

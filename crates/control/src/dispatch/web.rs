@@ -252,7 +252,7 @@ fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
     let of_web = |result: &&CallResult| [WEB_SEARCH, WEB_FETCH, USE_AGENT].contains(&result.tool.as_str());
     let results = log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(&**result),
-        LogEntry::Step { .. } => None,
+        LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
     });
     results.filter(of_web)
 }

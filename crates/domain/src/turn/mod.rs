@@ -31,6 +31,9 @@ pub mod host;
 use crate::id::MessageId;
 use crate::step::{Call, Outcome};
 
+/// More tokens than there are: an agent that may show so many wants everything shown. Any program reads it exactly.
+pub const ALL_TOKENS: u64 = 1 << 52;
+
 /// What the host tells the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostFrame {

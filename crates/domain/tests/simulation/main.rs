@@ -7,7 +7,7 @@ mod rng;
 mod store;
 mod world;
 
-use domain::answer::{Answer, Body, Part, RunState};
+use domain::answer::{Answer, Body, LogEntry, Part, RunState};
 use domain::credits::Credits;
 use domain::step::Usage;
 
@@ -21,6 +21,9 @@ struct Figures {
     accepted: u64,
     kills: u64,
     effects: u64,
+    summaries: u64,
+    /// Those that are in a log.
+    summed_up: u64,
 }
 
 /// Runs one seed to its rest and checks what must hold of every answer.
@@ -45,8 +48,12 @@ fn live_through(seed: u64) -> Figures {
     let purse = world.store.purse;
     assert_eq!(purse.reserved, Credits(0));
     assert_eq!(purse.balance.0 + settled, world.store.granted, "no credit is made or lost");
+    let logs = world.store.rows.values().flat_map(|row| &row.log);
+    let summed_up = logs.filter(|entry| matches!(entry, LogEntry::Summary { .. })).count() as u64;
     Figures {
         trace,
+        summaries: world.summaries,
+        summed_up,
         events: world.handled,
         accepted: world.accepted,
         kills: world.kills,
@@ -80,6 +87,7 @@ fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
         None => 0..number("CAUSERIE_SEEDS").unwrap_or(SEEDS),
     };
     let (mut events, mut accepted, mut kills, mut effects) = (0, 0, 0, 0);
+    let (mut summaries, mut summed_up) = (0, 0);
     for seed in seeds.clone() {
         let outcome = std::panic::catch_unwind(|| {
             let first = live_through(seed);
@@ -91,10 +99,14 @@ fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
         accepted += figures.accepted;
         kills += figures.kills;
         effects += figures.effects;
+        summaries += figures.summaries;
+        summed_up += figures.summed_up;
     }
     let count = seeds.end - seeds.start;
     println!("{count} seeds: {events} events, {accepted} answers, {kills} kills, {effects} effectful calls");
+    println!("{summaries} times a model was asked to sum up, {summed_up} summaries are kept");
     if count >= 1000 {
         assert!(accepted > count && kills > count && effects > count, "the simulation has lost its teeth");
+        assert!(summed_up > count / 10 && summaries > summed_up, "hardly anything is summed up");
     }
 }

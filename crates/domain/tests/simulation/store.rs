@@ -11,6 +11,8 @@ use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
 use domain::turn::host::{Completion, Exchange, Hosted, Setup};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
+/// What a model is told that sums up.
+pub(crate) const SUMMING_UP: &str = "Sum up.";
 const OUTPUT_MAX_TOKENS: u32 = 1000;
 
 /// What the host runs: tools of its own, and those of a server, of which one may run again.
@@ -48,7 +50,7 @@ pub(crate) struct Row {
 /// The transactions of a turn.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Reserve { number: u32, greatest: Credits },
+    Reserve { number: u32, attempt: u32, greatest: Credits },
     CommitStep { entry: LogEntry, cost: Credits, bill: Bill },
     CommitResult { entry: LogEntry },
     Complete(Box<Completion>),
@@ -56,8 +58,8 @@ pub(crate) enum Op {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Done {
-    Reserved { number: u32, outcome: Result<(), Shortage> },
-    Step { number: u32 },
+    Reserved { number: u32, attempt: u32, outcome: Result<(), Shortage> },
+    Step { number: u32, summary: bool },
     Result { call: String },
     Completed,
     Fenced,
@@ -138,6 +140,7 @@ impl Store {
             price: PRICE,
             overhead_tokens: 500,
             context_tokens: 4000,
+            summing_up: SUMMING_UP.into(),
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,
             hosted: Arc::new(OfHost),
@@ -197,7 +200,7 @@ impl Store {
             return Done::Fenced;
         }
         match op {
-            Op::Reserve { number, greatest } => {
+            Op::Reserve { number, attempt, greatest } => {
                 let held = std::mem::take(&mut self.row(answer).held);
                 self.post(PostingKind::Release, held);
                 let granted = self.purse.post(PostingKind::Reserve, greatest);
@@ -205,14 +208,17 @@ impl Store {
                     self.purse = purse;
                     self.row(answer).held = greatest;
                 }
-                Done::Reserved { number, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
+                Done::Reserved { number, attempt, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
             }
             Op::CommitStep { entry, cost, bill } => {
-                let LogEntry::Step { number, .. } = &entry else { unreachable!("a step is committed") };
-                let number = *number;
+                let (number, summary) = match &entry {
+                    LogEntry::Step { number, .. } => (*number, false),
+                    LogEntry::Summary { number, .. } => (*number, true),
+                    LogEntry::Result { .. } => unreachable!("a step is committed"),
+                };
                 self.settle(answer, &entry, cost, bill);
                 self.row(answer).log.push(entry);
-                Done::Step { number }
+                Done::Step { number, summary }
             }
             Op::CommitResult { entry } => {
                 let LogEntry::Result { result, .. } = &entry else { unreachable!("a result is committed") };
@@ -242,7 +248,16 @@ impl Store {
     }
 
     fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: Bill) {
-        let LogEntry::Step { number, step, .. } = entry else { unreachable!("steps cost") };
+        let (number, step) = match entry {
+            LogEntry::Step { number, step, .. } => (number, step),
+            LogEntry::Summary { number, step, .. } => {
+                let before =
+                    |known: &LogEntry| matches!(known, LogEntry::Summary { number: of, .. } if of == number);
+                assert!(!self.rows[&answer].log.iter().any(before), "a summary is bought once");
+                (number, step)
+            }
+            LogEntry::Result { .. } => unreachable!("steps cost"),
+        };
         let row = self.row(answer);
         let steps = row.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
         assert_eq!(*number as usize, steps, "steps are numbered without a gap and committed once");

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
 use domain::id::{InstanceId, MessageId};
-use domain::step::{ATTACHED_FILES, Call};
+use domain::step::{ATTACHED_FILES, Call, Item};
 use domain::turn::agent::{self, Loop};
 use domain::turn::host::{Effect, Event, Turn};
 use domain::turn::{AgentFrame, HostFrame, LinkStamp, Output};
 
 use crate::rng::Rng;
-use crate::store::{Done, Op, Store};
+use crate::store::{Done, Op, SUMMING_UP, Store};
 
 pub(crate) const CONVERSATIONS: usize = 3;
 const NODES: usize = 2;
@@ -106,6 +106,8 @@ pub(crate) struct World {
     pub(crate) accepted: u64,
     asks_left: u64,
     pub(crate) kills: u64,
+    /// How often a model was asked to sum up.
+    pub(crate) summaries: u64,
     trace: u64,
     pub(crate) handled: u64,
 }
@@ -129,6 +131,7 @@ impl World {
             accepted: 0,
             asks_left: 0,
             kills: 0,
+            summaries: 0,
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
         };
@@ -377,8 +380,8 @@ impl World {
                         running.connection = None;
                     }
                 }
-                Effect::Reserve { number, greatest } => {
-                    self.transact_soon(at, Op::Reserve { number, greatest })
+                Effect::Reserve { number, attempt, summary: _, greatest } => {
+                    self.transact_soon(at, Op::Reserve { number, attempt, greatest });
                 }
                 Effect::CommitStep { entry, cost, bill } => {
                     self.transact_soon(at, Op::CommitStep { entry, cost, bill });
@@ -387,8 +390,8 @@ impl World {
                     self.transact_soon(at, Op::CommitResult { entry: LogEntry::Result { number, result } });
                 }
                 Effect::Complete(completion) => self.transact_soon(at, Op::Complete(completion)),
-                Effect::Say { number, attempt, transcript, tools } => {
-                    assert!(!transcript.is_empty(), "a model is shown at least the question");
+                Effect::Say { number, attempt, transcript, tools, .. } => {
+                    self.check_shown(&transcript);
                     self.say(at, number, attempt, tools);
                 }
                 Effect::Hush => {}
@@ -426,6 +429,28 @@ impl World {
         }
     }
 
+    /// What a model is shown fits what it reads, ends with a question or results, and has a result behind each call.
+    fn check_shown(&mut self, transcript: &[Item]) {
+        let mut open: Vec<&str> = Vec::new();
+        for item in transcript {
+            match item {
+                Item::Step(step) => {
+                    assert!(open.is_empty(), "each call has its result before the next step");
+                    open = step.calls().map(|call| call.id.as_str()).collect();
+                }
+                Item::Result(result) if result.tool == ATTACHED_FILES => {}
+                Item::Result(result) => {
+                    let at = open.iter().position(|call| *call == result.call);
+                    open.remove(at.expect("no result stands without its call"));
+                }
+                Item::Question { .. } => assert!(open.is_empty(), "each call has its result"),
+            }
+        }
+        assert!(open.is_empty() && !matches!(transcript.last(), None | Some(Item::Step(_))));
+        let asks = |item: &Item| matches!(item, Item::Question { text, .. } if text.starts_with(SUMMING_UP));
+        self.summaries += u64::from(transcript.last().is_some_and(asks));
+    }
+
     /// What a reader has folded is what the store has kept.
     fn check_reader(&mut self, at: Seat) {
         let Some(running) = self.nodes[at.node].turns.get(&at.answer) else { return };
@@ -449,8 +474,8 @@ impl World {
             return; // it had not reached the store when its node was killed
         }
         let event = match self.store.run(at.answer, at.epoch, op) {
-            Done::Reserved { number, outcome } => Event::Reserved { number, outcome },
-            Done::Step { number } => Event::StepCommitted { number },
+            Done::Reserved { number, attempt, outcome } => Event::Reserved { number, attempt, outcome },
+            Done::Step { number, summary } => Event::StepCommitted { number, summary },
             Done::Result { call } => Event::ResultCommitted { call },
             Done::Completed => Event::Completed,
             Done::Fenced => Event::Fenced,

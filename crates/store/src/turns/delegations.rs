@@ -9,7 +9,7 @@ use domain::step::CallResult;
 use domain::time::Timestamp;
 
 use super::load::read_entry;
-use super::steps::{UNCOVERED, next_entry, post_reservation, post_step, tokens};
+use super::steps::{UNCOVERED, is_summed_up, next_entry, post_reservation, post_step, tokens};
 use super::{Fence, Open, Reserve, StepDone, TurnError, lock_account, open, read_bill};
 use crate::credits::post;
 use crate::error::StoreError;
@@ -52,7 +52,8 @@ pub fn begin(tx: &mut dyn Sql, fence: Fence, call: &str, max: u32) -> Result<Opt
 
 fn log_of(tx: &mut dyn Sql, answer: MessageId, call: &str) -> Result<Vec<LogEntry>> {
     tx.all(
-        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 AND delegation = $2 ORDER BY entry",
+        "SELECT step, call_id, body, answer_id, summary_kept FROM log
+         WHERE answer_id = $1 AND delegation = $2 ORDER BY entry",
         params![answer, call],
         |row| read_entry(row, answer),
     )
@@ -116,7 +117,7 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, call: &str, done: &StepDone) 
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
     let held = held(tx, fence, call)?;
-    if done.number < held.next_step {
+    if done.number < held.next_step || is_summed_up(tx, fence, done, Some(call))? {
         return Err(TurnError::StepCommitted);
     }
     post_step(tx, fence, &open, held.outstanding, done)?;
@@ -130,7 +131,7 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, call: &str, done: &StepDone) 
         params![
             fence.answer,
             call,
-            i64::from(done.number) + 1,
+            done.next_step(),
             int(done.cost.0)?,
             tokens(usage.input_tokens),
             tokens(usage.cached_tokens),
@@ -142,9 +143,18 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, call: &str, done: &StepDone) 
     let body = form::write_step(&done.step, done.instance)?;
     let entry = next_entry(tx, fence, body.len())?;
     tx.send(
-        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, delegation)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-        params![fence.answer, entry, done.number, int(fence.epoch)?, done.now, &body, call],
+        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, delegation, summary_kept)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        params![
+            fence.answer,
+            entry,
+            done.number,
+            int(fence.epoch)?,
+            done.now,
+            &body,
+            call,
+            done.summary.map(i64::from)
+        ],
     )?;
     Ok(())
 }

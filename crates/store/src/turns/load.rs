@@ -89,7 +89,8 @@ pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
 /// The log of one answer.
 fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     tx.all(
-        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
+        "SELECT step, call_id, body, answer_id, summary_kept FROM log
+         WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
         |row| read_entry(row, answer),
     )
@@ -112,7 +113,8 @@ pub fn trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<Trace
 /// on it needs all of them.
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     let entries = tx.all(
-        "SELECT step, call_id, body, answer_id FROM log WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
+        "SELECT step, call_id, body, answer_id, summary_kept FROM log
+         WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
         |row| Ok(read_entry(row, answer).ok()),
     )?;
@@ -265,7 +267,7 @@ fn logs_of(
     for end in earlier.brief.iter().rev().copied().chain([before]) {
         if from < end {
             tx.each(
-                "SELECT l.step, l.call_id, l.body, l.answer_id FROM log l JOIN answers a ON a.id = l.answer_id
+                "SELECT l.step, l.call_id, l.body, l.answer_id, l.summary_kept FROM log l JOIN answers a ON a.id = l.answer_id
                  WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 AND l.delegation IS NULL
                  ORDER BY a.ordinal, l.entry",
                 params![conversation, from, end],
@@ -299,7 +301,7 @@ fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     Ok(vec![LogEntry::Step { number: 0, step: Arc::new(step), instance: InstanceId::from_random(0) }])
 }
 
-/// Reads step, call, body of an entry.
+/// Reads step, call, body of an entry, and after its answer what it keeps when it is a summary.
 pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
     let number = row.small(0)?;
     let call = row.opt_text(1)?;
@@ -309,5 +311,8 @@ pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
         return Ok(LogEntry::Result { number, result });
     }
     let (step, instance) = form::read_step(row.text(2)?, &place())?;
+    if let Some(kept) = row.opt_int(4)? {
+        return Ok(LogEntry::Summary { number, kept: u32::try_from(kept).unwrap_or(u32::MAX), step });
+    }
     Ok(LogEntry::Step { number, step, instance })
 }

@@ -18,6 +18,8 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, int, len, params};
 pub struct Reserve {
     /// The step's number.
     pub step: u32,
+    /// Whether it is for the summary before that step.
+    pub summary: bool,
     /// The most that it can cost.
     pub greatest: Credits,
     /// The model that it will use.
@@ -33,8 +35,10 @@ pub struct Reserve {
 /// A step that succeeded.
 #[derive(Debug, Clone)]
 pub struct StepDone {
-    /// Its number: larger than that of any step committed before.
+    /// Its number: larger than that of any step committed before. A summary has that of the step that follows it.
     pub number: u32,
+    /// For a summary: how many entries before it stay as they are.
+    pub summary: Option<u32>,
     /// The step.
     pub step: Arc<Step>,
     /// The agent's life to which its calls are given.
@@ -82,6 +86,7 @@ pub(super) fn post_reservation(
     let posting = |id, kind, amount| Posting {
         model: Some(&new.model),
         step: Some(new.step),
+        summary: new.summary,
         ..open.posting(fence, id, kind, amount, new.now)
     };
     if before > Credits(0) {
@@ -106,6 +111,7 @@ pub(super) fn post_step(
     let posting = |id, kind, amount| Posting {
         model: Some(&done.model),
         step: Some(done.number),
+        summary: done.summary.is_some(),
         ..open.posting(fence, id, kind, amount, done.now)
     };
     let settle = posting(done.settle, PostingKind::Settle, done.cost);
@@ -124,15 +130,24 @@ pub(super) fn post_step(
 pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
-    if done.number < open.next_step {
+    if done.number < open.next_step || is_summed_up(tx, fence, done, None)? {
         return Err(TurnError::StepCommitted);
     }
     post_step(tx, fence, &open, open.outstanding, done)?;
     let body = form::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, done, body.len())?;
     tx.send(
-        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) VALUES ($1, $2, $3, $4, $5, $6)",
-        params![fence.answer, entry, done.number, int(fence.epoch)?, done.now, &body],
+        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, summary_kept)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        params![
+            fence.answer,
+            entry,
+            done.number,
+            int(fence.epoch)?,
+            done.now,
+            &body,
+            done.summary.map(i64::from)
+        ],
     )?;
     Ok(())
 }
@@ -186,6 +201,32 @@ pub(super) fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result
     .ok_or(TurnError::Fenced)
 }
 
+/// Whether this is the summary before a step that has one.
+pub(super) fn is_summed_up(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    done: &StepDone,
+    delegation: Option<&str>,
+) -> Result<bool> {
+    if done.summary.is_none() {
+        return Ok(false);
+    }
+    let found = tx.one(
+        "SELECT entry FROM log WHERE answer_id = $1 AND step = $2 AND summary_kept IS NOT NULL
+            AND COALESCE(delegation, '') = $3",
+        params![fence.answer, done.number, delegation.unwrap_or_default()],
+        |_| Ok(()),
+    )?;
+    Ok(found.is_some())
+}
+
+impl StepDone {
+    /// The number of the step that may be committed after it.
+    pub(super) fn next_step(&self) -> i64 {
+        i64::from(self.number) + i64::from(self.summary.is_none())
+    }
+}
+
 pub(super) const UNCOVERED: StoreError = StoreError::Rule("the purse covers what is held");
 
 impl Open {
@@ -229,7 +270,7 @@ fn count_step(
             int(fence.epoch)?,
             int(open.outstanding.0)?,
             open.next_step,
-            i64::from(done.number) + 1,
+            done.next_step(),
             len(bytes),
             int(done.cost.0)?,
             tokens(usage.input_tokens),

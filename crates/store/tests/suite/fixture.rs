@@ -181,6 +181,7 @@ impl Fixture {
 
     pub(crate) fn reservation(&self, step: u32, greatest: u64) -> Reserve {
         Reserve {
+            summary: false,
             step,
             greatest: Credits(greatest),
             model: "reader".to_owned(),
@@ -224,6 +225,7 @@ impl Fixture {
 
     pub(crate) fn step_done(&self, number: u32, cost: u64) -> StepDone {
         StepDone {
+            summary: None,
             number,
             step: Arc::new(step(number)),
             instance: InstanceId::from_random(77),

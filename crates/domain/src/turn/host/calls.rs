@@ -120,7 +120,9 @@ impl Turn {
         let note = self.transcript.add(&entry);
         self.log.push(entry);
         self.publish(Change::Resulted { result }, effects);
-        if self.opened {
+        if let Some(note) = note
+            && self.opened
+        {
             let call = call.to_owned();
             effects.push(Effect::Send(HostFrame::Acknowledged { call, entry: note }));
         }
@@ -132,7 +134,7 @@ impl Turn {
 fn is_returned(log: &[LogEntry], call: &Call) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Result { result, .. } => result.call == call.id,
-        LogEntry::Step { .. } => false,
+        LogEntry::Step { .. } | LogEntry::Summary { .. } => false,
     })
 }
 

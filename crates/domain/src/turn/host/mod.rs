@@ -9,13 +9,18 @@
 //!                                          Pausing                                          Ending -> Over
 //! ```
 //!
+//! Where what is shown has become too long, a step that sums it up goes the same way before the one that is wanted
+//! ([`summary`]): it is in the log before the other is said.
+//!
 //! The link to the agent comes and goes beside these phases: a step is said to its end without one. Each new
 //! link begins with `Open`, once nothing is being committed, so that it tells the truth.
 
 mod calls;
 mod cited;
+mod context;
 mod draft;
 mod reservation;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -28,6 +33,7 @@ pub use transcript::Exchange;
 pub use words::{Completion, Effect, Event, Hosted, Setup};
 
 use self::draft::{Draft, Grown};
+use self::summary::Task;
 use self::transcript::Transcript;
 use super::backoff::pause_after;
 use super::{AgentFrame, HostFrame, LinkStamp, Open};
@@ -42,10 +48,10 @@ const VIOLATIONS_MAX: u32 = 3;
 #[derive(Debug, Clone)]
 enum Phase {
     Idle,
-    Reserving { keep: Vec<u32> },
-    Saying { attempt: u32, keep: Vec<u32>, held: Credits, draft: Draft },
-    Pausing { attempt: u32, keep: Vec<u32>, held: Credits, draft: Draft },
-    Committing { entry: LogEntry, bill: Bill },
+    Reserving { task: Task },
+    Saying { task: Task, held: Credits, draft: Draft },
+    Pausing { task: Task, held: Credits, draft: Draft },
+    Committing { entry: LogEntry, bill: Bill, then: Option<Task> },
     Ending,
     Over,
 }
@@ -85,7 +91,12 @@ impl Turn {
         answer.stamp = Stamp { epoch: setup.epoch, revision: 0 };
         let next_source = last_source(&answer) + 1;
         Self {
-            transcript: Transcript::new(&setup.earlier, &setup.present),
+            transcript: Transcript::new(
+                &setup.earlier,
+                &setup.present,
+                setup.overhead_tokens,
+                setup.context_tokens,
+            ),
             bill: setup.bill,
             ending: setup.stop.then_some(Ending::Stopped),
             setup,
@@ -162,7 +173,9 @@ impl Turn {
             Event::MachineFailed(reason) => self.fail(ErrorCode::MachineFailed, &machine_failed(&reason)),
             Event::Agent(frame) => self.heard(frame, &mut effects),
             Event::Violation => self.violated(&mut effects),
-            Event::Reserved { number, outcome } => self.reserved(number, outcome, &mut effects),
+            Event::Reserved { number, attempt, outcome } => {
+                self.reserved(number, attempt, outcome, &mut effects);
+            }
             Event::Said { number, attempt, event } => self.said(number, attempt, event, &mut effects),
             Event::SayFailed { number, attempt, error, jitter } => {
                 self.say_failed(number, attempt, error, jitter, &mut effects);
@@ -174,7 +187,7 @@ impl Turn {
                 }
             }
             Event::Hosted { call, output } => self.returned(&call, output, true, &mut effects),
-            Event::StepCommitted { number } => self.step_committed(number, &mut effects),
+            Event::StepCommitted { number, summary } => self.step_committed(number, summary, &mut effects),
             Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
             Event::Completed => {
                 if matches!(self.phase, Phase::Ending) {
@@ -255,7 +268,7 @@ impl Turn {
                     return;
                 }
                 // After a step without calls there is nothing to go on with: no further one is bought.
-                let goes_on = matches!(self.log.last(), None | Some(LogEntry::Result { .. }));
+                let goes_on = !matches!(self.log.last(), Some(LogEntry::Step { .. }));
                 if !goes_on || !self.pending().is_empty() || !self.transcript.may_show(&keep) {
                     return self.violated(effects);
                 }
@@ -263,8 +276,8 @@ impl Turn {
                     let message = "The answer was ended: it took more steps than allowed.";
                     return self.fail(ErrorCode::TooManySteps, message);
                 }
-                effects.push(Effect::Reserve { number, greatest: self.greatest(&keep) });
-                self.phase = Phase::Reserving { keep };
+                self.transcript.trim();
+                self.reserve(Task::first(keep), effects);
             }
             AgentFrame::Returned { call, output } => self.returned(&call, output, false, effects),
             AgentFrame::Done { number } => {
@@ -280,98 +293,102 @@ impl Turn {
         }
     }
 
-    fn greatest(&self, keep: &[u32]) -> Credits {
-        let most = Usage {
-            input_tokens: self.input_tokens(keep),
-            output_tokens: u64::from(self.setup.output_max_tokens),
-            ..Usage::default()
-        };
-        self.bill.greatest(self.setup.price, most)
-    }
-
-    fn input_tokens(&self, keep: &[u32]) -> u64 {
-        self.setup.overhead_tokens + self.transcript.tokens(keep)
-    }
-
-    fn reserved(&mut self, number: u32, outcome: Result<(), Shortage>, effects: &mut Vec<Effect>) {
-        let Phase::Reserving { keep } = &self.phase else { return };
-        if number != self.next() {
+    fn reserved(
+        &mut self,
+        number: u32,
+        attempt: u32,
+        outcome: Result<(), Shortage>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Phase::Reserving { task } = &self.phase else { return };
+        if number != self.next() || attempt != task.attempt {
             return;
         }
-        let keep = keep.clone();
+        let task = task.clone();
         if let Err(shortage) = outcome {
             self.phase = Phase::Idle;
             let (code, told) = words::of_shortage(shortage);
             return self.fail(code, told);
         }
-        let held = self.greatest(&keep);
-        self.say(0, keep, held, effects);
+        let held = self.greatest(&task);
+        self.say(task, held, effects);
     }
 
-    fn say(&mut self, attempt: u32, keep: Vec<u32>, held: Credits, effects: &mut Vec<Effect>) {
+    fn say(&mut self, task: Task, held: Credits, effects: &mut Vec<Effect>) {
         if self.ending.is_some() {
             self.phase = Phase::Idle;
             return;
         }
         let number = self.next();
-        self.publish(Change::StepBegan { number }, effects);
         // What an attempt before this one cited is gone.
-        self.next_source = last_source(&self.answer) + 1;
-        let transcript = self.transcript.items(&keep);
-        effects.push(Effect::Say { number, attempt, transcript, tools: number + 1 < self.setup.steps_max });
-        self.phase = Phase::Saying { attempt, keep, held, draft: Draft::default() };
+        if task.plan.is_none() {
+            self.publish(Change::StepBegan { number }, effects);
+            self.next_source = last_source(&self.answer) + 1;
+        }
+        effects.push(Effect::Say {
+            number,
+            attempt: task.attempt,
+            transcript: self.shown(&task),
+            tools: task.plan.is_none() && number + 1 < self.setup.steps_max,
+            output_max_tokens: self.output_max_tokens(&task),
+        });
+        self.phase = Phase::Saying { task, held, draft: Draft::default() };
     }
 
     fn said(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<Effect>) {
         let next = self.next();
         let log = &self.log;
-        let Phase::Saying { attempt: current, draft, .. } = &mut self.phase else { return };
-        if number != next || attempt != *current {
+        let Phase::Saying { task, draft, .. } = &mut self.phase else { return };
+        if number != next || attempt != task.attempt {
             return;
         }
+        let sums_up = task.plan.is_some();
         match draft.grow(number, event, |id| is_call_of(log, id)) {
+            Grown::Changed(_) if sums_up => {}
             Grown::Changed(change) => self.publish(change, effects),
             Grown::Quietly => {}
             Grown::Finished { stop, usage } => return self.finished(stop, usage, effects),
         }
         let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        if let Phase::Saying { draft, .. } = &mut phase {
+        if let Phase::Saying { task: Task { plan: None, .. }, draft, .. } = &mut phase {
             self.cite(draft, false, effects);
         }
         self.phase = phase;
     }
 
     fn finished(&mut self, stop: StopReason, usage: Option<Usage>, effects: &mut Vec<Effect>) {
-        let Phase::Saying { attempt, keep, held, mut draft } =
-            std::mem::replace(&mut self.phase, Phase::Idle)
-        else {
+        let Phase::Saying { task, held, mut draft } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         effects.push(Effect::Hush);
+        if let Some(plan) = task.plan {
+            return self.summed_up(task, plan, held, draft, (stop, usage), effects);
+        }
         if draft.is_empty() && stop == StopReason::OutputFull {
             // It would go the same way again.
-            self.phase = Phase::Saying { attempt, keep, held, draft };
+            self.phase = Phase::Saying { task, held, draft };
             let message =
                 "The answer was ended: the model used up all that it may put out before it said anything.";
             return self.fail(ErrorCode::OutputExhausted, message);
         }
         if draft.is_empty() && stop == StopReason::Refused {
             // Nor would it say another time what it does not want to say.
-            self.phase = Phase::Saying { attempt, keep, held, draft };
+            self.phase = Phase::Saying { task, held, draft };
             return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
         }
         if draft.is_empty() {
             let error =
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
-            self.phase = Phase::Saying { attempt, keep, held, draft };
+            let attempt = task.attempt;
+            self.phase = Phase::Saying { task, held, draft };
             return self.say_failed(self.next(), attempt, error, 0, effects);
         }
-        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&keep)));
+        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&task)));
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         self.cite(&mut draft, true, effects);
         let entry = self.entry(draft.into_step(stop, usage));
         effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
-        self.phase = Phase::Committing { entry, bill };
+        self.phase = Phase::Committing { entry, bill, then: None };
     }
 
     fn entry(&self, step: Step) -> LogEntry {
@@ -387,25 +404,26 @@ impl Turn {
         jitter: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let Phase::Saying { attempt: current, keep, held, draft } = &self.phase else { return };
-        if number != self.next() || attempt != *current {
+        let Phase::Saying { task, held, draft } = &self.phase else { return };
+        if number != self.next() || attempt != task.attempt {
             return;
         }
         match &error {
-            StepError::Unavailable { retry_after, .. } => match pause_after(attempt, *retry_after, jitter) {
-                Some(wait) => {
-                    let attempt = attempt + 1;
-                    let (keep, held, draft) = (keep.clone(), *held, draft.clone());
-                    self.phase = Phase::Pausing { attempt, keep, held, draft };
-                    effects.push(Effect::Pause { number, attempt, wait });
+            StepError::Unavailable { retry_after, .. } => {
+                match pause_after(task.tries, *retry_after, jitter) {
+                    Some(wait) => {
+                        let task = task.again();
+                        let attempt = task.attempt;
+                        self.phase = Phase::Pausing { task, held: *held, draft: draft.clone() };
+                        effects.push(Effect::Pause { number, attempt, wait });
+                    }
+                    None => self
+                        .fail(ErrorCode::ModelUnavailable, "The answer was ended: the model did not answer."),
                 }
-                None => {
-                    self.fail(ErrorCode::ModelUnavailable, "The answer was ended: the model did not answer.")
-                }
-            },
+            }
             StepError::TooLong => {
-                let message = "The answer was ended: the conversation is longer than the model can read.";
-                self.fail(ErrorCode::ContextTooLong, message);
+                let (task, held) = (task.clone(), *held);
+                self.too_long(task, held, effects);
             }
             StepError::Rejected { .. } => {
                 self.fail(
@@ -417,18 +435,19 @@ impl Turn {
     }
 
     fn pause_over(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
-        let Phase::Pausing { attempt: waiting, keep, held, .. } = &self.phase else { return };
-        if number == self.next() && attempt == *waiting {
-            let (keep, held) = (keep.clone(), *held);
-            self.say(attempt, keep, held, effects);
+        let Phase::Pausing { task, held, .. } = &self.phase else { return };
+        if number == self.next() && attempt == task.attempt {
+            let (task, held) = (task.clone(), *held);
+            self.say(task, held, effects);
         }
     }
 
-    fn step_committed(&mut self, number: u32, effects: &mut Vec<Effect>) {
-        if number != self.next() {
+    fn step_committed(&mut self, number: u32, summary: bool, effects: &mut Vec<Effect>) {
+        let Phase::Committing { then, .. } = &self.phase else { return };
+        if number != self.next() || summary != then.is_some() {
             return;
         }
-        let Phase::Committing { entry, bill } = std::mem::replace(&mut self.phase, Phase::Idle) else {
+        let Phase::Committing { entry, bill, then } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         self.bill = bill;
@@ -437,6 +456,13 @@ impl Turn {
         if self.ending.is_some() {
             return;
         }
+        let Some(note) = note else {
+            // What it was made for can be said now.
+            if let Some(task) = then {
+                self.reserve(task, effects);
+            }
+            return;
+        };
         if self.opened {
             let calls = self.pending().into_iter().map(|(_, call)| self.note(call)).collect();
             effects.push(Effect::Send(HostFrame::Step { number, entry: note, calls }));
@@ -485,24 +511,32 @@ impl Turn {
             pending: self.pending().into_iter().map(|(_, call)| self.note(call)).collect(),
             next: self.next(),
             saying: !matches!(self.phase, Phase::Idle),
-            context_tokens: self.setup.context_tokens,
+            // What is left out is decided here: the agent wants all that there is.
+            context_tokens: super::ALL_TOKENS,
         }
     }
 
     fn end(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         let (mut cost, mut bill, mut partial) = (Credits::default(), self.bill, None);
         match std::mem::replace(&mut self.phase, Phase::Ending) {
-            Phase::Saying { keep, held, mut draft, .. } => {
+            Phase::Saying { task, held, mut draft } => {
                 effects.push(Effect::Hush);
-                self.cite(&mut draft, true, effects);
+                if task.plan.is_none() {
+                    self.cite(&mut draft, true, effects);
+                }
                 let stopped = matches!(ending, Ending::Stopped);
-                let usage = draft.estimated_usage(self.input_tokens(&keep));
+                let usage = draft.estimated_usage(self.input_tokens(&task));
                 if stopped && usage.output_tokens > 0 {
                     (bill, cost) = self.bill.settle(self.setup.price, usage, held);
                 }
-                partial = (usage.output_tokens > 0)
-                    .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
+                let step = draft.into_step(StopReason::Stopped, usage);
+                partial = match task.plan {
+                    None => (usage.output_tokens > 0).then(|| self.entry(step)),
+                    // It is paid for, and sums nothing up.
+                    Some(_) => (cost > Credits(0)).then(|| self.summary(u32::MAX, step)),
+                };
             }
+            Phase::Pausing { task: Task { plan: Some(_), .. }, .. } => {}
             Phase::Pausing { mut draft, .. } => {
                 self.cite(&mut draft, true, effects);
                 let usage = draft.estimated_usage(0);
@@ -536,6 +570,7 @@ fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),
         LogEntry::Result { result, .. } => result.call == id,
+        LogEntry::Summary { .. } => false,
     })
 }
 

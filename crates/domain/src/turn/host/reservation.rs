@@ -10,6 +10,7 @@ use crate::turn::estimated_tokens;
 pub fn first_reservation(setup: &Setup) -> Credits {
     let turn = Turn::new(setup.clone());
     let keep: Vec<u32> = turn.transcript.notes().iter().map(|note| note.id).collect();
+    // Tokens of what does not fit are not shown; the question always is.
     let shown = turn
         .transcript
         .tokens(&keep)

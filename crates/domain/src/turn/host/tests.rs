@@ -32,6 +32,7 @@ fn turn() -> Turn {
         price: Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
         overhead_tokens: 0,
         context_tokens: 1000,
+        summing_up: "Sum up.".into(),
         output_max_tokens: 100,
         steps_max: 60,
         hosted: Arc::new(OfHost),
@@ -50,11 +51,11 @@ fn the_agent_is_not_let_go_before_the_end_is_durable() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Text("Done.".to_owned())));
     turn.on(said(StepEvent::Finished { stop: StopReason::Done, usage: None }));
-    turn.on(Event::StepCommitted { number: 0 });
+    turn.on(Event::StepCommitted { number: 0, summary: false });
     let ending = turn.on(Event::Agent(AgentFrame::Done { number: 0 }));
     assert!(ending.iter().any(|effect| matches!(effect, Effect::Complete(_))), "{ending:?}");
     assert!(!closes(&ending), "were the service killed now, the next one would need the agent");
@@ -72,7 +73,7 @@ fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
         turn.begin();
         turn.on(Event::Linked(InstanceId::from_random(1)));
         turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-        let ending = turn.on(Event::Reserved { number: 0, outcome: Err(shortage) });
+        let ending = turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Err(shortage) });
         let told = ending.iter().find_map(|effect| match effect {
             Effect::Complete(completion) => completion.answer.ending.clone(),
             _ => None,
@@ -93,11 +94,11 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Call(call.clone())));
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
-    let committed = turn.on(Event::StepCommitted { number: 0 });
+    let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
     assert!(committed.contains(&Effect::Run(call.clone())), "{committed:?}");
     let told = |effect: &Effect| match effect {
         Effect::Send(HostFrame::Step { calls, .. }) => calls.iter().all(|note| note.hosted),
@@ -137,7 +138,7 @@ fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
         turn.begin();
         turn.on(Event::Linked(InstanceId::from_random(1)));
         turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-        turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+        turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
         let said = |event| Event::Said { number: 0, attempt: 0, event };
         for event in before {
             turn.on(said(event.clone()));
@@ -167,7 +168,7 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Reasoning("Hm, ".repeat(100))));
     let effects = turn.on(said(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
@@ -199,13 +200,13 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     for call in &calls {
         turn.on(said(StepEvent::Call(call.clone())));
     }
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
-    assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0 })), ["a", "c", "d"]);
+    assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0, summary: false })), ["a", "c", "d"]);
     turn.on(Event::Linked(InstanceId::from_random(2)));
     let output = Output {
         images: Vec::new(),
@@ -252,7 +253,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     turn.begin();
     turn.on(Event::Linked(InstanceId::from_random(1)));
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    turn.on(Event::Reserved { number: 0, outcome: Ok(()) });
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     for id in ["a", "b"] {
         let purpose = Purpose::Agent(name("p:lawyer"));
@@ -260,7 +261,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
         turn.on(said(StepEvent::Call(Call { id: id.to_owned(), tool, arguments, purpose })));
     }
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
-    turn.on(Event::StepCommitted { number: 0 });
+    turn.on(Event::StepCommitted { number: 0, summary: false });
     turn.on(Event::Reported { call: "b".to_owned(), keep: 0, text: "It see".to_owned() });
     turn.on(Event::Reported { call: "b".to_owned(), keep: 3, text: "is".to_owned() });
     let report = |turn: &Turn, at: usize| match &turn.answer().parts[at].body {

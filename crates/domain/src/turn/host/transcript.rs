@@ -1,14 +1,26 @@
-//! The transcript: everything that was said, asked and returned, as the host owns it.
+//! The transcript: everything that was said, asked and returned, as the host owns it, and what of it is shown.
+//!
+//! What a model reads is bounded. As the transcript grows over a part of the bound, old results are left out, many at
+//! once, so that what comes before the present stays the same from step to step and can be cached. When that is not
+//! enough, what is old is summed up by a step of its own, which the log holds; the last part stays word for word. What
+//! is left out follows from the log alone: whoever takes the answer up shows the same.
 
 use std::sync::Arc;
 
+use super::context::Reckoning;
 use crate::answer::LogEntry;
 use crate::image::IMAGE_TOKENS;
-use crate::step::{ATTACHED_FILES, Call, CallResult, Item, Outcome};
-use crate::turn::{EntryKind, EntryNote, estimated_tokens};
+use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Outcome, Step, USE_SKILL};
+use crate::turn::{EntryKind, EntryNote, agent, estimated_tokens};
 
 /// What stands for a result that is not shown or never came.
 const LEFT_OUT: &str = "(left out to save space)";
+/// What stands for a result that was left out since there was too much.
+const TRIMMED: &str = "(This result was left out to save space. If it matters again, look at it again: read, list, find \
+                       and search give it anew; what changes something is not to be run again for that.)";
+/// What stands before a summary.
+const SUMMED_UP: &str = "What was said and done before this is summed up here, to save space. The summary was made by a \
+                         model from the exchange; it is a record, and no instruction of the user's.\n\n";
 
 /// An earlier question of the conversation with what came of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,18 +39,32 @@ struct Entry {
     item: Item,
     /// Whether something newer stands for it.
     superseded: bool,
+    /// Whether its result is left out.
+    trimmed: bool,
 }
 
 /// The entries that the agent chooses from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transcript {
     entries: Vec<Entry>,
+    /// What sums up the entries before `covered`.
+    summary: Option<Item>,
+    covered: usize,
+    reckoning: Reckoning,
+}
+
+/// What is to be summed up: the entries that are shown before one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// How many entries stay as they are.
+    pub(super) kept: u32,
+    before: usize,
 }
 
 impl Transcript {
-    /// The conversation so far, the present exchange last.
-    pub(super) fn new(earlier: &[Exchange], present: &Exchange) -> Self {
-        let mut transcript = Self::default();
+    /// The conversation so far, the present exchange last. Requests have `overhead` tokens besides it, and `room` for it.
+    pub(super) fn new(earlier: &[Exchange], present: &Exchange, overhead: u64, room: u64) -> Self {
+        let mut transcript = Self { reckoning: Reckoning::new(overhead, room), ..Self::default() };
         for exchange in earlier {
             transcript.add_exchange(exchange, false);
         }
@@ -46,9 +72,9 @@ impl Transcript {
         transcript
     }
 
-    /// Adds what the log gained and tells its note.
-    pub(super) fn add(&mut self, entry: &LogEntry) -> EntryNote {
-        self.push(item_of(entry), true)
+    /// Adds what the log gained and tells its note; a summary has none.
+    pub(super) fn add(&mut self, entry: &LogEntry) -> Option<EntryNote> {
+        self.add_entry(entry, true)
     }
 
     pub(super) fn notes(&self) -> Vec<EntryNote> {
@@ -66,20 +92,116 @@ impl Transcript {
             && keep.iter().any(|id| present_question(*id))
     }
 
-    /// The items of these entries. Every call has its result behind it: one that is left out or never came
-    /// is said to be, and no result stands without its call.
+    /// Leaves old results out where there is too much.
+    pub(super) fn trim(&mut self) {
+        let last_step = self.last_step();
+        let is_old = |at: usize, entry: &Entry| {
+            at < last_step
+                && entry.note.tokens > Reckoning::TRIMMED_MIN_TOKENS
+                && matches!(&entry.item, Item::Result(result)
+                    if ![USE_SKILL, ATTACHED_FILES].contains(&result.tool.as_str()))
+        };
+        let mut shown = self.shown_tokens();
+        if !self.reckoning.is_above(shown, Reckoning::TRIM_ABOVE_PERCENT) {
+            return;
+        }
+        let mut goes = Vec::new();
+        let begun = shown;
+        for (at, entry) in self.entries.iter().enumerate().skip(self.covered) {
+            if !self.reckoning.is_above(shown, Reckoning::TRIM_TO_PERCENT) {
+                break;
+            }
+            if is_old(at, entry) && !entry.trimmed {
+                goes.push(at);
+                shown = shown.saturating_sub(entry.note.tokens);
+            }
+        }
+        // Less is not worth that nothing of it can be read from a cache.
+        if self.reckoning.is_share(begun - shown, Reckoning::GAIN_MIN_PERCENT) {
+            for at in goes {
+                self.entries[at].trimmed = true;
+            }
+        }
+    }
+
+    /// What is to be summed up before the next step, if anything.
+    pub(super) fn plan(&self) -> Option<Plan> {
+        if !self.reckoning.is_above(self.shown_tokens(), Reckoning::SUMMARY_ABOVE_PERCENT) {
+            return None;
+        }
+        let mut before = self.last_step();
+        let mut tail: u64 = self.entries[before..].iter().map(|entry| self.shown_of(entry)).sum();
+        let begins = |entry: &Entry| entry.note.kind != EntryKind::Result;
+        for at in (self.covered..before).rev() {
+            tail += self.shown_of(&self.entries[at]);
+            if self.reckoning.is_share(tail, Reckoning::VERBATIM_PERCENT) {
+                break;
+            }
+            if begins(&self.entries[at]) {
+                before = at;
+            }
+        }
+        let goes = self.entries.iter().take(before).skip(self.covered).filter(|entry| !is_pinned(entry));
+        let gain: u64 = goes.map(|entry| self.shown_of(entry)).sum();
+        let kept = u32::try_from(self.entries.len().saturating_sub(before)).ok()?;
+        self.reckoning.is_share(gain, Reckoning::GAIN_MIN_PERCENT).then_some(Plan { kept, before })
+    }
+
+    /// What a model is shown that is to sum up: no more than may be shown at all, the newest.
+    pub(super) fn items_to_sum_up(&self, plan: Plan) -> Vec<Item> {
+        let goes = self.entries.iter().take(plan.before).skip(self.covered).filter(|entry| !is_pinned(entry));
+        let notes: Vec<EntryNote> = goes.map(|entry| self.shown_note(entry)).collect();
+        let keep = agent::chosen(&notes, self.reckoning.room());
+        let mut items: Vec<Item> = self.summary.iter().cloned().collect();
+        items.extend(self.items_of(&keep, true));
+        items
+    }
+
+    /// The items of these entries as a model is shown them. Every call has its result behind it: one that is left out or
+    /// never came is said to be, and no result stands without its call. What does not fit even so goes, the oldest first.
     pub(super) fn items(&self, keep: &[u32]) -> Vec<Item> {
+        let mut items: Vec<Item> = self.summary.iter().cloned().collect();
+        items.extend(self.items_of(&self.fitting(keep), false));
+        items
+    }
+
+    /// How many tokens of transcript a step reads that is shown these entries.
+    pub(super) fn tokens(&self, keep: &[u32]) -> u64 {
+        let known = self.fitting(keep).into_iter().filter_map(|id| self.entries.get(id as usize));
+        known.map(|entry| self.shown_of(entry)).sum::<u64>() + self.summary_tokens()
+    }
+
+    pub(super) fn tokens_to_sum_up(&self, plan: Plan) -> u64 {
+        self.items_to_sum_up(plan).iter().map(tokens_of).sum()
+    }
+
+    /// The vendor says that this was too much: less has room from now on.
+    pub(super) fn squeeze(&mut self) {
+        self.reckoning.squeeze(self.shown_tokens());
+    }
+
+    /// Those of the entries that are shown.
+    fn fitting(&self, keep: &[u32]) -> Vec<u32> {
+        let kept = keep.iter().filter_map(|id| Some((*id as usize, self.entries.get(*id as usize)?)));
+        let kept = kept.filter(|(at, entry)| *at >= self.covered || is_pinned(entry));
+        let notes: Vec<EntryNote> = kept.map(|(_, entry)| self.shown_note(entry)).collect();
+        agent::chosen(&notes, self.reckoning.room().saturating_sub(self.summary_tokens()))
+    }
+
+    fn items_of(&self, keep: &[u32], to_sum_up: bool) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::with_capacity(keep.len());
         let mut open: Vec<Call> = Vec::new();
         let kept = keep.iter().filter_map(|id| self.entries.get(*id as usize));
         for entry in kept.filter(|entry| !entry.superseded) {
             match &entry.item {
                 // It stands behind the question that it was attached to.
-                Item::Result(result) if result.tool == ATTACHED_FILES => items.push(entry.item.clone()),
+                Item::Result(result) if result.tool == ATTACHED_FILES => {
+                    items.extend((!to_sum_up).then(|| entry.item.clone()));
+                }
                 Item::Result(result) => {
                     if let Some(at) = open.iter().position(|call| call.id == result.call) {
                         open.remove(at);
-                        items.push(entry.item.clone());
+                        items.push(if entry.trimmed { trimmed(result) } else { entry.item.clone() });
                     }
                 }
                 Item::Question { .. } => {
@@ -97,9 +219,30 @@ impl Transcript {
         items
     }
 
-    pub(super) fn tokens(&self, keep: &[u32]) -> u64 {
-        let known = keep.iter().filter_map(|id| self.entries.get(*id as usize));
-        known.map(|entry| entry.note.tokens).sum()
+    /// Where the last step stands; before there is one, where the present question does.
+    fn last_step(&self) -> usize {
+        let present = |entry: &Entry| entry.note.present && entry.note.kind != EntryKind::Result;
+        let last = self.entries.iter().rposition(present);
+        last.unwrap_or(self.entries.len())
+    }
+
+    fn shown_tokens(&self) -> u64 {
+        let shown = |(at, entry): (usize, &Entry)| {
+            if at >= self.covered || is_pinned(entry) { self.shown_of(entry) } else { 0 }
+        };
+        self.entries.iter().enumerate().map(shown).sum::<u64>() + self.summary_tokens()
+    }
+
+    fn summary_tokens(&self) -> u64 {
+        self.summary.as_ref().map_or(0, tokens_of)
+    }
+
+    fn shown_of(&self, entry: &Entry) -> u64 {
+        if entry.trimmed { estimated_tokens(TRIMMED.len()) } else { entry.note.tokens }
+    }
+
+    fn shown_note(&self, entry: &Entry) -> EntryNote {
+        EntryNote { tokens: self.shown_of(entry), ..entry.note }
     }
 
     fn add_exchange(&mut self, exchange: &Exchange, present: bool) {
@@ -107,7 +250,28 @@ impl Transcript {
             Item::Question { text: exchange.question.clone(), attachments: exchange.attachments.clone() };
         self.push(question, present);
         for entry in &exchange.log {
-            self.push(item_of(entry), present);
+            self.add_entry(entry, present);
+        }
+    }
+
+    fn add_entry(&mut self, entry: &LogEntry, present: bool) -> Option<EntryNote> {
+        match entry {
+            LogEntry::Step { step, .. } => {
+                // As it was before the step was said.
+                self.trim();
+                self.reckoning.learn(self.shown_tokens(), step.usage);
+                Some(self.push(Item::Step(step.clone()), present))
+            }
+            LogEntry::Result { result, .. } => Some(self.push(Item::Result(result.clone()), present)),
+            LogEntry::Summary { kept, step, .. } => {
+                self.trim();
+                let covered = self.entries.len().saturating_sub(*kept as usize);
+                if covered > self.covered {
+                    self.covered = covered;
+                    self.summary = Some(summary(step));
+                }
+                None
+            }
         }
     }
 
@@ -122,16 +286,41 @@ impl Transcript {
         let superseded = !present && matches!(&item, Item::Result(result) if result.tool == ATTACHED_FILES);
         let tokens = if superseded { 0 } else { tokens_of(&item) };
         let note = EntryNote { id, kind, tokens, present };
-        self.entries.push(Entry { note, item, superseded });
+        self.entries.push(Entry { note, item, superseded, trimmed: false });
         note
     }
 }
 
-fn item_of(entry: &LogEntry) -> Item {
-    match entry {
-        LogEntry::Step { step, .. } => Item::Step(step.clone()),
-        LogEntry::Result { result, .. } => Item::Result(result.clone()),
+/// Whether it is shown whatever is summed up: the present question, and what is attached.
+fn is_pinned(entry: &Entry) -> bool {
+    entry.note.present
+        && match &entry.item {
+            Item::Question { .. } => true,
+            Item::Result(result) => result.tool == ATTACHED_FILES,
+            Item::Step(_) => false,
+        }
+}
+
+fn summary(step: &Step) -> Item {
+    let mut text = SUMMED_UP.to_owned();
+    for block in &step.blocks {
+        if let Block::Text(piece) = block {
+            text.push_str(piece);
+        }
     }
+    Item::Question { text, attachments: Vec::new() }
+}
+
+fn trimmed(result: &CallResult) -> Item {
+    Item::Result(Arc::new(CallResult {
+        call: result.call.clone(),
+        tool: result.tool.clone(),
+        outcome: result.outcome,
+        text: TRIMMED.to_owned(),
+        passages: Vec::new(),
+        written: Vec::new(),
+        images: Vec::new(),
+    }))
 }
 
 fn left_out(call: Call) -> Item {
@@ -156,7 +345,6 @@ fn tokens_of(item: &Item) -> u64 {
 }
 
 fn bytes_of(item: &Item) -> usize {
-    use crate::step::Block;
     match item {
         Item::Question { text, attachments } => {
             text.len() + attachments.iter().map(String::len).sum::<usize>()

@@ -30,6 +30,8 @@ pub struct Setup {
     pub overhead_tokens: u64,
     /// The most tokens of transcript that a step may show.
     pub context_tokens: u64,
+    /// What a model is told that is to sum up what was said and done; the question follows.
+    pub summing_up: Arc<str>,
     /// The most tokens that a step may put out.
     pub output_max_tokens: u32,
     /// The most steps that it may take.
@@ -69,6 +71,8 @@ pub enum Event {
     Reserved {
         /// The step.
         number: u32,
+        /// The attempt that it is held for.
+        attempt: u32,
         /// Whether it is held, and if not, why.
         outcome: Result<(), Shortage>,
     },
@@ -119,6 +123,8 @@ pub enum Event {
     StepCommitted {
         /// The step.
         number: u32,
+        /// Whether it is the summary before that step.
+        summary: bool,
     },
     /// The result is in the log.
     ResultCommitted {
@@ -146,6 +152,10 @@ pub enum Effect {
     Reserve {
         /// The step.
         number: u32,
+        /// The attempt that it is held for.
+        attempt: u32,
+        /// Whether it is for the summary before that step.
+        summary: bool,
         /// What it costs at most.
         greatest: Credits,
     },
@@ -159,6 +169,8 @@ pub enum Effect {
         transcript: Vec<Item>,
         /// Whether tools are offered.
         tools: bool,
+        /// The most tokens that it may put out.
+        output_max_tokens: u32,
     },
     /// Stop the model at once.
     Hush,

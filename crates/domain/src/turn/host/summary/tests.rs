@@ -1,0 +1,254 @@
+//! What is shown of a long exchange, and the step that sums it up.
+
+use super::*;
+use crate::answer::Ending;
+use crate::credits::{Bill, Price};
+use crate::id::{InstanceId, MessageId};
+use crate::step::{Call, CallResult, Outcome, Purpose, StepError, StepEvent};
+use crate::turn::AgentFrame;
+use crate::turn::host::{Event, Exchange, Hosted, Setup};
+
+#[derive(Debug)]
+struct Nothing;
+
+impl Hosted for Nothing {
+    fn runs(&self, _: &str) -> bool {
+        false
+    }
+
+    fn repeats(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// A turn whose model reads so many tokens of transcript, with what is in its log.
+fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
+    let present = Exchange { question: "Who signed?".to_owned(), attachments: Vec::new(), log: log.to_vec() };
+    Turn::new(Setup {
+        answer: MessageId::from_random(1),
+        epoch: 1,
+        earlier: earlier.to_vec(),
+        present,
+        bill: Bill::default(),
+        price: Price { base_millis: 1000, input_millis: 1000, output_millis: 1000 },
+        overhead_tokens: 0,
+        context_tokens: room,
+        summing_up: "Sum up.".into(),
+        output_max_tokens: 1000,
+        steps_max: 60,
+        repeatable: |_| true,
+        hosted: Arc::new(Nothing),
+        attached: None,
+        stop: false,
+    })
+}
+
+/// An earlier exchange with a result and an answer of so many bytes.
+fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
+    let call = Call {
+        id: format!("call-{name}"),
+        tool: "read".to_owned(),
+        arguments: "{}".to_owned(),
+        purpose: Purpose::Tool,
+    };
+    let step = |number, blocks| LogEntry::Step {
+        number,
+        step: Arc::new(Step { blocks, ..Step::default() }),
+        instance: InstanceId::from_random(1),
+    };
+    let returned = CallResult {
+        call: call.id.clone(),
+        tool: call.tool.clone(),
+        outcome: Outcome::Done,
+        text: "r".repeat(result),
+        passages: Vec::new(),
+        written: Vec::new(),
+        images: Vec::new(),
+    };
+    let log = vec![
+        step(0, vec![Block::Opaque { format: "f".into(), json: "{}".into() }, Block::Call(call)]),
+        LogEntry::Result { number: 0, result: Arc::new(returned) },
+        step(1, vec![Block::Text(format!("{name} {}", "a".repeat(answer)))]),
+    ];
+    Exchange { question: format!("About {name}?"), attachments: Vec::new(), log }
+}
+
+/// Lets the agent want its step, and gives what the host does then.
+fn wanted(turn: &mut Turn) -> Vec<Effect> {
+    turn.begin();
+    let opened = turn.on(Event::Linked(InstanceId::from_random(1)));
+    let entries = opened.iter().find_map(|effect| match effect {
+        Effect::Send(crate::turn::HostFrame::Open(open)) => Some(open.entries.len()),
+        _ => None,
+    });
+    let keep = (0..u32::try_from(entries.expect("it is opened")).expect("few")).collect();
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep }))
+}
+
+/// What is held for, and whether that is a summary.
+fn held(effects: &[Effect]) -> (u32, bool) {
+    let held = effects.iter().find_map(|effect| match effect {
+        Effect::Reserve { attempt, summary, .. } => Some((*attempt, *summary)),
+        _ => None,
+    });
+    held.unwrap_or_else(|| panic!("nothing is held: {effects:?}"))
+}
+
+fn granted(turn: &mut Turn, attempt: u32) -> Vec<Effect> {
+    turn.on(Event::Reserved { number: 0, attempt, outcome: Ok(()) })
+}
+
+fn shown(effects: &[Effect]) -> (u32, Vec<Item>, bool) {
+    let said = effects.iter().find_map(|effect| match effect {
+        Effect::Say { attempt, transcript, tools, .. } => Some((*attempt, transcript.clone(), *tools)),
+        _ => None,
+    });
+    said.unwrap_or_else(|| panic!("nothing is said: {effects:?}"))
+}
+
+fn texts(items: &[Item]) -> String {
+    let text = |item: &Item| match item {
+        Item::Question { text, .. } => format!("Q {text}"),
+        Item::Step(step) => format!("S {:?}", step.blocks),
+        Item::Result(result) => format!("R {}", result.text),
+    };
+    items.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn said(turn: &mut Turn, attempt: u32, text: &str) -> Vec<Effect> {
+    turn.on(Event::Said { number: 0, attempt, event: StepEvent::Text(text.to_owned()) });
+    let event = StepEvent::Finished { stop: StopReason::Done, usage: None };
+    turn.on(Event::Said { number: 0, attempt, event })
+}
+
+#[test]
+fn old_results_go_first() {
+    let earlier = [exchange("rent", 9000, 30), exchange("deposit", 3000, 30)];
+    let mut turn = turn(5000, &earlier, &[]);
+    assert_eq!(held(&wanted(&mut turn)), (0, false));
+    let (_, items, _) = shown(&granted(&mut turn, 0));
+    let all = texts(&items);
+    assert_eq!(items.len(), 9, "nothing but what results said is gone: {all}");
+    assert!(all.contains("look at it again") && !all.contains(&"r".repeat(9000)), "{all}");
+    assert!(all.contains(&"r".repeat(3000)), "the newer one stays: {all}");
+}
+
+#[test]
+fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
+    let earlier = [exchange("rent", 300, 9000), exchange("deposit", 300, 9000), exchange("keys", 30, 30)];
+    let mut turn = turn(7000, &earlier, &[]);
+    assert_eq!(held(&wanted(&mut turn)), (0, true));
+    let (attempt, items, tools) = shown(&granted(&mut turn, 0));
+    let all = texts(&items);
+    assert!(all.contains("rent aaa") && all.ends_with("Q Sum up.\n\nWho signed?") && !tools, "{all}");
+    assert!(!all.contains("About keys?"), "what stays is not summed up: {all}");
+    let committed = said(&mut turn, attempt, "Rent and deposit were discussed.");
+    assert!(!committed.iter().any(|effect| matches!(effect, Effect::Publish(..))), "{committed:?}");
+    let entry = committed.iter().find_map(|effect| match effect {
+        Effect::CommitStep { entry, cost, .. } => Some((entry.clone(), *cost)),
+        _ => None,
+    });
+    let (entry, cost) = entry.expect("it is committed");
+    assert!(matches!(entry, LogEntry::Summary { number: 0, .. }) && cost > Credits(0), "{entry:?}");
+    let stale = turn.on(Event::StepCommitted { number: 0, summary: false });
+    assert_eq!(stale, [], "the step itself is not in the log");
+    let then = turn.on(Event::StepCommitted { number: 0, summary: true });
+    assert_eq!(held(&then), (1, false));
+    assert_eq!(granted(&mut turn, 0), [], "what was held for the summary counts no more");
+    let (attempt, items, tools) = shown(&granted(&mut turn, 1));
+    let all = texts(&items);
+    assert!(all.contains("Rent and deposit were discussed.") && !all.contains("rent aaa") && tools, "{all}");
+    assert!(all.contains("About keys?") && all.contains("keys aaa"), "{all}");
+    assert!(all.ends_with("Q Who signed?"), "{all}");
+
+    // Whoever takes the answer up shows the same, and buys no second one.
+    let mut after = super::tests::turn(7000, &earlier, &[entry]);
+    assert_eq!(held(&wanted(&mut after)), (0, false));
+    assert_eq!(shown(&granted(&mut after, 0)).1, items);
+
+    // It is no part of the answer.
+    said(&mut turn, attempt, "Novák.");
+    turn.on(Event::StepCommitted { number: 0, summary: false });
+    assert_eq!(turn.answer().text(), "Novák.");
+    assert_eq!(turn.answer().parts.len(), 1);
+}
+
+#[test]
+fn a_summary_that_says_nothing_is_done_without() {
+    let earlier = [exchange("rent", 30, 9000), exchange("deposit", 30, 9000)];
+    let mut turn = turn(5000, &earlier, &[]);
+    assert_eq!(held(&wanted(&mut turn)), (0, true));
+    let (attempt, ..) = shown(&granted(&mut turn, 0));
+    said(&mut turn, attempt, " ");
+    assert_eq!(held(&turn.on(Event::StepCommitted { number: 0, summary: true })), (1, false));
+    let (_, items, _) = shown(&granted(&mut turn, 1));
+    let tokens: usize = texts(&items).len() / 3;
+    assert!(tokens < 5000 && texts(&items).ends_with("Q Who signed?"), "the oldest goes: {tokens}");
+}
+
+#[test]
+fn what_is_too_long_for_the_vendor_is_shortened_once() {
+    let earlier = [exchange("rent", 30, 9000), exchange("deposit", 30, 9000)];
+    let mut turn = turn(100_000, &earlier, &[]);
+    assert_eq!(held(&wanted(&mut turn)), (0, false), "by the host's reckoning it fits");
+    let (attempt, items, _) = shown(&granted(&mut turn, 0));
+    let whole = texts(&items).len();
+    let too_long = |attempt| Event::SayFailed { number: 0, attempt, error: StepError::TooLong, jitter: 0 };
+    assert_eq!(held(&turn.on(too_long(attempt))), (1, true));
+    let (attempt, ..) = shown(&granted(&mut turn, 1));
+    said(&mut turn, attempt, "In short.");
+    assert_eq!(held(&turn.on(Event::StepCommitted { number: 0, summary: true })), (2, false));
+    let (attempt, items, _) = shown(&granted(&mut turn, 2));
+    assert!(texts(&items).len() < whole * 2 / 3 && texts(&items).contains("In short."));
+    let ended = turn.on(too_long(attempt));
+    let told = ended.iter().find_map(|effect| match effect {
+        Effect::Complete(completion) => completion.answer.ending.clone(),
+        _ => None,
+    });
+    assert!(
+        matches!(&told, Some(Ending::Failed(error)) if error.code == ErrorCode::ContextTooLong),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_summary_that_is_stopped_is_paid_for_and_sums_nothing_up() {
+    let earlier = [exchange("rent", 30, 9000), exchange("deposit", 30, 9000)];
+    let mut turn = turn(5000, &earlier, &[]);
+    wanted(&mut turn);
+    let (attempt, ..) = shown(&granted(&mut turn, 0));
+    turn.on(Event::Said { number: 0, attempt, event: StepEvent::Text("Rent".to_owned()) });
+    let ended = turn.on(Event::StopRequested);
+    let completion = ended.iter().find_map(|effect| match effect {
+        Effect::Complete(completion) => Some(completion),
+        _ => None,
+    });
+    let completion = completion.expect("it ends");
+    assert!(completion.cost > Credits(0));
+    assert!(matches!(completion.partial, Some(LogEntry::Summary { kept: u32::MAX, .. })));
+    assert_eq!(completion.answer.text(), "");
+}
+
+#[test]
+fn results_of_a_long_answer_go_as_it_grows() {
+    let mut log = Vec::new();
+    for number in 0..6 {
+        let Exchange { log: more, .. } = exchange(&number.to_string(), 3000, 0);
+        for entry in more.into_iter().take(2) {
+            log.push(match entry {
+                LogEntry::Step { step, instance, .. } => LogEntry::Step { number, step, instance },
+                LogEntry::Result { result, .. } => LogEntry::Result { number, result },
+                LogEntry::Summary { .. } => unreachable!("there is none"),
+            });
+        }
+    }
+    let mut turn = turn(5000, &[], &log);
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    let effects = turn.on(Event::Agent(AgentFrame::Want { number: 6, keep: (0..13).collect() }));
+    assert_eq!(held(&effects), (0, false));
+    let (_, items, _) = shown(&turn.on(Event::Reserved { number: 6, attempt: 0, outcome: Ok(()) }));
+    let whole = items.iter().filter(|item| texts(std::slice::from_ref(item)).contains("rrr")).count();
+    assert!((2..=4).contains(&whole), "{whole} results are whole");
+    assert!(texts(&items[items.len() - 1..]).contains("rrr"), "the last one is");
+}
