@@ -202,6 +202,11 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write the instructions that models are given into a folder, to change them there
+    Instructions {
+        /// The folder, which is made if it is missing; no file in it is replaced
+        folder: PathBuf,
+    },
     /// Show each setting as it holds, and where it comes from
     Print {
         /// The file of settings [env: CAUSERIE_CONFIG]
@@ -216,8 +221,10 @@ pub(crate) enum ConfigCommand {
 impl ConfigCommand {
     /// Whether its answer and its failure are for programs.
     pub(crate) fn as_json(&self) -> bool {
-        let (Self::Check { json, .. } | Self::Print { json, .. }) = self;
-        *json
+        match self {
+            Self::Check { json, .. } | Self::Print { json, .. } => *json,
+            Self::Instructions { .. } => false,
+        }
     }
 }
 

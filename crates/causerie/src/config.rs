@@ -12,6 +12,15 @@ use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
 pub(crate) fn run(command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file, config, json } => check(&file.or(config).unwrap_or_default(), json),
+        ConfigCommand::Instructions { folder } => {
+            let failed = |error| Failure::new("NOT_WRITTEN", format!("{}: {error}", folder.display()));
+            control::guide::write_builtin(&folder).map_err(failed)?;
+            say(&format!(
+                "{}: change what you want, and name the folder as instructions_folder",
+                folder.display()
+            ));
+            Ok(())
+        }
         ConfigCommand::Print { config, json } => {
             let loaded = Settings::load(settings::sources(config.as_deref(), Vec::new())).map_err(invalid)?;
             warn(&loaded);

@@ -163,6 +163,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         rules: settings.rules,
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
+        instructions: settings.instructions,
         driver,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,

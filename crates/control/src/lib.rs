@@ -14,6 +14,7 @@ mod denials;
 pub mod dispatch;
 pub mod environment;
 pub mod figures;
+pub mod guide;
 pub mod live;
 pub mod passwords;
 pub mod questions;

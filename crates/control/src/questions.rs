@@ -20,6 +20,7 @@ use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
 use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
+use crate::guide::Guide;
 use crate::live::{Live, LiveAnswer, Meta, Snapshot};
 use crate::{Environment, Plugins, spans};
 
@@ -188,6 +189,7 @@ pub struct Questions {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workspaces: Workspaces,
     pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
+    pub(crate) guide: Arc<Guide>,
     pub(crate) plugins: Plugins,
     pub(crate) web: Web,
     /// Whether a question starts a machine that does not run.
@@ -245,7 +247,8 @@ impl Questions {
             // At most, when the conversation allows it.
             Target::Existing(_) => self.web.reach(true),
         };
-        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions, web };
+        let guide = &self.guide;
+        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions, web, guide };
         let reserve = first_reservation(
             &asking.input,
             &attachments,

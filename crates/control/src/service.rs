@@ -20,6 +20,7 @@ use workspace::{Quota, Workspaces};
 use crate::catalogs::PluginsError;
 use crate::dispatch::{self, Dispatch, DispatchLimits, Web};
 use crate::figures::Figures;
+use crate::guide::{Guide, TemplateError};
 use crate::live::Live;
 use crate::vm::Records;
 use crate::{
@@ -64,6 +65,8 @@ pub struct ServiceConfig {
     pub vendors: VendorsConfig,
     /// What questions may name.
     pub jurisdictions: Vec<Jurisdiction>,
+    /// A folder of templates in place of what models are told otherwise.
+    pub instructions: Option<PathBuf>,
     /// How machines are made.
     pub driver: Driver,
     /// Where plugins come from.
@@ -90,6 +93,9 @@ pub enum StartError {
     /// The plugins cannot be used.
     #[error("the plugins: {0}")]
     Plugins(#[from] PluginsError),
+    /// What models are told cannot be read.
+    #[error("the instructions: {0}")]
+    Guide(#[from] TemplateError),
     /// The machines cannot be taken over.
     #[error("the machines: {0}")]
     Machines(#[from] MachineError),
@@ -163,6 +169,17 @@ async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
 }
 
+/// What models are told.
+async fn read_guide(
+    jurisdictions: Arc<Vec<Jurisdiction>>,
+    folder: Option<PathBuf>,
+) -> Result<Guide, StartError> {
+    let builtin = Guide::builtin(jurisdictions);
+    let Some(folder) = folder else { return Ok(builtin) };
+    let read = tokio::task::spawn_blocking(move || builtin.with_folder(&folder)).await;
+    Ok(read.map_err(io::Error::other)??)
+}
+
 /// The workspaces of a data folder.
 ///
 /// # Errors
@@ -183,6 +200,8 @@ impl Service {
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
+        let jurisdictions = Arc::new(config.jurisdictions);
+        let guide = Arc::new(read_guide(jurisdictions.clone(), config.instructions).await?);
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
         let told = tokio::time::timeout(MODELS_TIMEOUT, refresh(&catalog)).await.unwrap_or(false);
@@ -196,6 +215,7 @@ impl Service {
             machines: machines.clone(),
             catalog: catalog.clone(),
             plugins: plugins.clone(),
+            guide: guide.clone(),
             web: web.clone(),
             workspaces: workspaces.clone(),
             node,
@@ -207,7 +227,6 @@ impl Service {
         tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
         let access = Access::new(store.clone(), environment.clone());
-        let jurisdictions = Arc::new(config.jurisdictions);
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
@@ -230,6 +249,7 @@ impl Service {
                 catalog: catalog.clone(),
                 workspaces: workspaces.clone(),
                 jurisdictions: jurisdictions.clone(),
+                guide,
                 plugins,
                 web,
                 machine_started: config.rules.started_by_questions,

@@ -68,6 +68,8 @@ pub struct Skill {
     /// The tools that its author names, as written: in other programs those that are used without asking the user
     /// first, which nothing here does. They neither limit nor add what is offered.
     pub tools: Vec<String>,
+    /// The jurisdictions that it is for, in capitals; any when there are none.
+    pub jurisdictions: Vec<String>,
     /// Its files, relative to its folder, `SKILL.md` left out; sorted.
     pub files: Vec<String>,
 }

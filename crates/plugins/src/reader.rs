@@ -25,6 +25,8 @@ pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
 const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
 const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const SERVERS: &str = ".mcp.json";
+/// The most jurisdictions that a skill names.
+const JURISDICTIONS_MAX: usize = 100;
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
 /// The longest file name, and the longest text, of a notice; the rest is cut.
@@ -338,6 +340,7 @@ impl Reader {
             name: SkillName { id: SkillId::of(&full_name), name, full_name },
             description,
             tools,
+            jurisdictions: jurisdictions(&head),
             instructions,
             plugin: plugin.name.clone(),
             files: files.iter().map(|file| own(&file.path)).filter(|path| path != SKILL_FILE).collect(),
@@ -535,6 +538,12 @@ fn shown(text: &str) -> String {
     let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
     let letters = text.chars().take(NOTICE_MAX_CHARS);
     letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+}
+
+/// The jurisdictions that a skill is for.
+fn jurisdictions(head: &Head) -> Vec<String> {
+    let named = head.names("jurisdictions").unwrap_or_default();
+    named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
 }
 
 /// The text in one line, without what could break it.

@@ -14,10 +14,12 @@ mod web;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::DatabaseUrl;
 use control::dispatch::DispatchLimits;
+use control::guide::Guide;
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
 use edge::RateLimits;
@@ -99,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) vendors: VendorsConfig,
     /// What a question may name.
     pub(crate) jurisdictions: Vec<Jurisdiction>,
+    /// Templates of what models are told.
+    pub(crate) instructions: Option<PathBuf>,
     /// The certificate of TLS; without one, plain HTTP is spoken.
     pub(crate) tls: Option<TlsFiles>,
     /// Connections and what they send.
@@ -161,6 +165,7 @@ impl Settings {
             quota,
             vendors: vendors::read(from),
             jurisdictions: jurisdictions(from),
+            instructions: instructions(from),
             tls: tls(from),
             connections: connections(from),
             rates: rates::read(from),
@@ -269,6 +274,16 @@ fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
         from.refuse(KEY, error);
         Vec::new()
     })
+}
+
+/// A folder of templates, which is read here to tell at once what is wrong with it.
+fn instructions(from: &mut Sources) -> Option<PathBuf> {
+    const KEY: &str = "instructions_folder";
+    let folder = from.optional(KEY, path())?;
+    if let Err(error) = Guide::builtin(Arc::default()).with_folder(&folder) {
+        from.refuse(KEY, error);
+    }
+    Some(folder)
 }
 
 fn tls(from: &mut Sources) -> Option<TlsFiles> {

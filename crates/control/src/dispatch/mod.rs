@@ -92,6 +92,7 @@ pub(crate) struct Shared {
     plugins: Plugins,
     web: Web,
     machine_tools: MachineTools,
+    guide: Arc<Guide>,
     workspaces: Workspaces,
     node: NodeId,
     limits: DispatchLimits,
@@ -125,6 +126,8 @@ pub struct Parts {
     pub plugins: Plugins,
     /// The web, as far as answers may go there.
     pub web: Web,
+    /// What models are told.
+    pub guide: Arc<Guide>,
     /// Files.
     pub workspaces: Workspaces,
     /// This process's identity, the same after a restart.
@@ -139,8 +142,8 @@ impl Dispatch {
     /// # Errors
     /// When the store fails.
     pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
-        let Parts { store, environment, live, machines, catalog, plugins, web, workspaces, node, limits } =
-            parts;
+        let Parts { store, environment, live, machines, catalog, plugins, web, .. } = parts;
+        let Parts { guide, workspaces, node, limits, .. } = parts;
         store.write(move |tx| turns::take_over(tx, node)).await?;
         let shared = Arc::new(Shared {
             store,
@@ -151,6 +154,7 @@ impl Dispatch {
             plugins,
             web,
             machine_tools: MachineTools::default(),
+            guide,
             workspaces,
             node,
             limits,

@@ -16,8 +16,6 @@ use store::turns::{Claimed, TurnRecord};
 use super::briefing::{Briefing, Chosen};
 use super::web::Web;
 
-/// What a model is told that is to sum up.
-const SUMMING_UP: &str = include_str!("summing_up.md");
 /// What attached files may take of what a model reads: a part in so many.
 const ATTACHED_SHARE: u64 = 4;
 /// How many bytes of text a token has, rather too few than too many.
@@ -104,7 +102,7 @@ fn measured(
         overhead_tokens,
         context_tokens,
         output_max_tokens,
-        summing_up: SUMMING_UP.into(),
+        summing_up: briefing.summing_up().into(),
         steps_max: STEPS_MAX,
         hosted: Arc::new(Hands { web: hosted, library: briefing.library().clone() }),
         attached: None,

@@ -318,6 +318,7 @@ impl Shell {
             skills: &record.skills,
             jurisdictions: &record.jurisdictions,
             web: shared.web.reach(record.web_search),
+            guide: &shared.guide,
         };
         let reading = Reading {
             reach: chosen.web,

@@ -87,8 +87,9 @@ pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query
                 .append_pair("text_decorations", "false");
             let country = query.country.as_deref().filter(|country| on(BRAVE_COUNTRIES, country));
             url.query_pairs_mut().append_pair("country", country.unwrap_or("ALL"));
-            if let Some(language) = query.language.as_deref().filter(|language| on(BRAVE_LANGUAGES, language))
-            {
+            let spoken = country(query).map(|(_, _, spoken)| spoken[0]);
+            let language = query.language.as_deref().or(spoken);
+            if let Some(language) = language.filter(|language| on(BRAVE_LANGUAGES, language)) {
                 url.query_pairs_mut().append_pair("search_lang", language);
             }
             client.get(url)
@@ -209,6 +210,7 @@ mod tests {
         };
         assert!(url(Engine::Brave, Some("sk"), Some("DE")).ends_with("&country=DE&search_lang=sk"));
         assert!(url(Engine::Brave, Some("xx"), Some("CZ")).ends_with("&country=ALL"));
+        assert!(url(Engine::Brave, None, Some("CZ")).ends_with("&country=ALL&search_lang=cs"));
         assert!(url(Engine::Searxng, None, None).starts_with("q=n%C3%A1jem+bytu&format=json"));
     }
 
