@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use conformance::{Expect, Options, Service, poll};
+use conformance::{Expect, Options, Service, Vendor, poll};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -141,4 +141,39 @@ fn the_operator_s_commands_take_the_data_folder_from_the_file() {
         command.args(show).env("CAUSERIE_CONFIG", at("causerie.toml")).output().expect("it can be run");
     let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(told["balance"], 10_000);
+}
+
+#[test]
+fn what_models_are_told_can_be_replaced() {
+    let (folder, at) = folder(&[]);
+    let service = Service::start(Options::default());
+    let run = |arguments: &[&str]| service.command().args(arguments).output().expect("the binary can be run");
+    let written = folder.path().join("instructions");
+    let path = written.to_str().expect("a path");
+    let (_, refused) = text(&run(&["config", "instructions", path]));
+    assert_eq!(refused, "");
+    // As the documentation has it.
+    let agent = "You work for Novák & Partners. Where the files of a case speak of deadlines, name the day.\n\n\
+                 {{instructions}}\n";
+    std::fs::write(written.join("agent.md"), agent).expect("a file");
+    std::fs::write(at("causerie.toml"), format!("instructions_folder = \"{path}\"\n")).expect("a file");
+    let (told, _) = text(&run(&["config", "check", &at("causerie.toml")]));
+    assert!(told.contains("nothing wrong"), "{told}");
+
+    let vendor = Vendor::start();
+    let arguments = vec!["--config".to_owned(), at("causerie.toml")];
+    let told_so = Service::start(Options { environment: vendor.environment(), arguments });
+    let api = told_so.api(&told_so.account());
+    let question = serde_json::json!({ "input": "Hello", "model": "stand-in", "jurisdictions": ["CZ"] });
+    api.completed(&api.accepted(&question));
+    let system = vendor.requests()[0]["messages"][0]["content"].as_str().expect("instructions").to_owned();
+    assert!(system.contains("Novák & Partners. Where the files") && system.contains("law of: Czechia (CZ)"), "{system}");
+    assert!(!system.contains("{{"), "nothing is left to be filled in: {system}");
+
+    std::fs::write(written.join("skills.md"), "# Skills\n{{skils}}\n").expect("a file");
+    let (_, refused) = text(&run(&["config", "check", &at("causerie.toml")]));
+    let wanted = format!("{path}/skills.md:2: there is no {{{{skils}}}} here; did you mean {{{{skills}}}}?");
+    assert!(refused.contains(&wanted), "{refused}");
+    let (_, refused) = text(&run(&["config", "instructions", path]));
+    assert!(refused.contains("exists"), "nothing is replaced: {refused}");
 }

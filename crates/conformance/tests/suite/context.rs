@@ -1,21 +1,22 @@
 //! What a model is shown: attached files, images, and an exchange that is longer than what it reads.
 
 use conformance::api::{encoded, parts_of, path_of};
-use conformance::{Api, Expect, Options, Say, Service, Vendor};
+use conformance::{Account, Api, Expect, Options, Say, Service, Vendor};
 use serde_json::{Value, json};
 
 const MODEL: &str = "[[model]]\nid = \"stand-in\"\nvendor = \"openai\"\n";
 
 /// A service whose model is described so.
-fn stage(described: &str) -> (Vendor, Service, Api, tempfile::TempDir) {
+fn stage(described: &str) -> (Vendor, Service, Api, (tempfile::TempDir, Account)) {
     let vendor = Vendor::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("causerie.toml");
     std::fs::write(&file, format!("{MODEL}{described}")).expect("a file");
     let arguments = vec!["--config".to_owned(), file.to_str().expect("a path").to_owned()];
     let service = Service::start(Options { environment: vendor.environment(), arguments });
-    let api = service.api(&service.account());
-    (vendor, service, api, folder)
+    let account = service.account();
+    let api = service.api(&account);
+    (vendor, service, api, (folder, account))
 }
 
 fn uploaded(api: &Api, name: &str, content: &[u8]) -> String {
@@ -110,4 +111,41 @@ fn models_that_do_not_see_get_the_names_of_images() {
     assert_eq!(images(&request), 0);
     assert!(told(&request).contains(&format!("{path}: image/png, 5 x 5 pixels")), "{request}");
     assert_eq!(parts_of(&answer, "FILE")[0]["path"], json!(path), "{answer}");
+}
+
+/// The requests by which a model was asked to sum up, by their places.
+fn summaries(requests: &[Value]) -> Vec<usize> {
+    let asks = |request: &Value| told(request).contains("The exchange above has become too long");
+    (0..requests.len()).filter(|at| asks(&requests[*at])).collect()
+}
+
+#[test]
+fn a_conversation_longer_than_its_model_reads_goes_on_with_a_summary() {
+    let (vendor, service, api, (_folder, account)) = stage("context_tokens = 16384\noutput_max_tokens = 1024\n");
+    for number in 0..12 {
+        // Whatever is asked: an answer, or a summary.
+        let text = format!("Said {number}. {}", "Nothing of note happened. ".repeat(400));
+        vendor.will([Say::NoUsage, Say::Text(text)]);
+    }
+    let mut last = asked(&api, "What of the lease of Elm Street?", &[], None);
+    for number in 1..6 {
+        last = asked(&api, &format!("And then, for the time {number}?"), &[], Some(&last));
+        assert_eq!(last["error"], Value::Null, "{last}");
+    }
+    let requests = vendor.requests();
+    let asked = summaries(&requests);
+    let first = *asked.first().expect("a summary was wanted");
+    assert!(told(&requests[first]).contains("Elm Street") && requests[first].get("tools").is_none());
+    let then = requests[first + 1].to_string();
+    assert!(then.contains("is summed up here") && then.contains(&format!("Said {first}.")), "{then}");
+    assert!(!then.contains("Elm Street") && !then.contains("Said 0."), "what it sums up is not shown: {then}");
+    assert!(then.contains(&format!("Said {}.", first - 1)), "the last exchange is shown as it was: {then}");
+    // Nobody reads it, and it is paid for.
+    let chat = api.chat(last["chatId"].as_str().expect("an id")).json();
+    let messages = chat["messages"].as_array().expect("messages");
+    assert!(messages.len() == 12 && !chat.to_string().contains(&format!("Said {first}.")), "{chat}");
+    let usage = service.admin(&["usage", "--account", &account.email]);
+    assert_eq!(usage["total"]["summaries"], json!(asked.len()), "{usage}");
+    assert!(usage["total"]["summaryCredits"].as_u64().is_some_and(|credits| credits > 0), "{usage}");
+    assert_eq!(usage["total"]["steps"], json!(requests.len()), "{usage}");
 }

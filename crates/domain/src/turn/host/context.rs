@@ -43,8 +43,11 @@ impl Reckoning {
         Self { overhead, room, counted: 1, estimated: 1 }
     }
 
+    /// How many tokens of transcript fit, as they are estimated.
     pub(super) fn room(&self) -> u64 {
-        self.room
+        let whole = u128::from(self.room + self.overhead) * u128::from(self.estimated);
+        let whole = u64::try_from(whole / u128::from(self.counted.max(1))).unwrap_or(u64::MAX);
+        whole.saturating_sub(self.overhead).max(1)
     }
 
     /// Learns what a vendor counted for a request of so many estimated tokens of transcript.
@@ -94,6 +97,7 @@ mod tests {
         assert!(reckoning.is_above(601, 70) && !reckoning.is_above(600, 70));
         reckoning.learn(400, counted(1000));
         assert!(reckoning.is_above(251, 70) && !reckoning.is_above(250, 70), "it counts twice as many");
+        assert_eq!(reckoning.room(), 400, "so that half as much fits");
         reckoning.learn(400, Usage { estimated: true, ..counted(1) });
         assert!(reckoning.is_above(251, 70), "an estimate corrects nothing");
         reckoning.learn(400, counted(u64::MAX));
