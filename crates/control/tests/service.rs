@@ -97,6 +97,7 @@ async fn stage_with(driver: Simulated, limits: DispatchLimits) -> Stage {
 
 fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
     ServiceConfig {
+        instructions: None,
         data: data.path().to_owned(),
         database: None,
         quota: Quota::default(),

@@ -167,7 +167,10 @@ fn what_models_are_told_can_be_replaced() {
     let question = serde_json::json!({ "input": "Hello", "model": "stand-in", "jurisdictions": ["CZ"] });
     api.completed(&api.accepted(&question));
     let system = vendor.requests()[0]["messages"][0]["content"].as_str().expect("instructions").to_owned();
-    assert!(system.contains("Novák & Partners. Where the files") && system.contains("law of: Czechia (CZ)"), "{system}");
+    assert!(
+        system.contains("Novák & Partners. Where the files") && system.contains("law of: Czechia (CZ)"),
+        "{system}"
+    );
     assert!(!system.contains("{{"), "nothing is left to be filled in: {system}");
 
     std::fs::write(written.join("skills.md"), "# Skills\n{{skils}}\n").expect("a file");

@@ -121,7 +121,8 @@ fn summaries(requests: &[Value]) -> Vec<usize> {
 
 #[test]
 fn a_conversation_longer_than_its_model_reads_goes_on_with_a_summary() {
-    let (vendor, service, api, (_folder, account)) = stage("context_tokens = 16384\noutput_max_tokens = 1024\n");
+    let (vendor, service, api, (_folder, account)) =
+        stage("context_tokens = 16384\noutput_max_tokens = 1024\n");
     for number in 0..12 {
         // Whatever is asked: an answer, or a summary.
         let text = format!("Said {number}. {}", "Nothing of note happened. ".repeat(400));
@@ -138,7 +139,10 @@ fn a_conversation_longer_than_its_model_reads_goes_on_with_a_summary() {
     assert!(told(&requests[first]).contains("Elm Street") && requests[first].get("tools").is_none());
     let then = requests[first + 1].to_string();
     assert!(then.contains("is summed up here") && then.contains(&format!("Said {first}.")), "{then}");
-    assert!(!then.contains("Elm Street") && !then.contains("Said 0."), "what it sums up is not shown: {then}");
+    assert!(
+        !then.contains("Elm Street") && !then.contains("Said 0."),
+        "what it sums up is not shown: {then}"
+    );
     assert!(then.contains(&format!("Said {}.", first - 1)), "the last exchange is shown as it was: {then}");
     // Nobody reads it, and it is paid for.
     let chat = api.chat(last["chatId"].as_str().expect("an id")).json();

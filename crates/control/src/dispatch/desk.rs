@@ -21,8 +21,6 @@ const OUTAGE_MAX: Duration = Duration::from_secs(300);
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// How often a failing store is tried again before the answer is given back.
 const STORE_ATTEMPTS_MAX: u32 = 5;
-/// The life of an agent to which the calls of a summary are given: it has none.
-const NOBODY: InstanceId = InstanceId::from_random(0);
 /// The pause before the first of these; doubles.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -155,7 +153,10 @@ impl Desk {
     fn step_done(&self, entry: LogEntry, cost: Credits) -> StepDone {
         let (number, step, instance, summary) = match entry {
             LogEntry::Step { number, step, instance } => (number, step, instance, None),
-            LogEntry::Summary { number, kept, step } => (number, step, NOBODY, Some(kept)),
+            // It has no calls that any life of the agent could be given.
+            LogEntry::Summary { number, kept, step } => {
+                (number, step, InstanceId::from_random(0), Some(kept))
+            }
             LogEntry::Result { .. } => unreachable!("only steps are committed as steps"),
         };
         StepDone {

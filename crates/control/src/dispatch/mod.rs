@@ -39,6 +39,7 @@ use workspace::Workspaces;
 use self::orders::{Order, Orders};
 use self::servers::MachineTools;
 use crate::figures::Figures;
+use crate::guide::Guide;
 use crate::live::Live;
 use crate::{Environment, Plugins};
 

@@ -139,7 +139,8 @@ impl Store {
             bill: row.bill,
             price: PRICE,
             overhead_tokens: 500,
-            context_tokens: 4000,
+            // Some models read so little that much of what is said must be summed up.
+            context_tokens: if row.question.len().is_multiple_of(4) { 4000 } else { 900 },
             summing_up: SUMMING_UP.into(),
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,

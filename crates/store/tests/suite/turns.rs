@@ -5,12 +5,12 @@ use std::time::Duration;
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, PostingKind, Purse, Shortage};
 use domain::id::{AccountId, ConversationId, MessageId, NodeId, PostingId, TraceId};
-use domain::step::{Block, Step, Usage};
+use domain::step::{ATTACHED_FILES, Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
 use store::turns::{
-    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, Terms, TurnError,
-    TurnRecord,
+    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, StepDone, Terms,
+    TurnError, TurnRecord,
 };
 use store::{StoreError, conversations, credits, machines, turns};
 
@@ -29,6 +29,8 @@ on_every_engine!(
     a_step_is_settled_and_the_rest_released,
     a_step_is_committed_once,
     a_call_has_one_result,
+    what_is_attached_is_read_before_the_first_step,
+    a_step_has_one_summary_and_is_not_done_by_it,
     a_reservation_replaces_the_one_before,
     an_answer_ends_once_and_holds_nothing,
     a_machine_with_answers_that_wait_does_not_lapse,
@@ -328,6 +330,55 @@ async fn a_call_has_one_result(engine: Engine) {
     assert_eq!(turn.expect("it is in progress").log, log);
 }
 
+async fn what_is_attached_is_read_before_the_first_step(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    let mut attached = result("attached");
+    attached.tool = ATTACHED_FILES.to_owned();
+    let commit = |result: domain::step::CallResult| {
+        fixture.store.write(move |tx| turns::commit_result(tx, fence, 0, &result, START))
+    };
+    assert!(commit(attached.clone()).await.expect("the lease holds"));
+    assert!(!commit(attached.clone()).await.expect("the lease holds"), "once");
+    fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
+    let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
+    let log = turn.expect("it is in progress").log;
+    assert!(
+        matches!(&log[..], [LogEntry::Result { result, .. }, LogEntry::Step { number: 0, .. }] if **result == attached),
+        "{log:?}"
+    );
+}
+
+async fn a_step_has_one_summary_and_is_not_done_by_it(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    let (_, fence) = fixture.turn(account).await;
+    fixture.reserve(fence, 0, 10).await.expect("there are credits");
+    fixture.commit_step(fence, 0, 2).await.expect("the lease holds");
+    let sum_up = |kept, cost| {
+        let done = StepDone { summary: Some(kept), ..fixture.step_done(1, cost) };
+        fixture.store.write(move |tx| turns::commit_step(tx, fence, &done))
+    };
+    fixture.reserve(fence, 1, 10).await.expect("there are credits");
+    sum_up(3, 4).await.expect("the lease holds");
+    fixture.reserve(fence, 1, 10).await.expect("there are credits");
+    assert!(matches!(sum_up(1, 4).await, Err(TurnError::StepCommitted)), "it has one");
+    fixture.commit_step(fence, 1, 1).await.expect("the step itself was not said yet");
+    assert!(matches!(fixture.commit_step(fence, 1, 1).await, Err(TurnError::StepCommitted)));
+    let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
+    let log = turn.expect("it is in progress").log;
+    let [_, LogEntry::Summary { number: 1, kept: 3, .. }, LogEntry::Step { number: 1, .. }] = &log[..] else {
+        panic!("{log:?}")
+    };
+    let (used, _) = fixture
+        .store
+        .read(move |tx| store::usage::by_day_and_model(tx, account, START))
+        .await
+        .expect("a read");
+    assert_eq!((used[0].steps, used[0].summaries, used[0].credits), (3, (1, Credits(4)), Credits(7)));
+}
+
 async fn a_reservation_replaces_the_one_before(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(40).await;
@@ -426,7 +477,7 @@ fn said(turn: &TurnRecord) -> Vec<String> {
     let texts = turn.earlier.iter().map(|exchange| {
         let steps = exchange.log.iter().filter_map(|entry| match entry {
             LogEntry::Step { step, .. } => Some(step.blocks.iter()),
-            LogEntry::Result { .. } => None,
+            LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
         });
         let texts = steps.flatten().filter_map(|block| match block {
             Block::Text(text) => Some(text.as_str()),

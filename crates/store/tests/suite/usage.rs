@@ -77,7 +77,8 @@ async fn steps_are_added_up_by_day_and_model(engine: Engine) {
     let row = |days, model: &str, steps, cost, mut tokens: Usage, estimated_tokens| {
         tokens.estimated = estimated_tokens > 0;
         let (day, model, credits) = (day(days), Some(model.to_owned()), Credits(cost));
-        Used { day, model, steps, credits, tokens, estimated_tokens }
+        let summaries = (0, Credits(0));
+        Used { day, model, steps, summaries, credits, tokens, estimated_tokens }
     };
     let both = Usage {
         input_tokens: 110,

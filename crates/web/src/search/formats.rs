@@ -85,8 +85,8 @@ pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query
                 .append_pair("count", &query.count.to_string())
                 .append_pair("result_filter", "web")
                 .append_pair("text_decorations", "false");
-            let country = query.country.as_deref().filter(|country| on(BRAVE_COUNTRIES, country));
-            url.query_pairs_mut().append_pair("country", country.unwrap_or("ALL"));
+            let known = query.country.as_deref().filter(|country| on(BRAVE_COUNTRIES, country));
+            url.query_pairs_mut().append_pair("country", known.unwrap_or("ALL"));
             let spoken = country(query).map(|(_, _, spoken)| spoken[0]);
             let language = query.language.as_deref().or(spoken);
             if let Some(language) = language.filter(|language| on(BRAVE_LANGUAGES, language)) {

@@ -103,7 +103,7 @@ mod tests {
         reckoning.learn(400, counted(u64::MAX));
         assert!(!reckoning.is_above(100, 70), "three times as many at most");
         reckoning.learn(400, counted(1));
-        assert!(reckoning.is_above(1301, 70), "half as many at least");
+        assert!(reckoning.is_above(1302, 70), "half as many at least");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::draft::Draft;
 use super::transcript::Plan;
 use super::{Effect, Phase, Turn};
-use crate::answer::{ErrorCode, LogEntry};
+use crate::answer::{Change, ErrorCode, LogEntry};
 use crate::credits::Credits;
 use crate::step::{Block, Item, Step, StopReason, Usage};
 
@@ -137,6 +137,8 @@ impl Turn {
         if task.plan.is_some() {
             return self.reserve(Task { squeezed: true, ..task.behind() }, effects);
         }
+        // What it had said of the step goes: whatever comes next, that is in no log.
+        self.publish(Change::StepBegan { number: self.next() }, effects);
         let again = Task { squeezed: true, tries: 0, ..task.again() };
         if again.summed_up || self.transcript.plan().is_none() {
             return self.say(again, held, effects);

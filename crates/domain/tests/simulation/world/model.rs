@@ -64,7 +64,7 @@ impl World {
             events.push(said(StepEvent::Call(self.call(index))));
         }
         let stop = if calls > 0 { StopReason::Calls } else { StopReason::Done };
-        let usage = Usage { input_tokens: 100, output_tokens: 1 + self.rng.below(900), ..Usage::default() };
+        let usage = Usage { input_tokens: 500, output_tokens: 1 + self.rng.below(900), ..Usage::default() };
         let usage = self.rng.chance(90).then_some(usage);
         events.push(said(StepEvent::Finished { stop, usage }));
         if self.rng.chance(15) {

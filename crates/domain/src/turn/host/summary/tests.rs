@@ -136,7 +136,8 @@ fn old_results_go_first() {
 #[test]
 fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
     let earlier = [exchange("rent", 300, 9000), exchange("deposit", 300, 9000), exchange("keys", 30, 30)];
-    let mut turn = turn(7000, &earlier, &[]);
+    let begun = |log: &[LogEntry]| turn(7000, &earlier, log);
+    let mut turn = begun(&[]);
     assert_eq!(held(&wanted(&mut turn)), (0, true));
     let (attempt, items, tools) = shown(&granted(&mut turn, 0));
     let all = texts(&items);
@@ -162,7 +163,7 @@ fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
     assert!(all.ends_with("Q Who signed?"), "{all}");
 
     // Whoever takes the answer up shows the same, and buys no second one.
-    let mut after = super::tests::turn(7000, &earlier, &[entry]);
+    let mut after = begun(&[entry]);
     assert_eq!(held(&wanted(&mut after)), (0, false));
     assert_eq!(shown(&granted(&mut after, 0)).1, items);
 
