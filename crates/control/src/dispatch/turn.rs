@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::{Change, Stamp};
+use domain::catalog::Measures;
 use domain::image::Image;
 use domain::step::{Item, StepError, StepEvent, StepRequest};
 use domain::time::Timestamp;
@@ -217,6 +218,7 @@ pub(super) struct Shell {
     pub(super) desk: Desk,
     model: Option<Model>,
     settings: Vec<(String, String)>,
+    measures: Measures,
     /// When the answer began.
     created_at: Timestamp,
     briefing: Briefing,
@@ -263,6 +265,7 @@ pub(super) struct Beginning {
     pub(super) desk: Desk,
     pub(super) model: Option<Model>,
     pub(super) settings: Vec<(String, String)>,
+    pub(super) measures: Measures,
     pub(super) created_at: Timestamp,
     pub(super) briefing: Briefing,
     pub(super) reading: Reading,
@@ -349,6 +352,7 @@ impl Shell {
             desk,
             model,
             settings: record.settings,
+            measures,
             created_at: record.created_at,
             briefing,
             reading,
@@ -363,12 +367,13 @@ impl Shell {
 
     /// Begins the work.
     pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<Inbox>) -> Self {
-        let Beginning { desk, model, settings, created_at, .. } = beginning;
+        let Beginning { desk, model, settings, measures, created_at, .. } = beginning;
         let Beginning { briefing, reading, counted, audience, turn, silent, guard, .. } = beginning;
         Self {
             desk,
             model,
             settings,
+            measures,
             created_at,
             briefing,
             reading,

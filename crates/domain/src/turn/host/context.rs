@@ -43,6 +43,11 @@ impl Reckoning {
         Self { overhead, room, counted: 1, estimated: 1 }
     }
 
+    /// Takes other bounds, and keeps what was learned.
+    pub(super) fn weigh(&mut self, overhead: u64, room: u64) {
+        (self.overhead, self.room) = (overhead, room);
+    }
+
     /// How many tokens of transcript fit, as they are estimated.
     pub(super) fn room(&self) -> u64 {
         let whole = u128::from(self.room + self.overhead) * u128::from(self.estimated);

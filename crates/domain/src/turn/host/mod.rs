@@ -120,6 +120,7 @@ impl Turn {
     pub fn weigh(&mut self, overhead_tokens: u64, context_tokens: u64) {
         self.setup.overhead_tokens = overhead_tokens;
         self.setup.context_tokens = context_tokens;
+        self.transcript.weigh(overhead_tokens, context_tokens);
     }
 
     /// The answer as it stands.

@@ -175,6 +175,11 @@ impl Transcript {
         self.items_to_sum_up(plan).iter().map(tokens_of).sum()
     }
 
+    /// Requests have so much besides it, and so much room for it.
+    pub(super) fn weigh(&mut self, overhead: u64, room: u64) {
+        self.reckoning.weigh(overhead, room);
+    }
+
     /// The vendor says that this was too much: less has room from now on.
     pub(super) fn squeeze(&mut self) {
         self.reckoning.squeeze(self.shown_tokens());

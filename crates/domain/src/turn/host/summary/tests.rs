@@ -36,7 +36,6 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
         summing_up: "Sum up.".into(),
         output_max_tokens: 1000,
         steps_max: 60,
-        repeatable: |_| true,
         hosted: Arc::new(Nothing),
         attached: None,
         stop: false,
