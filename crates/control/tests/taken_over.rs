@@ -191,6 +191,7 @@ async fn an_answer_that_is_taken_over_leaves_its_other_agents_at_work() {
     let told = turns.clone();
     let openai = VendorConfig { base_url: Some(vendor(asked.clone())), ..VendorConfig::default() };
     let config = ServiceConfig {
+        instructions: None,
         data: data.path().to_owned(),
         database: None,
         quota: Quota::default(),
