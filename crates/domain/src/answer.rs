@@ -4,9 +4,9 @@
 //! answer folds [`Change`]s into it in order; one that comes later rebuilds the same answer from the log with
 //! [`Answer::rebuild`]. Identifiers of parts are derived from their place in the log, so both agree.
 
-use std::collections::BTreeMap;
 mod error;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use error::{AnswerError, ErrorCode};
