@@ -24,8 +24,8 @@ use crate::pace::Pace;
 pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
 /// What an event takes besides its data.
 const EVENT_BYTES: usize = 128;
-/// Before the first event: how long a client waits until it connects again, in milliseconds.
-const RETRY: &[u8] = b"retry: 1000\n";
+/// The end of the first event: how long a client waits until it connects again, in milliseconds.
+const RETRY: &[u8] = b"retry: 1000\n\n";
 /// Shows that the service is there.
 const COMMENT: &[u8] = b":\n\n";
 /// The end of a chunk of HTTP/1.1.
@@ -83,6 +83,17 @@ impl Event {
     #[must_use]
     pub fn pieces(self) -> Arc<[Bytes]> {
         self.0
+    }
+
+    /// Its pieces as the first of a stream, without what makes a chunk of them.
+    fn first(&self) -> Vec<Bytes> {
+        let mut pieces: Vec<_> = self.content().collect();
+        if let Some(last) = pieces.last_mut() {
+            // The empty line that ends it comes later.
+            last.truncate(last.len() - 1);
+        }
+        pieces.push(Bytes::from_static(RETRY));
+        pieces
     }
 
     /// Its pieces without what makes a chunk of them.
@@ -185,11 +196,9 @@ impl Source {
             }
             return Poll::Ready(Ok(false));
         };
-        if !std::mem::replace(&mut self.began, true) {
-            frame(framing, Bytes::from_static(RETRY), pieces);
-        }
         match event {
-            None => frame(framing, Bytes::from_static(COMMENT), pieces),
+            None => frame(framing, [Bytes::from_static(COMMENT)].into(), pieces),
+            Some(event) if self.begins() => frame(framing, event.first(), pieces),
             Some(event) if framing == Framing::Chunks => pieces.extend(event.0.iter().cloned()),
             Some(event) => pieces.extend(event.content()),
         }
@@ -206,20 +215,20 @@ impl Source {
             if let Some(packed) = &mut self.packed
                 && let Some(output) = packed.output()?
             {
-                frame(framing, output, pieces);
+                frame(framing, vec![output], pieces);
                 return Poll::Ready(Ok(true));
             }
             let event = ready!(self.poll_event(context));
-            let began = std::mem::replace(&mut self.began, true);
+            let begins = matches!(event, Some(Some(_))) && self.begins();
             let Some(packed) = &mut self.packed else { return Poll::Ready(Ok(false)) };
-            packed.extend((!began).then(|| Bytes::from_static(RETRY)));
             match event {
+                Some(Some(event)) if begins => packed.extend(event.first()),
                 Some(Some(event)) => packed.extend(event.content()),
                 Some(None) => packed.extend([Bytes::from_static(COMMENT)]),
                 None => {
                     let rest =
                         self.packed.take().map_or_else(|| Ok(Bytes::new()), |packed| packed.finish())?;
-                    frame(framing, rest, pieces);
+                    frame(framing, vec![rest], pieces);
                     if framing == Framing::Chunks {
                         pieces.push_back(Bytes::from_static(LAST_CHUNK));
                     }
@@ -227,6 +236,11 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Whether no event was there before.
+    fn begins(&mut self) -> bool {
+        !std::mem::replace(&mut self.began, true)
     }
 
     /// The next event, or nothing where a comment is due; none when they have ended.
@@ -243,15 +257,16 @@ impl Source {
     }
 }
 
-/// Appends a piece, as a chunk where it is to be one.
-fn frame(framing: Framing, piece: Bytes, pieces: &mut VecDeque<Bytes>) {
+/// Appends content, as a chunk where it is to be one.
+fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
+    let size: usize = content.iter().map(Bytes::len).sum();
     match framing {
         // A chunk of nothing would be the last one.
-        _ if piece.is_empty() => {}
-        Framing::Plain => pieces.push_back(piece),
+        _ if size == 0 => {}
+        Framing::Plain => pieces.extend(content),
         Framing::Chunks => {
-            pieces.push_back(chunk_begin(piece.len()).into());
-            pieces.push_back(piece);
+            pieces.push_back(chunk_begin(size).into());
+            pieces.extend(content);
             pieces.push_back(Bytes::from_static(CHUNK_END));
         }
     }

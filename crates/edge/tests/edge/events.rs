@@ -51,8 +51,8 @@ async fn frames_and_comments_are_written_as_readers_expect_them() {
         frame(3, &["x"])
     })));
     let began = Instant::now();
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {\"a\":1}\nid: a:1.1\n\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {\"a\":1}\nid: a:1.1\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
     assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {}\nid: a:1.2\n\n");
     for beat in 1..=2 {
         assert_eq!(next(&mut reader).await.unwrap(), ":\n\n");
@@ -67,8 +67,9 @@ async fn frames_and_comments_are_written_as_readers_expect_them() {
 async fn the_next_state_is_asked_for_when_the_one_before_is_sent() {
     let asked = Arc::new(AtomicUsize::new(0));
     let mut reader = reader(newest(&asked, Bytes::from_static(b"{}")));
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
-    let held = next(&mut reader).await.unwrap();
+    let first = next(&mut reader).await.unwrap();
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
+    let held = first;
     for _ in 0..3 {
         assert!(reader.next().now_or_never().is_none());
     }
@@ -163,6 +164,6 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_let_go() {
 async fn a_line_end_in_a_field_does_not_end_the_frame() {
     let odd = Event::new("message", "1\n\ndata: 2", &[]);
     let mut reader = reader(stream::iter([odd]));
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n");
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\n\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\n");
+    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
 }
