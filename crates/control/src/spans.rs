@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::id::{MessageId, TraceId};
-use domain::step::{Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{ATTACHED_FILES, Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
 use measure::trace::{Context, Span, Tracer};
@@ -264,6 +264,7 @@ fn known(tool: &str) -> &'static str {
         USE_AGENT => USE_AGENT,
         WEB_SEARCH => WEB_SEARCH,
         WEB_FETCH => WEB_FETCH,
+        ATTACHED_FILES => ATTACHED_FILES,
         other => Tool::named(other).map_or("other", Tool::name),
     }
 }

@@ -225,16 +225,18 @@ fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError>
     for (line, number) in text.lines().zip(1..) {
         let mut rest = line;
         while let Some(begin) = rest.find("{{") {
-            let (name, after) = match next_placeholder(&rest[begin..]) {
-                Some((_, name, after)) => (name, after),
-                None => (&rest[begin + 2..], ""),
+            let unknown = |name: &str, hint| {
+                let (path, name) = (path.to_owned(), name.chars().take(100).collect());
+                TemplateError::NoSuchPlaceholder { path, line: number, name, hint }
+            };
+            let Some((_, name, after)) = next_placeholder(&rest[begin..]) else {
+                return Err(unknown(&rest[begin + 2..], "it is not closed in its line".to_owned()));
             };
             if !known.contains(&name) {
                 let near = known.iter().min_by_key(|known| differing(name, known));
                 let hint =
                     near.map_or("it has none".to_owned(), |near| format!("did you mean {{{{{near}}}}}?"));
-                let (path, name) = (path.to_owned(), name.chars().take(100).collect());
-                return Err(TemplateError::NoSuchPlaceholder { path, line: number, name, hint });
+                return Err(unknown(name, hint));
             }
             met.push(name);
             rest = after;
