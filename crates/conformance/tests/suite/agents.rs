@@ -1,10 +1,18 @@
 //! Other agents at work for an answer: the parts AGENT (section 2.10).
 
+use std::time::{Duration, Instant};
+
 use conformance::api::id;
-use conformance::{Expect, Say, poll};
+use conformance::{Expect, Say, Vendor, poll};
 use serde_json::{Value, json};
 
+use crate::credits::{dear, settled};
+use crate::figures::metrics;
 use crate::streams::{Stage, stage};
+
+/// How soon the tools of a deleted conversation are ended, with a busy host's delay; an agent that nobody tells
+/// anything waits longer.
+const ENDED_WITHIN: Duration = Duration::from_secs(30);
 
 fn give(agent: &str, task: &str) -> Say {
     Say::Call { tool: "agent".to_owned(), arguments: json!({ "agent": agent, "task": task }) }
@@ -152,6 +160,127 @@ fn a_stop_reaches_the_tools_of_another_agent() {
     api.completed(&api.ask("What runs?"));
     let seen = vendor.requests().last().expect("a request").to_string();
     assert!(!seen.contains("sleep 600"), "{seen}");
+}
+
+#[test]
+fn only_so_many_agents_work_at_once_and_a_stop_reaches_those_that_wait() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    let tasks: Vec<Say> = (0..6).map(|task| give("lawyer", &format!("Task {task}"))).collect();
+    vendor.will(tasks);
+    (0..6).for_each(|_| vendor.will([Say::Hold, Say::text("Done.")]));
+    let answer = api.ask("All of them");
+    vendor.wait_held(4);
+    vendor.release();
+    vendor.wait_held(4);
+    poll::until("the next begins", || (vendor.requests().len() >= 6).then_some(()));
+    api.stop(&id(&answer, "chatId")).expect_status(202);
+    let answer = api.completed(&answer);
+    let states: Vec<&Value> = agents(&answer).iter().map(|part| &part["state"]).collect();
+    assert_eq!(states.len(), 6, "{answer}");
+    let done = states.iter().filter(|state| **state == "COMPLETE").count();
+    let ended = states.iter().filter(|state| **state == "ERROR").count();
+    assert_eq!((done, ended, &answer["error"]), (1, 5, &Value::Null), "{answer}");
+    assert_eq!(vendor.requests().len(), 6, "four at once, and one after the first of them");
+    nothing_reserved(&stage);
+}
+
+#[test]
+fn what_another_agent_cites_is_what_is_shown_of_it() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    api.upload("lease.txt", b"The rent is due on the fifth of each month.\n").expect_status(201);
+    api.upload("annex.txt", b"The deposit is two rents.\n").expect_status(201);
+    vendor.will([give("lawyer", "What is the deposit?")]);
+    vendor.will([call("read", json!({ "path": "/uploads/lease.txt" }))]);
+    vendor.will([call("read", json!({ "path": "/uploads/annex.txt" }))]);
+    vendor.will([Say::text("Two rents [2].")]);
+    vendor.will([Say::text("It is two rents [1].")]);
+    let answer = api.completed(&api.ask("Ask somebody"));
+    let part = agents(&answer)[0];
+    let cited = part["citations"].as_array().expect("citations");
+    assert_eq!(cited.len(), 1, "{part}");
+    assert_eq!(cited[0]["source"]["path"], "/uploads/annex.txt", "{part}");
+    let last = parts(&answer).last().expect("a part");
+    assert_eq!(last["citations"], part["citations"], "the caller is told of this one alone: {answer}");
+    let told = vendor.requests()[4].to_string();
+    assert!(told.contains("Two rents [1].") && !told.contains("due on the fifth"), "{told}");
+}
+
+/// A stage on which a step costs 20 credits, and an answer one besides.
+fn dear_stage() -> Stage {
+    let vendor = Vendor::start();
+    let service = dear(&vendor);
+    let account = service.account();
+    let api = service.api(&account);
+    Stage { vendor, account, api, service }
+}
+
+#[test]
+fn an_answer_is_one_whoever_works_for_it() {
+    let stage = dear_stage();
+    let Stage { vendor, api, account, service } = &stage;
+    vendor.will([give("lawyer", "Look"), give("lawyer", "Look again")]);
+    let before = service.credits(account).0;
+    let answer = api.completed(&api.ask("Ask two"));
+    assert_eq!((&answer["text"], agents(&answer).len()), (&json!("Done."), 2), "{answer}");
+    assert_eq!(
+        before - settled(service, account),
+        1 + 4 * 20,
+        "its base is paid once, each step by its tokens"
+    );
+    let told = poll::until("the answer is counted", || {
+        let told = metrics(api);
+        (told["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(told)
+    });
+    for sample in ["causerie_answers_total{outcome=\"done\"}", "causerie_answer_duration_seconds_count"] {
+        assert_eq!(told.get(sample), Some(&1.0), "{sample}");
+    }
+}
+
+#[test]
+fn what_another_agent_said_before_a_stop_is_paid() {
+    let stage = dear_stage();
+    let Stage { vendor, api, account, service } = &stage;
+    vendor.will([give("lawyer", "Look")]);
+    vendor.will([Say::text("Some words that nobody counts."), Say::Hold]);
+    let before = service.credits(account).0;
+    let answer = api.ask("Ask somebody");
+    let chat = id(&answer, "chatId");
+    let mut events = api.events_of(&answer);
+    events.find("it speaks", |event| {
+        agents(&event.data)
+            .first()
+            .is_some_and(|part| part["content"].as_str().unwrap_or("").contains("nobody counts"))
+    });
+    api.stop(&chat).expect_status(202);
+    let answer = api.completed(&answer);
+    assert_eq!((&agents(&answer)[0]["state"], &answer["error"]), (&json!("ERROR"), &Value::Null), "{answer}");
+    let cost = before - settled(service, account);
+    assert!((22..=41).contains(&cost), "a step and its base, and no more than the other's: {cost}");
+}
+
+#[test]
+fn a_deleted_conversation_ends_the_tools_of_another_agent() {
+    let stage = stage();
+    let Stage { vendor, api, .. } = &stage;
+    vendor.will([give("lawyer", "Wait")]);
+    vendor.will([call("shell", json!({ "command": "touch /workspace/begun; exec sleep 654" }))]);
+    let answer = api.ask("Wait");
+    poll::until("the tool runs", || (api.download("/begun").status == 200).then_some(()));
+    let look = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '";
+    let runs = || {
+        vendor.will([call("shell", json!({ "command": look }))]);
+        let answer = api.completed(&api.ask("What runs?"));
+        assert_eq!(parts(&answer)[0]["state"], "COMPLETE", "{answer}");
+        vendor.requests().last().expect("a request").to_string().contains("sleep 654")
+    };
+    assert!(runs(), "it is seen while it runs");
+    api.delete_chat(&id(&answer, "chatId")).expect_status(204);
+    let deleted = Instant::now();
+    poll::until("it is ended", || (!runs()).then_some(()));
+    assert!(deleted.elapsed() < ENDED_WITHIN, "{:?}: nobody told it", deleted.elapsed());
+    nothing_reserved(&stage);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::streams::shows;
 
 /// A step holds 21 credits and costs as many: one for the answer, one for each of twenty tokens.
-fn dear(vendor: &Vendor) -> Service {
+pub(crate) fn dear(vendor: &Vendor) -> Service {
     let mut environment = vendor.environment();
     for (name, value) in [
         ("CAUSERIE_PRICES_BASE", "1"),
@@ -47,7 +47,7 @@ fn ends_for_want_of(code: &str, vendor: &Vendor, api: &Api) -> Value {
     whole
 }
 
-fn settled(service: &Service, account: &Account) -> i64 {
+pub(crate) fn settled(service: &Service, account: &Account) -> i64 {
     let nothing_reserved = || Some(service.credits(account)).filter(|(_, reserved)| *reserved == 0);
     poll::until("nothing is reserved", nothing_reserved).0
 }

@@ -7,7 +7,7 @@ use conformance::{Api, Expect, Options, Request, Service, poll};
 use serde_json::{Value, json};
 
 /// The samples of the metrics by name and labels.
-fn metrics(api: &Api) -> BTreeMap<String, f64> {
+pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
     let text = Request::new("GET", "/metrics").send(&api.address).expect_status(200).text();
     let mut typed = Vec::new();
     let mut samples = BTreeMap::new();

@@ -158,6 +158,24 @@ fn a_task_for_another_agent_is_no_users_word() {
 }
 
 #[test]
+fn the_web_is_asked_only_so_often_for_one_answer() {
+    let (stage, site) = stage();
+    site.finds("https://elsewhere.example/a", "Elsewhere", "Something.");
+    for step in 0..2 {
+        let searches: Vec<Say> = (0..30).map(|n| search(&format!("{step} {n}"))).collect();
+        stage.vendor.will(searches);
+    }
+    stage.vendor.will([search("once more")]);
+    let answer = ask(&stage, "Search for ever");
+    let parts = answer["parts"].as_array().expect("parts");
+    let states: Vec<&str> = parts.iter().filter_map(|part| part["state"].as_str()).take(61).collect();
+    let (last, before) = states.split_last().expect("searches");
+    assert_eq!((before.len(), *last), (60, "ERROR"), "{states:?}");
+    assert!(before.iter().all(|state| *state == "COMPLETE"), "{states:?}");
+    assert_eq!(answer["error"], Value::Null, "{answer}");
+}
+
+#[test]
 fn a_document_of_the_web_is_read_in_the_machine() {
     let (stage, site) = stage();
     let Stage { vendor, api, .. } = &stage;

@@ -114,6 +114,13 @@ async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: E
     let short = desk.reserve("b", 0, 58).await;
     assert!(matches!(short, Err(TurnError::Short(Shortage::Balance))), "{short:?}");
     assert_eq!(desk.purse().await, (7, 90), "what was held still is");
+    let postings = fixture.count("SELECT count(*) FROM postings").await;
+    desk.reserve("b", 0, 50).await.expect("it is held");
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM postings").await,
+        postings,
+        "what is held is not held anew"
+    );
     desk.reserve("b", 0, 10).await.expect("it is less");
     assert_eq!(desk.purse().await, (47, 50));
     desk.commit("a", 0, 40).await.expect("the lease holds");
