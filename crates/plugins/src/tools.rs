@@ -75,7 +75,7 @@ mod tests {
         let known =
             ["Read", "Bash(git add:*)", "Bash(git:*, npm *)", "mcp__github__list", "web_search", "*", "Task"];
         assert_eq!(unknown(&names(&known)), None);
-        assert_eq!(unknown(&names(&["Raed", "Read", "(x)"])).as_deref(), Some("\"Raed\", \"(x)\""));
+        assert_eq!(unknown(&names(&["Scribe", "Read", "(x)"])).as_deref(), Some("\"Scribe\", \"(x)\""));
         assert!(unknown(&vec!["no".repeat(500); 50]).is_some_and(|told| told.len() < 400));
     }
 }

@@ -93,20 +93,20 @@ fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
     let root = folder(&[
         (
             "odd/skills/review/SKILL.md",
-            "---\nname: review\ndescription: Reviews\nallowed-tools: Read, Bash(git add:*, npm *) Raed\n---\nDo it.",
+            "---\nname: review\ndescription: Reviews\nallowed-tools: Read, Bash(git add:*, npm *) Scribe\n---\nDo it.",
         ),
         (
             "odd/skills/list/SKILL.md",
             "---\nname: list\ndescription: Lists\nallowed-tools:\n  - Grep\n  - mcp__x__y\n---\nDo it.",
         ),
-        ("odd/agents/clerk.md", "---\nname: clerk\ndescription: Files\ntools: Raed\n---\nFile it."),
+        ("odd/agents/clerk.md", "---\nname: clerk\ndescription: Files\ntools: Scribe\n---\nFile it."),
     ]);
     let library = read(&[root.path().to_owned()]);
     let Lookup::Found(review) = library.skill("odd:review") else { panic!("{:?}", names(&library)) };
-    assert_eq!(review.tools, ["Read", "Bash(git add:*, npm *)", "Raed"]);
+    assert_eq!(review.tools, ["Read", "Bash(git add:*, npm *)", "Scribe"]);
     let told: Vec<_> = library.notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
     let expected =
-        [(Some(4), "allowed-tools names no tool: \"Raed\""), (Some(4), "tools names no tool: \"Raed\"")];
+        [(Some(4), "allowed-tools names no tool: \"Scribe\""), (Some(4), "tools names no tool: \"Scribe\"")];
     assert_eq!(told, expected);
     assert!(
         library.notices.iter().all(|notice| !notice.skipped)
