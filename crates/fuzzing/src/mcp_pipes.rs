@@ -49,8 +49,10 @@ fn assert_message(message: Message) {
         Message::Request(id, method) => {
             let reply = mcp::reply(&id, &method);
             assert!(!reply.contains('\n'));
+            // As it is written: a long number that is read again may be another.
+            assert!(reply.contains(&id.to_string()), "{reply}");
             let reply: Value = serde_json::from_str(&reply).expect("JSON");
-            assert_eq!((&reply["id"], reply["jsonrpc"].as_str()), (&id, Some("2.0")));
+            assert_eq!(reply["jsonrpc"], "2.0");
         }
         Message::Notification(..) => {}
     }
