@@ -11,6 +11,7 @@
 //!      └───────────────────────┘     conversations::delete: from either to deleted
 //! ```
 
+mod claim;
 pub mod delegations;
 mod end;
 mod lease;
@@ -24,10 +25,9 @@ use domain::step::Usage;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
+pub use claim::{claim, claim_stopped};
 pub use end::{Completion, complete};
-pub use lease::{
-    Claimed, Held, Terms, claim, claim_stopped, open_answers, put_back, release, renew, take_over,
-};
+pub use lease::{Claimed, Held, Terms, open_answers, put_back, release, renew, take_over};
 pub(crate) use load::log_before_damage;
 pub use load::{
     EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,

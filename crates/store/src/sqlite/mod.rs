@@ -10,4 +10,6 @@ mod transaction;
 mod writer;
 
 pub(crate) use connection::{engine, open_reader, open_writer};
+#[cfg(test)]
+pub(crate) use transaction::Transaction;
 pub(crate) use writer::{read_loop, write_loop};

@@ -8,13 +8,13 @@ use crate::error::StoreError;
 use crate::sql::{Result, Row, Sql, Value, id_text};
 
 /// The open transaction, or the open savepoint in it.
-pub(super) struct Transaction<'c> {
+pub(crate) struct Transaction<'c> {
     connection: &'c Connection,
     failed: bool,
 }
 
 impl<'c> Transaction<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Self {
+    pub(crate) fn new(connection: &'c Connection) -> Self {
         Self { connection, failed: false }
     }
 

@@ -1,15 +1,10 @@
-//! Leases: taking answers up, holding them, giving them back.
+//! Leases: holding answers, giving them back. [`claim`](super::claim) takes them up.
 
-use std::collections::HashMap;
-
-use domain::id::{AccountId, ConversationId, MessageId, NodeId};
+use domain::id::{AccountId, ConversationId, NodeId};
 use domain::time::Timestamp;
 
 use super::{Fence, TurnError};
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
-
-/// The most answers that one call takes up.
-const CLAIMS_MAX: u32 = 256;
 
 /// The terms on which answers are taken up.
 #[derive(Debug, Clone, Copy)]
@@ -48,64 +43,6 @@ pub struct Held {
     pub fence: Fence,
     /// Whether the user asked that the answer be stopped.
     pub stop_requested: bool,
-}
-
-/// An answer that nobody works on.
-struct Free {
-    answer: MessageId,
-    account: AccountId,
-}
-
-/// Takes up answers that nobody works on, or whose lease is over, in the order in which they were accepted.
-/// Each gets the next epoch. Those of an account whose machine is meant to be stopped wait here until it is not.
-///
-/// # Errors
-/// [`StoreError`](crate::StoreError).
-pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
-    let limit = terms.limit.min(CLAIMS_MAX) as usize;
-    lock_claims(tx)?;
-    let mut leased = leased_of_accounts(tx, terms.now)?;
-    let mut claimed = Vec::new();
-    // An account that fills its share is not looked at in the next round, so each round ends or gets on.
-    for _ in 0..limit {
-        let room = limit - claimed.len();
-        let free = free_answers(tx, terms, room)?;
-        let found = free.len();
-        for Free { answer, account } in free {
-            let working = leased.entry(account).or_insert(0);
-            if *working < terms.per_account_max
-                && let Some(one) = claim_one(tx, terms, answer, account)?
-            {
-                *working += 1;
-                claimed.push(one);
-            }
-        }
-        if claimed.len() == limit || found < room {
-            break;
-        }
-    }
-    Ok(claimed)
-}
-
-/// Takes up at most 256 answers that are to be stopped and that nobody works on, whatever their accounts'
-/// shares: there is nothing to work on but their end. The terms' own limit does not count either.
-///
-/// # Errors
-/// [`StoreError`](crate::StoreError).
-pub fn claim_stopped(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
-    lock_claims(tx)?;
-    let free = tx.all(
-        "SELECT answer_id, account_id FROM dispatch
-         WHERE stop_requested = 1 AND (lease_until IS NULL OR lease_until <= $1)
-         ORDER BY accepted_at, answer_id LIMIT $2",
-        params![terms.now, CLAIMS_MAX],
-        |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
-    )?;
-    let mut claimed = Vec::with_capacity(free.len());
-    for Free { answer, account } in free {
-        claimed.extend(claim_one(tx, terms, answer, account)?);
-    }
-    Ok(claimed)
 }
 
 /// Gives up every lease that `node` holds and says how many: a process that starts under the same name as one
@@ -164,85 +101,12 @@ pub fn put_back(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     release(tx, fence)
 }
 
-/// One claim at a time, or two would each give an account what is left of its share.
-fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
-    tx.lock("SELECT pg_advisory_xact_lock(5306812771394912257)", params![])
-}
-
 /// Locks what `node` holds in the order in which claims lock it.
 fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
     tx.lock(
         "SELECT answer_id FROM dispatch WHERE node_id = $1 ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
         params![node],
     )
-}
-
-fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<AccountId, u32>> {
-    let counts = tx.all(
-        "SELECT account_id, count(*) FROM dispatch WHERE lease_until > $1 GROUP BY account_id",
-        params![now],
-        |row| Ok((row.id(0)?, row.small(1)?)),
-    )?;
-    Ok(counts.into_iter().collect())
-}
-
-/// The first answers that may be taken up. Of each account that has any waiting, its own first ones are looked at
-/// and no more: however many wait for a full account, those of others are found at once.
-fn free_answers(tx: &mut dyn Sql, terms: &Terms, room: usize) -> Result<Vec<Free>> {
-    tx.all(
-        "WITH RECURSIVE
-         waiting (account) AS (
-            SELECT (SELECT account_id FROM dispatch WHERE lease_until IS NULL ORDER BY account_id LIMIT 1)
-            UNION ALL
-            SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL AND d.account_id > w.account
-                    ORDER BY d.account_id LIMIT 1)
-            FROM waiting w WHERE w.account IS NOT NULL),
-         free (answer_id, account_id, accepted_at) AS (
-            SELECT d.answer_id, d.account_id, d.accepted_at FROM waiting w JOIN dispatch d ON d.answer_id IN
-                (SELECT f.answer_id FROM dispatch f WHERE f.account_id = w.account AND f.lease_until IS NULL
-                 ORDER BY f.accepted_at, f.answer_id LIMIT $2)
-            WHERE NOT EXISTS (SELECT 1 FROM machines m WHERE m.account_id = w.account AND m.desired = 'stopped')
-                AND (SELECT count(*) FROM dispatch l WHERE l.account_id = w.account AND l.lease_until > $1) < $2
-            UNION ALL
-            SELECT d.answer_id, d.account_id, d.accepted_at FROM dispatch d
-            WHERE d.lease_until <= $1
-                AND NOT EXISTS (SELECT 1 FROM machines m WHERE m.account_id = d.account_id AND m.desired = 'stopped')
-                AND (SELECT count(*) FROM dispatch l WHERE l.account_id = d.account_id AND l.lease_until > $1) < $2)
-         SELECT answer_id, account_id FROM free ORDER BY accepted_at, answer_id LIMIT $3",
-        params![terms.now, terms.per_account_max, i64::try_from(room).unwrap_or(i64::MAX)],
-        |row| Ok(Free { answer: row.id(0)?, account: row.id(1)? }),
-    )
-}
-
-fn claim_one(
-    tx: &mut dyn Sql,
-    terms: &Terms,
-    answer: MessageId,
-    account: AccountId,
-) -> Result<Option<Claimed>> {
-    // The answer before its place in the queue, as whoever ends it takes them.
-    tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
-    let taken = tx.one(
-        "UPDATE dispatch SET node_id = $2, lease_until = $3
-         WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)
-         RETURNING conversation_id, stop_requested",
-        params![answer, terms.node, terms.lease_until, terms.now],
-        |row| Ok((row.id(0)?, row.flag(1)?)),
-    )?;
-    let Some((conversation, stop_requested)) = taken else { return Ok(None) };
-    let raised = tx.one(
-        "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
-         WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
-        params![answer],
-        |row| Ok((row.count(0)?, row.small(1)?)),
-    )?;
-    let Some((epoch, attempts)) = raised else {
-        // It is over: a place in the queue that was left behind must not keep all others waiting.
-        tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
-        return Ok(None);
-    };
-    let fence = Fence { answer, epoch, node: terms.node };
-    Ok(Some(Claimed { fence, conversation, account, attempts, stop_requested }))
 }
 
 /// How many answers are in progress: leased or waiting.

@@ -28,6 +28,7 @@ macro_rules! on_every_engine {
 }
 
 mod accounts;
+mod backlog;
 mod broken;
 mod conversations;
 mod coverage;

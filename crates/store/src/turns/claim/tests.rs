@@ -1,0 +1,130 @@
+//! That claims do the same work whatever waits, counted in the steps of SQLite's machine.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use domain::id::NodeId;
+use rusqlite::{Connection, StatementStatus};
+
+use super::*;
+use crate::sql::Value;
+use crate::{migrations, sqlite};
+
+/// Bulk inserts of what waits: `$1` rows, of `$2` accounts in turn.
+const BACKLOG: [&str; 4] = [
+    "INSERT INTO accounts (id, created_at, balance, reserved, conversations)
+     WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
+     SELECT printf('a0000000-0000-4000-8000-%012d', i), 0, 0, 0, 0 FROM n WHERE ?1 > 0",
+    "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned, created_at,
+        modified_at, exchanges)
+     WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)
+     SELECT printf('c0000000-0000-4000-8000-%012d', i), printf('a0000000-0000-4000-8000-%012d', i % ?2), '', '', '{}',
+        '[]', 0, 0, 0, 0, 1 FROM n",
+    "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step, next_entry,
+        log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning, used_estimated)
+     SELECT 'b' || substr(id, 2), id, 0, account_id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM conversations
+     WHERE ?1 > 0 AND ?2 > 0",
+    "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
+     SELECT id, conversation_id, account_id, CAST(substr(id, 25) AS INTEGER), 0 FROM answers WHERE ?1 > 0 AND ?2 > 0",
+];
+
+/// A database in which so many answers wait.
+fn backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut connection = sqlite::open_writer(&folder.path().join("store.db"), None).expect("a database");
+    migrations::migrate(&mut connection).expect("the tables");
+    connection.execute_batch("PRAGMA synchronous = OFF; BEGIN").expect("a transaction");
+    for sql in BACKLOG {
+        connection.execute(sql, [rows, accounts]).expect("rows");
+    }
+    connection.execute_batch("COMMIT").expect("a commit");
+    (folder, connection)
+}
+
+/// Remembers which statements ran.
+struct Recorder<'c> {
+    inner: sqlite::Transaction<'c>,
+    statements: HashSet<&'static str>,
+}
+
+impl Sql for Recorder<'_> {
+    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64> {
+        self.statements.insert(sql);
+        self.inner.execute(sql, params)
+    }
+
+    fn each(
+        &mut self,
+        sql: &'static str,
+        params: &[Value<'_>],
+        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+    ) -> Result<()> {
+        self.statements.insert(sql);
+        self.inner.each(sql, params, row)
+    }
+
+    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+        self.execute(sql, params).map(drop)
+    }
+
+    fn lock(&mut self, _: &'static str, _: &[Value<'_>]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The steps of SQLite's machine that `work` takes, and what it returns.
+fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -> (i64, T) {
+    let inner = sqlite::Transaction::new(connection);
+    let mut recorder = Recorder { inner, statements: HashSet::new() };
+    let outcome = work(&mut recorder).expect("it is done");
+    let of_one = |sql: &&str| {
+        let statement = connection.prepare_cached(sql).expect("it is cached");
+        i64::from(statement.reset_status(StatementStatus::VmStep))
+    };
+    (recorder.statements.iter().map(of_one).sum(), outcome)
+}
+
+fn terms(limit: u32, per_account_max: u32) -> Terms {
+    let now = Timestamp::from_micros(1_800_000_000_000_000);
+    let lease_until = now.plus(Duration::from_secs(10));
+    Terms { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
+}
+
+#[test]
+fn a_claim_takes_the_same_work_whatever_waits() {
+    let (_few_folder, few) = backlog(640, 32);
+    let (_many_folder, many) = backlog(100_000, 32);
+    // All that is wanted is at the front; then every account has its share; then some have room again.
+    for (per_account_max, limit) in [(100, 20), (2, 256), (2, 256), (3, 256)] {
+        let terms = terms(limit, per_account_max);
+        let claim_all = |tx: &mut dyn Sql| {
+            claim_stopped(tx, &terms)?;
+            claim(tx, &terms)
+        };
+        let (of_few, claimed_of_few) = steps(&few, claim_all);
+        let (of_many, claimed_of_many) = steps(&many, claim_all);
+        assert_eq!(claimed_of_few, claimed_of_many);
+        assert!(of_many <= of_few * 2, "{of_few} steps with 640 waiting, {of_many} with 100,000");
+        assert!(of_many < 100_000, "{of_many} steps");
+    }
+}
+
+#[test]
+fn what_waits_for_full_accounts_hides_nobody() {
+    let (_folder, connection) = backlog(20_000, 40);
+    // The first accounts have their shares, behind which thousands wait; those of the last one came last.
+    connection
+        .execute_batch(
+            "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000009', lease_until = 1900000000000000
+             WHERE accepted_at < 39;
+             UPDATE dispatch SET accepted_at = accepted_at + 1000000 WHERE account_id LIKE '%39'",
+        )
+        .expect("leases");
+    let claimed = steps(&connection, |tx| claim(tx, &terms(256, 1))).1;
+    assert_eq!(claimed.len(), 1);
+    assert!(claimed[0].account.to_string().ends_with("39"));
+    let claimed = steps(&connection, |tx| claim(tx, &terms(256, 100))).1;
+    let ages: Vec<String> = claimed.iter().map(|one| one.fence.answer.to_string()).collect();
+    assert_eq!(claimed.len(), 256);
+    assert!(ages.is_sorted(), "the oldest first");
+}

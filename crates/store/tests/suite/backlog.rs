@@ -1,0 +1,106 @@
+//! Claims when very much waits.
+
+use store::turns::{self, Claimed, Terms};
+use store::{Options, RowExt, Sql, SqlExt, StoreError};
+
+use crate::fixture::{Engine, Fixture, run, terms};
+
+on_every_engine!(claims_go_on_in_order_and_in_each_accounts_share_however_many_wait);
+
+/// How many answers wait, of how many accounts in turn.
+const WAITING: usize = 20_000;
+const ACCOUNTS: usize = 32;
+
+/// Bulk inserts of what waits, as both engines read them.
+const BACKLOG: [&str; 4] = [
+    "INSERT INTO accounts (id, created_at, balance, reserved, conversations)
+     WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 31)
+     SELECT 'a0000000-0000-4000-8000-' || substr(CAST(1000000000000 + i AS TEXT), 2), 0, 0, 0, 0 FROM n",
+    "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned, created_at,
+        modified_at, exchanges)
+     WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 19999)
+     SELECT 'c0000000-0000-4000-8000-' || substr(CAST(1000000000000 + i AS TEXT), 2),
+        'a0000000-0000-4000-8000-' || substr(CAST(1000000000000 + i % 32 AS TEXT), 2), '', '', '{}', '[]', 0, 0, 0, 0, 1
+     FROM n",
+    "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step, next_entry,
+        log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning, used_estimated)
+     SELECT 'b' || substr(id, 2), id, 0, account_id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM conversations",
+    "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
+     SELECT id, conversation_id, account_id, CAST(substr(id, 25) AS BIGINT), 0 FROM answers",
+];
+
+async fn fill(fixture: &Fixture) {
+    for sql in BACKLOG {
+        fixture.store.write(move |tx| run(tx, sql)).await.expect("rows");
+    }
+}
+
+async fn claim(fixture: &Fixture, per_account_max: u32, limit: u32) -> Vec<Claimed> {
+    let terms = Terms { per_account_max, limit, ..terms() };
+    fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+}
+
+/// Which of those that wait they are, counted from the oldest.
+fn places(claimed: &[Claimed]) -> Vec<usize> {
+    let place = |one: &Claimed| one.fence.answer.to_string()[24..].parse().expect("a number");
+    claimed.iter().map(place).collect()
+}
+
+async fn claims_go_on_in_order_and_in_each_accounts_share_however_many_wait(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    fill(&fixture).await;
+    assert_eq!(places(&claim(&fixture, 3, 40).await), (0..40).collect::<Vec<_>>());
+    // Each account gets the rest of its three, and all that is left is behind hundreds of rows of full ones.
+    assert_eq!(places(&claim(&fixture, 3, 256).await), (40..3 * ACCOUNTS).collect::<Vec<_>>());
+    assert_eq!(claim(&fixture, 3, 256).await, []);
+    let full = "UPDATE dispatch SET accepted_at = accepted_at + 1000000 WHERE account_id LIKE '%31'";
+    fixture.store.write(move |tx| run(tx, full)).await.expect("a change");
+    let free = "UPDATE dispatch SET lease_until = NULL, node_id = NULL WHERE account_id LIKE '%31'";
+    fixture.store.write(move |tx| run(tx, free)).await.expect("a change");
+    assert_eq!(places(&claim(&fixture, 3, 256).await), [31, 63, 95]);
+    let mut seen = 3 * ACCOUNTS;
+    while seen < 3000 {
+        let claimed = claim(&fixture, 100, 256).await;
+        let ages: Vec<usize> =
+            places(&claimed).iter().map(|at| at + at % ACCOUNTS / 31 * 1_000_000).collect();
+        assert!(ages.is_sorted());
+        seen += claimed.len();
+    }
+}
+
+/// Rows and entries of indexes that the transaction has read so far, of all that claims look at.
+const VISITED: &str = "SELECT CAST(COALESCE(SUM(pg_stat_get_xact_tuples_returned(c.oid)
+        + pg_stat_get_xact_tuples_fetched(c.oid)), 0) AS BIGINT)
+    FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+    WHERE COALESCE(i.indrelid, c.oid) IN ('dispatch'::regclass, 'answers'::regclass, 'machines'::regclass)";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_claims_visit_few_rows_whatever_the_server_believes_of_the_queue() {
+    let options = Options { writers: Some(1), ..Options::default() };
+    let fixture = Fixture::with(Engine::Postgres, options);
+    let visits = async |per_account_max, limit| {
+        let terms = Terms { per_account_max, limit, ..terms() };
+        let visits = move |tx: &mut dyn Sql| {
+            turns::claim_stopped(tx, &terms)?;
+            let claimed = turns::claim(tx, &terms)?.len();
+            let visited = tx.one(VISITED, &[], |row| row.int(0))?;
+            Ok::<_, StoreError>((claimed, visited.unwrap_or_default()))
+        };
+        fixture.store.write(visits).await.expect("a claim")
+    };
+    // The server has planned for an empty queue, and believes that it is.
+    for table in ["ANALYZE dispatch", "ANALYZE answers", "ANALYZE machines"] {
+        fixture.store.write(move |tx| run(tx, table)).await.expect("figures");
+    }
+    for _ in 0..8 {
+        assert_eq!(visits(100, 256).await.0, 0);
+    }
+    fill(&fixture).await;
+    for (per_account_max, limit, wanted) in
+        [(2, 20, 20), (2, 256, 2 * ACCOUNTS - 20), (2, 256, 0), (100, 256, 256)]
+    {
+        let (claimed, visited) = visits(per_account_max, limit).await;
+        assert_eq!(claimed, wanted);
+        assert!(visited < 8_000, "{visited} of {WAITING} rows were visited to take up {claimed}");
+    }
+}
