@@ -80,7 +80,7 @@ impl Site {
     }
 
     /// The parameters of every call of a tool of the MCP server: `look_up` says what it was called with, `file` does so
-    /// once it is [released](Self::release).
+    /// once it is [released](Self::release). What is an address is cited as a page as well.
     #[must_use]
     pub fn called(&self) -> Vec<Value> {
         self.state().called.clone()
@@ -159,7 +159,13 @@ impl Site {
                 if params["name"] == "file" {
                     self.wait_released();
                 }
-                json!({ "content": [{ "type": "text", "text": format!("Did {}.", params["arguments"]["what"]) }] })
+                let what = &params["arguments"]["what"];
+                let mut content = vec![json!({ "type": "text", "text": format!("Did {what}.") })];
+                if what.as_str().is_some_and(|what| what.starts_with("http")) {
+                    let page = json!({ "uri": what, "mimeType": "text/plain", "text": "What it says." });
+                    content.push(json!({ "type": "resource", "resource": page }));
+                }
+                json!({ "content": content })
             }
             _ => json!({}),
         };

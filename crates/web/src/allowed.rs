@@ -31,9 +31,13 @@ impl Allowed {
         Self::default()
     }
 
-    /// An address that came back from a search or a fetch.
+    /// An address that came back from a search or a fetch, in its one spelling.
     pub fn add(&mut self, url: &WebUrl) {
-        let key = key(url);
+        self.insert(url.as_str());
+    }
+
+    fn insert(&mut self, address: &str) {
+        let key = key(address);
         if !self.known.insert(key) {
             return;
         }
@@ -45,22 +49,25 @@ impl Allowed {
         }
     }
 
-    /// The addresses in a text: the user's own words, or what a search or a fetch told the model.
+    /// The addresses in the user's own words: as they stand there, and in their one spelling.
     pub fn add_words(&mut self, text: &str) {
-        for url in urls(text) {
+        for (written, url) in urls(text) {
+            self.insert(&written);
             self.add(&url);
         }
     }
 
-    /// Whether the address may be fetched. Over http or https makes no difference, nor does a slash at its end.
+    /// Whether the address may be fetched: letter by letter one that was given. Nothing is trimmed or made alike, since
+    /// each difference that did not count would carry something out.
     #[must_use]
-    pub fn contains(&self, url: &WebUrl) -> bool {
-        self.known.contains(&key(url))
+    pub fn contains(&self, address: &str) -> bool {
+        self.known.contains(&key(address))
     }
 }
 
-/// The addresses in a text, as people write them: with a scheme, or a host alone (`example.org/a`, `www.example.org`).
-fn urls(text: &str) -> Vec<WebUrl> {
+/// The addresses in a text, as people write them: with a scheme, or a host alone (`example.org/a`, `www.example.org`),
+/// which is meant over https. Each as it stands there and in its one spelling.
+fn urls(text: &str) -> Vec<(String, WebUrl)> {
     let mut found = Vec::new();
     for word in text.split(|letter: char| letter.is_whitespace() || ENDS.contains(&letter)) {
         if found.len() == PER_TEXT_MAX {
@@ -71,12 +78,19 @@ fn urls(text: &str) -> Vec<WebUrl> {
     found
 }
 
-fn in_word(word: &str) -> Option<WebUrl> {
+fn in_word(word: &str) -> Option<(String, WebUrl)> {
+    let written = written_in(word)?;
+    let url = WebUrl::parse(&written)?;
+    Some((written, url))
+}
+
+/// The address in a word with its scheme, otherwise as it stands there.
+fn written_in(word: &str) -> Option<String> {
     // ASCII letters alone change, so places in one are places in the other.
     let lower = word.to_ascii_lowercase();
     let scheme = ["https://", "http://"].iter().filter_map(|scheme| lower.find(scheme)).min();
     if let Some(at) = scheme {
-        return WebUrl::parse(trimmed(&word[at..]));
+        return Some(trimmed(&word[at..]).to_owned());
     }
     // The target of a link in Markdown, or something in brackets.
     let bare =
@@ -91,7 +105,7 @@ fn in_word(word: &str) -> Option<WebUrl> {
     if !is_host || bare.contains('@') {
         return None;
     }
-    WebUrl::parse(&format!("https://{bare}"))
+    Some(format!("https://{bare}"))
 }
 
 /// The address without what the sentence around it adds; brackets that it opens itself stay.
@@ -114,10 +128,8 @@ fn trimmed(text: &str) -> &str {
     text
 }
 
-fn key(url: &WebUrl) -> [u8; 16] {
-    let bare = url.as_str();
-    let bare = bare.split_once("://").map_or(bare, |(_, rest)| rest);
-    let digest = Sha256::digest(bare.trim_end_matches('/').as_bytes());
+fn key(address: &str) -> [u8; 16] {
+    let digest = Sha256::digest(address.as_bytes());
     let mut key = [0; 16];
     key.copy_from_slice(&digest[..16]);
     key
@@ -132,7 +144,7 @@ mod tests {
     }
 
     fn told(text: &str) -> Vec<String> {
-        urls(text).iter().map(ToString::to_string).collect()
+        urls(text).iter().map(|(_, url)| url.to_string()).collect()
     }
 
     #[test]
@@ -161,23 +173,70 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_or_came_back_is_allowed() {
+    fn only_what_was_said_or_came_back_is_allowed_letter_by_letter() {
         let mut allowed = Allowed::new();
-        allowed.add_words("What does http://example.org/lease/ say?");
-        assert!(allowed.contains(&url("http://example.org/lease/")));
-        assert!(allowed.contains(&url("https://example.org/lease")), "the same over TLS");
-        assert!(allowed.contains(&url("https://example.org/lease#end")));
+        allowed.add_words("What does http://example.org/lease/ say, and https://example.org/%C3%A1?b=c#d?");
+        assert!(allowed.contains("http://example.org/lease/"));
+        assert!(allowed.contains("https://example.org/%C3%A1?b=c#d"), "as it stands in the user's words");
+        assert!(allowed.contains("https://example.org/%C3%A1?b=c"), "in its one spelling");
         for other in [
+            "https://example.org/lease/",
+            "http://example.org/lease",
+            "http://example.org/lease//",
+            "http://example.org/lease/////////",
+            "http://example.org//lease/",
+            "http://example.org/lease/.",
+            "http://example.org/./lease/",
+            "http://example.org/a/../lease/",
+            "http://example.org/lease/?",
+            "http://example.org/lease/#",
+            "http://example.org/lease/#secret",
+            "http://example.org:80/lease/",
+            "http://example.org./lease/",
+            "http://EXAMPLE.org/lease/",
+            "HTTP://example.org/lease/",
+            "http://example.org/%6cease/",
+            "http:/example.org/lease/",
+            "http:\\\\example.org\\lease\\",
+            "http://@example.org/lease/",
+            " http://example.org/lease/",
+            "http://example.org/lease/ ",
+            "http://example.org/le\tase/",
+            "http://example.org/lease/\n",
+            "http://example.org/lease/.,;!",
+            "https://example.org/%c3%a1?b=c",
+            "https://example.org/\u{e1}?b=c",
+            "https://example.org/%C3%A1?b=c&",
+            "https://example.org/%C3%A1?b=c#e",
             "https://example.org/",
             "https://example.org/lease/2",
             "https://example.org/lease?secret=1",
             "https://evil.example.org/lease",
             "https://example.org:8443/lease",
+            "",
         ] {
-            assert!(!allowed.contains(&url(other)), "{other}");
+            assert!(!allowed.contains(other), "{other:?}");
         }
         allowed.add(&url("https://found.example/a"));
-        assert!(allowed.contains(&url("https://found.example/a")));
+        assert!(allowed.contains("https://found.example/a"));
+        assert!(!allowed.contains("https://found.example/a/") && !allowed.contains("http://found.example/a"));
+    }
+
+    #[test]
+    fn what_people_write_is_allowed_as_they_write_it_and_as_the_web_does() {
+        let mut allowed = Allowed::new();
+        allowed.add_words("HTTPS://Example.ORG, justice.cz a h\u{e1}\u{10d}ek.cz/a");
+        for address in [
+            "HTTPS://Example.ORG",
+            "https://example.org/",
+            "https://justice.cz",
+            "https://justice.cz/",
+            "https://h\u{e1}\u{10d}ek.cz/a",
+            "https://xn--hek-ela4t.cz/a",
+        ] {
+            assert!(allowed.contains(address), "{address}");
+        }
+        assert!(!allowed.contains("https://example.org") && !allowed.contains("http://justice.cz"));
     }
 
     #[test]
@@ -188,8 +247,8 @@ mod tests {
             allowed.add(&page(number));
             allowed.add(&page(number));
         }
-        assert!(!allowed.contains(&page(0)));
-        assert!(allowed.contains(&page(1)) && allowed.contains(&page(ALLOWED_MAX)));
+        assert!(!allowed.contains(page(0).as_str()));
+        assert!(allowed.contains(page(1).as_str()) && allowed.contains(page(ALLOWED_MAX).as_str()));
         assert_eq!(allowed.known.len(), ALLOWED_MAX);
     }
 }

@@ -125,6 +125,36 @@ fn only_what_the_user_wrote_or_the_web_gave_is_read() {
 }
 
 #[test]
+fn an_address_is_read_only_letter_by_letter_as_it_was_written() {
+    let (stage, site) = stage();
+    let Stage { vendor, .. } = &stage;
+    let written = site.page("/written", "text/plain", b"Hello.");
+    let tls = written.replacen("http://", "https://", 1);
+    let dots = written.replacen("/written", "/./a/../written", 1);
+    let encoded = written.replacen("/written", "/%77ritten", 1);
+    vendor.will([
+        fetch(&format!("{written}/")),
+        fetch(&format!("{written}{}", "/".repeat(30))),
+        fetch(&format!("{written}#rent")),
+        fetch(&format!("{written}?")),
+        fetch(&format!("{written}.")),
+        fetch(&format!(" {written}")),
+        fetch(&tls),
+        fetch(&dots),
+        fetch(&encoded),
+        fetch(&written.to_uppercase()),
+    ]);
+    vendor.will([fetch(&written)]);
+    vendor.will([Say::text("Done.")]);
+    let answer = ask(&stage, &format!("Read {written}, please."));
+    let parts = answer["parts"].as_array().expect("parts");
+    let states: Vec<&str> = parts.iter().filter_map(|part| part["state"].as_str()).take(11).collect();
+    let (last, before) = states.split_last().expect("fetches");
+    assert_eq!((before, *last), (&["ERROR"; 10][..], "COMPLETE"), "{answer}");
+    assert_eq!(site.asked(), ["/written"]);
+}
+
+#[test]
 fn what_a_model_gets_told_back_of_its_own_is_not_from_the_web() {
     let (stage, site) = stage();
     let Stage { vendor, .. } = &stage;
@@ -176,6 +206,24 @@ fn the_web_is_asked_only_so_often_for_one_answer() {
 }
 
 #[test]
+fn calls_side_by_side_do_not_pass_the_bound() {
+    let (stage, site) = stage();
+    site.finds("https://elsewhere.example/a", "Elsewhere", "Something.");
+    for step in 0..3 {
+        let searches: Vec<Say> = (0..25).map(|n| search(&format!("{step} {n}"))).collect();
+        stage.vendor.will(searches);
+    }
+    stage.vendor.will([Say::text("Done.")]);
+    let answer = ask(&stage, "Search for ever");
+    let parts = answer["parts"].as_array().expect("parts");
+    let states: Vec<&str> = parts.iter().filter_map(|part| part["state"].as_str()).take(75).collect();
+    let (within, beyond) = states.split_at(60);
+    assert!(within.iter().all(|state| *state == "COMPLETE"), "{states:?}");
+    assert_eq!(beyond, ["ERROR"; 15], "{states:?}");
+    assert_eq!(site.asked().len(), 60);
+}
+
+#[test]
 fn a_document_of_the_web_is_read_in_the_machine() {
     let (stage, site) = stage();
     let Stage { vendor, api, .. } = &stage;
@@ -218,7 +266,8 @@ fn with_mcp() -> (Stage, Site, tempfile::TempDir) {
     );
     std::fs::write(&file, text).expect("a file");
     let path = file.to_str().expect("a path").to_owned();
-    (stage_with(vec![("CAUSERIE_CONFIG".to_owned(), path)]), site, folder)
+    let more = site.environment().into_iter().chain([("CAUSERIE_CONFIG".to_owned(), path)]);
+    (stage_with(more.collect()), site, folder)
 }
 
 fn call(tool: &str, what: &str) -> Say {
@@ -273,4 +322,32 @@ fn a_call_of_an_mcp_server_that_changes_something_is_never_made_twice() {
     let api = stage.service.api(&stage.account);
     assert_eq!(api.completed(&api.ask("File that"))["parts"][0]["state"], "COMPLETE");
     assert_eq!(filed(&site), 2);
+}
+
+#[test]
+fn what_an_mcp_server_tells_becomes_no_page_that_may_be_read() {
+    let (stage, site, _folder) = with_mcp();
+    let Stage { vendor, .. } = &stage;
+    let secret = site.page("/collect", "text/plain", b"thanks");
+    // The one that asked: what the server cites, by itself and by way of another agent.
+    vendor.will([call("registry__look_up", &secret)]);
+    vendor.will([fetch(&secret)]);
+    let task = json!({ "agent": "lawyer", "task": "Look it up" });
+    vendor.will([Say::Call { tool: "agent".to_owned(), arguments: task }]);
+    vendor.will([call("registry__look_up", &secret)]);
+    vendor.will([fetch(&secret)]);
+    vendor.will([Say::text("It stands there [1].")]);
+    vendor.will([fetch(&secret)]);
+    vendor.will([Say::text("It is not allowed.")]);
+    let answer = ask(&stage, "Go on");
+    assert_eq!(answer["text"], "It is not allowed.", "{answer}");
+    // Nor by a later question of the conversation.
+    vendor.will([fetch(&secret)]);
+    vendor.will([Say::text("Still not.")]);
+    let again = json!({ "input": "Go on", "chatId": answer["chatId"], "webSearchEnabled": true });
+    assert_eq!(stage.api.completed(&stage.api.accepted(&again))["text"], "Still not.");
+    assert_eq!(site.called().len(), 2);
+    assert!(!site.asked().iter().any(|path| path.starts_with("/collect")), "{:?}", site.asked());
+    let cited = |request: &Value| request.to_string().contains("What it says.");
+    assert!(vendor.requests().iter().filter(|request| cited(request)).count() > 2, "it was cited");
 }

@@ -1,7 +1,8 @@
 //! The tools `web_search` and `web_fetch`, which the service runs: nothing in a machine can ask for them.
 //!
 //! They are offered only where the question allows web search. What may be fetched is read anew from the conversation
-//! each time: the addresses in its users' words, and those that its searches and fetches gave.
+//! each time: the addresses in its users' words, and those that its own searches and fetches gave. What other agents, MCP
+//! servers and vendors cite adds nothing: what they tell may be made of what they were told.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use domain::answer::LogEntry;
 use domain::citation::{Passage, Place};
 use domain::id::AccountId;
-use domain::step::{CallResult, Outcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{Call, CallResult, Outcome, Step, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
 use domain::turn::host::Exchange;
 use futures_util::stream;
@@ -27,12 +28,16 @@ use super::hosted::failed;
 
 /// The tools of the service itself.
 const OWN: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
+/// The tools that go to the web.
+const OF_WEB: [&str; 2] = [WEB_SEARCH, WEB_FETCH];
 /// How often one agent may go to the web for an answer.
 const CALLS_MAX: usize = 60;
 /// How many results a search gives unless the model says.
 const RESULTS: usize = 8;
 /// The folder of the workspace where documents of the web are kept.
 const FOLDER: &str = "/web";
+/// What follows the address of a document.
+const IS_DOCUMENT: &str = " is a document.";
 /// The longest name of a document that is taken over from its address, in characters.
 const NAME_MAX_CHARS: usize = 80;
 
@@ -234,38 +239,62 @@ pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> Allowed {
 pub(super) fn add_log(allowed: &mut Allowed, log: &[LogEntry]) {
     for result in results(log) {
         for passage in &result.passages {
-            if let Place::Web { url, .. } = &passage.place
-                && let Some(url) = WebUrl::parse(url)
-            {
-                allowed.add(&url);
+            if let Place::Web { url, .. } = &passage.place {
+                add(allowed, url);
             }
         }
         // What failed tells of its own arguments, which are the model's words.
         if result.tool == WEB_FETCH && result.outcome == Outcome::Done {
-            allowed.add_words(&result.text);
+            addresses(&result.text).for_each(|address| add(allowed, address));
         }
     }
 }
 
-/// What came of the web, also by way of another agent.
+/// Adds an address that stands alone: nothing around it is taken for a part of it, and none of it for what is around.
+fn add(allowed: &mut Allowed, address: &str) {
+    if let Some(url) = WebUrl::parse(address) {
+        allowed.add(&url);
+    }
+}
+
+/// The addresses in what [`read`] and [`Errand::keep`] tell: at most one a line.
+fn addresses(told: &str) -> impl Iterator<Item = &str> {
+    told.lines().filter_map(|line| match line.strip_suffix('>') {
+        Some(line) => line.rsplit_once('<').map(|(_, address)| address),
+        None => line.split_once(IS_DOCUMENT).map(|(address, _)| address),
+    })
+}
+
+/// What came of the web itself.
 fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
-    let of_web = |result: &&CallResult| [WEB_SEARCH, WEB_FETCH, USE_AGENT].contains(&result.tool.as_str());
     let results = log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(&**result),
         LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
     });
-    results.filter(of_web)
+    results.filter(|result| OF_WEB.contains(&result.tool.as_str()))
+}
+
+/// Which of the agent's calls to the web this one is, from 1. The calls of a step count in their order, though they run
+/// side by side, and whichever lease runs them.
+fn number_of(log: &[LogEntry], call: &Call) -> usize {
+    let steps = log.iter().filter_map(|entry| match entry {
+        LogEntry::Step { step, .. } => Some(&**step),
+        LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
+    });
+    let calls: Vec<&Call> =
+        steps.flat_map(Step::calls).filter(|call| OF_WEB.contains(&call.tool.as_str())).collect();
+    calls.iter().rposition(|other| other.id == call.id).map_or(calls.len(), |at| at) + 1
 }
 
 impl Errand {
     /// Runs a call of one of the two tools.
-    pub(super) async fn run(self, tool: &str, arguments: &str) -> Output {
-        if results(&self.log).count() >= CALLS_MAX {
+    pub(super) async fn run(self, call: &Call) -> Output {
+        if number_of(&self.log, call) > CALLS_MAX {
             return failed(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
         }
-        match tool {
-            WEB_SEARCH if self.reading.reach.search => self.search(arguments).await,
-            WEB_FETCH if self.reading.reach.fetch => self.fetch(arguments).await,
+        match call.tool.as_str() {
+            WEB_SEARCH if self.reading.reach.search => self.search(&call.arguments).await,
+            WEB_FETCH if self.reading.reach.fetch => self.fetch(&call.arguments).await,
             _ => failed("The user did not allow the web for this question."),
         }
     }
@@ -313,7 +342,7 @@ impl Errand {
             Ok(path) => Output {
                 images: Vec::new(),
                 outcome: Outcome::Done,
-                text: format!("{url} is a document. It is now in the workspace: read it as {path}"),
+                text: format!("{url}{IS_DOCUMENT} It is now in the workspace: read it as {path}"),
                 written: vec![path],
                 passages: Vec::new(),
             },
@@ -374,3 +403,6 @@ fn name_of(document: &Document) -> String {
         document.kind.extension()
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -227,7 +227,7 @@ impl Fetcher {
             return Err(FetchError::Disabled);
         }
         let url = WebUrl::parse(address).ok_or(FetchError::NotAnAddress)?;
-        if !allowed.contains(&url) {
+        if !allowed.contains(address) {
             return Err(FetchError::NotAllowed);
         }
         let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch_in_turn(url, first_passage)).await;

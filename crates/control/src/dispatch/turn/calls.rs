@@ -60,7 +60,7 @@ impl Shell {
             (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
             (WEB_SEARCH | WEB_FETCH, _) => {
                 let errand = self.errand();
-                let work = |call: Call| async move { errand.run(&call.tool, &call.arguments).await };
+                let work = |call: Call| async move { errand.run(&call).await };
                 self.start(call, work);
                 return None;
             }
