@@ -3,9 +3,9 @@
 mod events;
 mod request;
 
-use serde::Deserialize;
 use serde_json::Value;
 
+use crate::lenient::{self, Listing};
 use crate::provider::Discovered;
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
@@ -14,40 +14,19 @@ pub(crate) use request::{Dialect, body};
 pub(crate) const VERSION: &str = "2023-06-01";
 
 /// The models of the vendor's list, in its order, which is the newest first.
-pub(crate) fn models(body: &[u8]) -> Option<Vec<Discovered>> {
-    #[derive(Deserialize)]
-    struct List {
-        data: Vec<Listed>,
-    }
-    #[derive(Deserialize)]
-    struct Listed {
-        id: String,
-        #[serde(default)]
-        display_name: Option<String>,
-        #[serde(default)]
-        max_input_tokens: Option<u32>,
-        #[serde(default)]
-        max_tokens: Option<u32>,
-        #[serde(default)]
-        lifecycle: Option<String>,
-        #[serde(default)]
-        capabilities: Value,
-    }
-    let list: List = serde_json::from_slice(body).ok()?;
-    let models = list.data.into_iter().filter(|model| model.lifecycle.as_deref() != Some("retired"));
-    Some(
-        models
-            .map(|model| Discovered {
-                context_tokens: model.max_input_tokens,
-                output_max_tokens: model.max_tokens,
-                label: model.display_name,
-                reasons: model.capabilities["thinking"]["supported"].as_bool(),
-                deprecated: model.lifecycle.as_deref() == Some("deprecated"),
-                created: 0,
-                name: model.id,
-            })
-            .collect(),
-    )
+pub(crate) fn models(body: &[u8]) -> Option<Listing> {
+    Listing::read(body, &["data"], |model, name| {
+        let lifecycle = model["lifecycle"].as_str();
+        (lifecycle != Some("retired")).then(|| Discovered {
+            context_tokens: lenient::tokens(model, &["max_input_tokens"]),
+            output_max_tokens: lenient::tokens(model, &["max_tokens"]),
+            label: lenient::label(model, "display_name"),
+            reasons: model["capabilities"]["thinking"]["supported"].as_bool(),
+            deprecated: lifecycle == Some("deprecated"),
+            created: 0,
+            name: name.to_owned(),
+        })
+    })
 }
 
 /// What the list says that each model takes, where it says so.
@@ -78,7 +57,7 @@ mod tests {
             {"id":"claude-b","type":"model","display_name":"Claude B","created_at":"2024-01-01T00:00:00Z"},
             {"id":"claude-c","lifecycle":"retired"},{"id":"claude-d","lifecycle":"deprecated"}],
             "first_id":"claude-a","last_id":"claude-d","has_more":false}"#;
-        let models = models(body.as_bytes()).unwrap();
+        let models = models(body.as_bytes()).unwrap().models;
         let ids: Vec<_> = models.iter().map(|model| (model.name.as_str(), model.deprecated)).collect();
         assert_eq!(ids, [("claude-a", false), ("claude-b", false), ("claude-d", true)]);
         assert_eq!((models[0].context_tokens, models[0].reasons), (Some(1_000_000), Some(true)));

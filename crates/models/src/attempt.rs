@@ -5,6 +5,7 @@
 //! remembered for its model.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::decoder::{Decoder, Next};
 use crate::format::{Dialect, Format};
+use crate::lenient::Listing;
 use crate::provider::{Discovered, StepStream};
 use crate::server::Server;
 use crate::vendor::{Options, VendorConfig, VendorError};
@@ -62,6 +64,8 @@ pub struct Vendor {
     own: bool,
     options: Arc<Options>,
     dialects: Arc<Mutex<HashMap<String, Dialect>>>,
+    /// How many entries of its list could not be read when it was last read.
+    odd: Arc<AtomicUsize>,
 }
 
 impl Vendor {
@@ -86,7 +90,7 @@ impl Vendor {
         let server = Server::new(format, base, config.key.clone())?;
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
-        Ok(Self { format, server, patience, own, options, dialects: Arc::default() })
+        Ok(Self { format, server, patience, own, options, dialects: Arc::default(), odd: Arc::default() })
     }
 
     /// The same server, to whose requests more is added for one model.
@@ -131,10 +135,11 @@ impl Vendor {
             }
             let body = wire::bounded(&mut response, MODELS_MAX_BYTES).await?;
             let body = body.ok_or_else(|| wire::unavailable("its list of models is too long"))?;
-            let mut models = self
+            let Listing { mut models, odd } = self
                 .format
                 .models(&body)
                 .ok_or_else(|| wire::unavailable("its list of models cannot be read"))?;
+            self.tell_odd(odd);
             models.truncate(MODELS_MAX);
             for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
                 self.hear(model, dialect);
@@ -145,6 +150,18 @@ impl Vendor {
             .await
             .unwrap_or_else(|_| Err(wire::unavailable("it did not answer in time")))?;
         Ok(models)
+    }
+
+    /// Warns of entries of the list that could not be read, once for as long as it is as many.
+    fn tell_odd(&self, odd: usize) {
+        if self.odd.swap(odd, Ordering::Relaxed) != odd && odd > 0 {
+            let vendor = self.format.provider().as_str();
+            tracing::warn!(
+                vendor,
+                entries = odd,
+                "entries of a vendor's list of models are left out: they name no model"
+            );
+        }
     }
 
     fn headers(&self, call: RequestBuilder) -> RequestBuilder {

@@ -17,8 +17,11 @@ struct Wire {
     message: Value,
     #[serde(default)]
     code: Value,
-    #[serde(default, alias = "status")]
+    #[serde(default)]
     r#type: Value,
+    /// What Google calls it.
+    #[serde(default)]
+    status: Value,
     /// Where Google says when to come again.
     #[serde(default)]
     details: Value,
@@ -51,7 +54,7 @@ impl Problem {
         Self {
             message: text(&told.message),
             code: text(&told.code),
-            kind: text(&told.r#type),
+            kind: text(if told.r#type.is_null() { &told.status } else { &told.r#type }),
             retry_after: wire::retry_delay(&told.details),
         }
     }
@@ -185,6 +188,10 @@ mod tests {
             assert_eq!(status(400, body), StepError::TooLong, "{body}");
         }
         assert_eq!(status(413, ""), StepError::TooLong);
+        // A gateway may tell it in the words of two vendors at once.
+        let both =
+            r#"{"error":{"type":"exceed_context_size_error","status":"INVALID_ARGUMENT","message":7}}"#;
+        assert_eq!(status(400, both), StepError::TooLong);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use domain::step::{StepError, StepRequest};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
-use crate::provider::Discovered;
+use crate::lenient::Listing;
 use crate::vendor::{Secret, VendorConfig};
 use crate::{anthropic, chat_completions, gemini, responses, server, wire};
 
@@ -142,7 +142,7 @@ impl Format {
     }
 
     /// The models of a list.
-    pub(crate) fn models(self, body: &[u8]) -> Option<Vec<Discovered>> {
+    pub(crate) fn models(self, body: &[u8]) -> Option<Listing> {
         match self {
             Self::Anthropic => anthropic::models(body),
             // OpenAI has one list for both.

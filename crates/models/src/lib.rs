@@ -20,6 +20,7 @@ mod format;
 mod gemini;
 pub mod health;
 mod known;
+mod lenient;
 mod names;
 mod output;
 mod provider;

@@ -12,6 +12,7 @@ use crate::cited;
 use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
+use crate::lenient;
 use crate::output::{Called, Output};
 use crate::wire::{self, Frame};
 
@@ -20,35 +21,41 @@ const OPEN_MAX: usize = 64;
 
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     r#type: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     index: u64,
     #[serde(default, borrow)]
     content_block: Option<&'a RawValue>,
     #[serde(default)]
     delta: Option<Delta>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     message: Option<Message>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
 struct Message {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Delta {
+    #[serde(deserialize_with = "lenient::or_default")]
     r#type: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     text: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     thinking: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     signature: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     partial_json: String,
     citation: Value,
+    #[serde(deserialize_with = "lenient::or_default")]
     stop_reason: Option<String>,
 }
 
@@ -56,16 +63,22 @@ struct Delta {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
+    #[serde(deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::or_default")]
     output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OutputDetails {
+    #[serde(deserialize_with = "lenient::count")]
     thinking_tokens: Option<u64>,
 }
 
@@ -142,8 +155,11 @@ impl Fold {
         }
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) if !is_known(&frame.event) => return Ok(Next::More),
-            Err(_) => return Err(wire::unavailable("a frame of its stream cannot be read")),
+            Err(_) => match lenient::each_once(frame) {
+                Some(once) => return self.frame(&once, ready),
+                None if !is_known(&frame.event) => return Ok(Next::More),
+                None => return Err(wire::unavailable("a frame of its stream cannot be read")),
+            },
         };
         match event.r#type.as_str() {
             "message_start" => {

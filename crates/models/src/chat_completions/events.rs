@@ -12,28 +12,32 @@ use serde_json::value::RawValue;
 use crate::cited;
 use crate::decoder::Next;
 use crate::error;
+use crate::lenient;
 use crate::output::CallIds;
 use crate::wire::{self, Frame};
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(default, borrow)]
-    choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
+    choices: Option<Vec<Option<Choice<'a>>>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     object: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     index: u32,
-    #[serde(default, borrow, alias = "message")]
+    #[serde(default, borrow)]
     delta: Option<Delta<'a>>,
-    #[serde(default)]
+    /// Where a server does not stream.
+    #[serde(default, borrow)]
+    message: Option<Delta<'a>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
 }
 
@@ -41,23 +45,23 @@ struct Choice<'a> {
 struct Delta<'a> {
     #[serde(default, borrow)]
     content: Option<&'a RawValue>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     refusal: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     reasoning_content: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     reasoning: Option<String>,
     #[serde(default, borrow)]
-    tool_calls: Option<Vec<CallPiece<'a>>>,
+    tool_calls: Option<Vec<Option<CallPiece<'a>>>>,
     #[serde(default)]
     annotations: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct CallPiece<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     index: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     id: Option<String>,
     #[serde(default, borrow)]
     function: Option<FunctionPiece<'a>>,
@@ -65,7 +69,7 @@ struct CallPiece<'a> {
 
 #[derive(Deserialize)]
 struct FunctionPiece<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     name: Option<String>,
     #[serde(default, borrow)]
     arguments: Option<&'a RawValue>,
@@ -73,25 +77,25 @@ struct FunctionPiece<'a> {
 
 #[derive(Deserialize)]
 struct WireUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     completion_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_tokens_details: Option<PromptDetails>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     completion_tokens_details: Option<CompletionDetails>,
 }
 
 #[derive(Deserialize)]
 struct PromptDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
 struct CompletionDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::count")]
     reasoning_tokens: Option<u64>,
 }
 
@@ -170,8 +174,11 @@ impl Fold {
         let known = matches!(frame.event.as_str(), "" | "message");
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(data, chunk, ready),
-            Err(_) if data.is_empty() || !known => Ok(Next::More),
-            Err(_) => Err(wire::unavailable("a frame of its stream cannot be read")),
+            Err(_) => match lenient::each_once(frame) {
+                Some(once) => self.frame(&once, ready),
+                None if data.is_empty() || !known => Ok(Next::More),
+                None => Err(wire::unavailable("a frame of its stream cannot be read")),
+            },
         }
     }
 
@@ -227,8 +234,8 @@ impl Fold {
         if let Some(usage) = chunk.usage.as_ref().and_then(WireUsage::read) {
             self.usage = Some(usage);
         }
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index == 0) {
-            if let Some(delta) = choice.delta {
+        for choice in chunk.choices.into_iter().flatten().flatten().filter(|choice| choice.index == 0) {
+            if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, ready)?;
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
@@ -267,7 +274,7 @@ impl Fold {
             let room = CITED_MAX.saturating_sub(self.annotations.len());
             self.annotations.extend(annotations.into_iter().take(room));
         }
-        for piece in delta.tool_calls.into_iter().flatten() {
+        for piece in delta.tool_calls.into_iter().flatten().flatten() {
             if !self.full {
                 self.call_piece(piece)?;
             }

@@ -11,6 +11,7 @@ use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
 use crate::gemini::grounding::Grounding;
+use crate::lenient;
 use crate::output::{Called, Output};
 use crate::wire::{self, Frame};
 
@@ -18,10 +19,10 @@ use crate::wire::{self, Frame};
 #[serde(rename_all = "camelCase")]
 struct Chunk<'a> {
     #[serde(default, borrow)]
-    candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(default)]
+    candidates: Option<Vec<Option<Candidate<'a>>>>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_feedback: Option<Feedback>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     usage_metadata: Option<WireUsage>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
@@ -30,11 +31,11 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     index: u32,
     #[serde(default, borrow)]
     content: Option<Content<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
     #[serde(default)]
     grounding_metadata: Option<Value>,
@@ -53,9 +54,9 @@ struct Content<'a> {
 struct Part<'a> {
     #[serde(default)]
     text: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     thought: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     thought_signature: Option<String>,
     #[serde(default, borrow)]
     function_call: Option<FunctionCall<'a>>,
@@ -63,9 +64,9 @@ struct Part<'a> {
 
 #[derive(Deserialize)]
 struct FunctionCall<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     name: String,
     #[serde(default, borrow)]
     args: Option<&'a RawValue>,
@@ -74,17 +75,22 @@ struct FunctionCall<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Feedback {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     block_reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct WireUsage {
+    #[serde(deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     tool_use_prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     cached_content_token_count: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     candidates_token_count: Option<u64>,
+    #[serde(deserialize_with = "lenient::count")]
     thoughts_token_count: Option<u64>,
 }
 
@@ -140,10 +146,13 @@ impl Fold {
         }
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(_) if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
-                return Ok(Next::More);
-            }
-            Err(_) => return Err(unreadable()),
+            Err(_) => match lenient::each_once(frame) {
+                Some(once) => return self.frame(&once, ready),
+                None if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
+                    return Ok(Next::More);
+                }
+                None => return Err(unreadable()),
+            },
         };
         if chunk.error.is_some() {
             return Err(error::in_stream(data));
@@ -151,7 +160,9 @@ impl Fold {
         if let Some(usage) = chunk.usage_metadata.as_ref().and_then(WireUsage::read) {
             self.usage = Some(usage);
         }
-        for candidate in chunk.candidates.into_iter().flatten().filter(|candidate| candidate.index == 0) {
+        for candidate in
+            chunk.candidates.into_iter().flatten().flatten().filter(|candidate| candidate.index == 0)
+        {
             for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
                 self.part(part.get(), ready)?;
             }

@@ -12,6 +12,7 @@ use crate::cited;
 use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
+use crate::lenient;
 use crate::output::{Called, Output};
 use crate::wire::{self, Frame};
 
@@ -20,15 +21,15 @@ const ITEMS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
 struct Event<'a> {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     r#type: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     output_index: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     content_index: u64,
     #[serde(default)]
     annotation: Option<Value>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     summary_index: u64,
     #[serde(default)]
     delta: Option<Value>,
@@ -41,19 +42,24 @@ struct Event<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Item {
+    #[serde(deserialize_with = "lenient::or_default")]
     r#type: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     call_id: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     name: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     arguments: String,
+    #[serde(deserialize_with = "lenient::or_default")]
     encrypted_content: Option<String>,
     content: Option<Vec<Part>>,
 }
 
 #[derive(Deserialize)]
 struct Part {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     text: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     refusal: Option<String>,
     #[serde(default)]
     annotations: Option<Value>,
@@ -73,46 +79,60 @@ struct Said {
 #[serde(default)]
 struct Response {
     error: Option<Value>,
+    #[serde(deserialize_with = "lenient::or_default")]
     incomplete_details: Option<Incomplete>,
+    #[serde(deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Incomplete {
+    #[serde(deserialize_with = "lenient::or_default")]
     reason: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
-    input_tokens: u64,
+    #[serde(deserialize_with = "lenient::count")]
+    input_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::or_default")]
     input_tokens_details: Option<InputDetails>,
-    output_tokens: u64,
+    #[serde(deserialize_with = "lenient::count")]
+    output_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient::or_default")]
     output_tokens_details: Option<OutputDetails>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct InputDetails {
-    cached_tokens: u64,
+    #[serde(deserialize_with = "lenient::count")]
+    cached_tokens: Option<u64>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OutputDetails {
-    reasoning_tokens: u64,
+    #[serde(deserialize_with = "lenient::count")]
+    reasoning_tokens: Option<u64>,
 }
 
 impl WireUsage {
-    fn read(self) -> Usage {
-        Usage {
-            input_tokens: self.input_tokens,
-            cached_tokens: self.input_tokens_details.unwrap_or_default().cached_tokens,
-            output_tokens: self.output_tokens,
-            reasoning_tokens: self.output_tokens_details.unwrap_or_default().reasoning_tokens,
-            estimated: false,
+    fn read(self) -> Option<Usage> {
+        if self.input_tokens.is_none() && self.output_tokens.is_none() {
+            return None;
         }
+        let cached = self.input_tokens_details.unwrap_or_default().cached_tokens;
+        let reasoning = self.output_tokens_details.unwrap_or_default().reasoning_tokens;
+        Some(Usage {
+            input_tokens: self.input_tokens.unwrap_or(0),
+            cached_tokens: cached.unwrap_or(0),
+            output_tokens: self.output_tokens.unwrap_or(0),
+            reasoning_tokens: reasoning.unwrap_or(0),
+            estimated: false,
+        })
     }
 }
 
@@ -140,8 +160,11 @@ impl Fold {
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
-            Err(_) if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
-            Err(_) => return Err(wire::unavailable("a frame of its stream cannot be read")),
+            Err(_) => match lenient::each_once(frame) {
+                Some(once) => return self.frame(&once, ready),
+                None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
+                None => return Err(wire::unavailable("a frame of its stream cannot be read")),
+            },
         };
         let kind = if event.r#type.is_empty() { frame.event.as_str() } else { event.r#type.as_str() };
         match kind {
@@ -263,7 +286,7 @@ impl Fold {
     ) -> Result<Next, StepError> {
         let response: Response = serde_json::from_str(response.map_or("{}", RawValue::get))
             .map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
-        let usage = response.usage.map(WireUsage::read);
+        let usage = response.usage.and_then(WireUsage::read);
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let stop = match (kind, reason.as_deref()) {
             ("response.failed", _) => {
