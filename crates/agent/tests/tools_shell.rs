@@ -169,6 +169,35 @@ async fn the_kernel_is_closed_to_commands() {
     );
 }
 
+/// Perl, which every Debian has, makes the bare calls. Each prints the number of its error; 0 would be success.
+#[tokio::test]
+async fn commands_make_no_file_that_runs_as_its_owner() {
+    let machine = Machine::new();
+    let script = r#"
+        open(F, '>', 's'); close(F); mkdir 'd';
+        %calls = (open => [2, 'o1', 0x41, 06755], tmpfile => [2, '.', 0x410002, 02765],
+            tmpfile_at => [257, -100, '.', 0x410002, 02765], create_at => [257, -100, 'o2', 0x41, 04755],
+            creat => [85, 'o3', 02755], chmod => [90, 's', 02755], fchmodat => [268, -100, 's', 04755],
+            fchmodat2 => [452, -100, 's', 02755, 0], mknod => [133, 'o4', 0106755, 0],
+            openat2 => [437, -100, 'o5', pack('QQQ', 0x41, 02755, 0), 24],
+            acl => [188, 's', 'system.posix_acl_access', pack('L', 2), 4, 0],
+            removal => [197, 's', 'user.x'], allocation => [285, 1, 0, 0, 4096]);
+        for (sort keys %calls) { @c = @{$calls{$_}}; $! = 0; syscall(shift @c, @c); print "$_ ", $! + 0, "\n" }
+    "#;
+    machine.put("calls.pl", script);
+    let output = machine.shell("umask 0; perl calls.pl").await;
+    let expected = "acl 95\nallocation 95\nchmod 1\ncreat 1\ncreate_at 1\nfchmodat 1\nfchmodat2 38\nmknod 1\nopen 1\n\
+        openat2 38\nremoval 95\ntmpfile 1\ntmpfile_at 1\n";
+    // The numbers are this architecture's.
+    if cfg!(target_arch = "x86_64") {
+        assert!(output.text.starts_with(expected), "{}", output.text);
+    }
+    let usual = "echo x > a && cp -a a b && mkdir -p n/m && mv b n/m/ && ln -s n l && install -m 750 a i && \
+        tar -cf t.tar a n && tar -xf t.tar -C d && stat -c %a i && git init -q r 2>&1 && echo done";
+    let output = machine.shell(usual).await;
+    assert!(output.text.starts_with("750\n"), "{}", output.text);
+}
+
 /// Commands can't reach the process that watches over them, nor the one that runs the tools.
 #[tokio::test]
 async fn the_watcher_is_out_of_reach() {

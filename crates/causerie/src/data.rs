@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,11 +30,25 @@ pub(crate) enum Holder {
     Nobody,
 }
 
-/// The data folder, made when it is missing. Nobody else may enter one that is made: what machines write in it
-/// could bear any mode. One that is there keeps its own.
+/// Makes the data folder when it is missing, for its owner alone: what machines write in it could bear any mode.
+/// An empty one, and one that a service has used, is closed to others; the rights of its group are kept.
 pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
+    const OTHERS: u32 = 0o007;
+    const STICKY: u32 = 0o1000;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
-    data.canonicalize()
+    let data = data.canonicalize()?;
+    let metadata = data.metadata()?;
+    let mode = metadata.mode() & 0o7777;
+    let own = metadata.uid() == rustix::process::geteuid().as_raw();
+    // A folder that everybody writes to is no data folder, whatever an operator has put there.
+    if own && mode & OTHERS != 0 && mode & STICKY == 0 && (data.join(LOCK).exists() || is_empty(&data)?) {
+        std::fs::set_permissions(&data, PermissionsExt::from_mode(mode & !OTHERS))?;
+    }
+    Ok(data)
+}
+
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    Ok(std::fs::read_dir(folder)?.next().is_none())
 }
 
 /// Finds the service that runs on the folder or, when there is none, takes the folder for this process. One that
@@ -58,6 +72,25 @@ pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn others_may_not_enter_a_data_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+        let prepared = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
+            prepare(path).expect("it is ours");
+            path.metadata().expect("it is there").mode() & 0o7777
+        };
+        prepare(&data).expect("it is made");
+        assert_eq!(data.metadata().expect("it is there").mode() & 0o7777, 0o700);
+        assert_eq!(prepared(&data, 0o755), 0o750, "an empty one");
+        File::create(data.join(LOCK)).expect("it is ours");
+        assert_eq!(prepared(&data, 0o771), 0o770, "one that was used");
+        std::fs::create_dir(&other).expect("it is ours");
+        File::create(other.join("something")).expect("it is ours");
+        assert_eq!(prepared(&other, 0o755), 0o755, "what else is there is not ours to close");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_folder_has_one_holder() {

@@ -12,7 +12,7 @@ use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
+use crate::jail::{self, FOLDER_FLAGS, Home, entry_stat, off_thread};
 use crate::path::{WorkspacePath, is_staging};
 use crate::usage::{Books, Quota, Usage, walk};
 
@@ -22,8 +22,9 @@ const BOOKS_MAX: usize = 10_000;
 /// What an upload left in a crash is cleared away after this.
 const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// Of the folder of all accounts: it can be walked through and not read, so that accounts aren't listed.
-const ROOT_MODE: u32 = 0o711;
+/// The mode of the folder of all accounts and of each account's home. A machine may give its files any rights and may
+/// change those of its home; nobody else on the host shall get that far.
+const PRIVATE_MODE: Mode = Mode::RWXU;
 
 /// The folder that holds the workspaces of all accounts on this host. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -40,15 +41,17 @@ struct Shared {
 }
 
 impl Workspaces {
-    /// Takes the folder, which is made when it is missing. Blocks; meant for the start of the service.
+    /// Takes the folder, which is made when it is missing, and closes it to other users. Blocks; meant for the start of
+    /// the service.
     ///
     /// # Errors
     /// What the file system answers.
     pub fn new(root_dir: impl Into<PathBuf>, quota: Quota) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let root_dir = root_dir.into();
-        std::fs::DirBuilder::new().recursive(true).mode(ROOT_MODE).create(&root_dir)?;
+        std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE.as_raw_mode()).create(&root_dir)?;
         let root = fs::open(&root_dir, FOLDER_FLAGS, Mode::empty())?;
+        fs::fchmod(&root, PRIVATE_MODE)?;
         let shared = Shared { root, root_dir, quota, books: Mutex::new(HashMap::new()) };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -134,7 +137,7 @@ impl Workspace {
 
     fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
         let root = self.shared.root.as_fd();
-        match fs::mkdirat(root, &*self.name, FOLDER_MODE) {
+        match fs::mkdirat(root, &*self.name, PRIVATE_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(other) => return Err(other.into()),
         }
@@ -142,7 +145,7 @@ impl Workspace {
         if let (Some((uid, gid)), true) = (owner, rustix::process::geteuid().is_root()) {
             fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        fs::fchmod(&fd, FOLDER_MODE)?;
+        fs::fchmod(&fd, PRIVATE_MODE)?;
         let home = self.home()?;
         if entry_stat(home.fd(), b"uploads").is_err() {
             fs::fsync(home.open_or_make(home.fd(), b"uploads")?)?;

@@ -15,9 +15,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
 };
+use seccomp::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, calls, end};
+use super::{Limits, end};
 
 /// Programs reserve far more addresses than memory; this many times as many are allowed to command lines.
 const ADDRESSES_PER_MEMORY: u64 = 64;
@@ -129,7 +130,8 @@ pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
     set_capabilities(None, none).doing("giving up capabilities")?;
     set_no_new_privs(true).doing("giving up new privileges")?;
     let _ = restrict_files(confinement);
-    calls::deny(confinement.may_start).doing("filtering system calls")
+    let profile = if confinement.may_start { Profile::Program } else { Profile::Worker };
+    seccomp::apply(profile).doing("filtering system calls")
 }
 
 fn limit(confinement: &Confinement) -> Result<(), ConfineError> {

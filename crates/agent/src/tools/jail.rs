@@ -1,17 +1,28 @@
-//! The workspace as the kernel lets tools see it: everything is opened beneath its folder, so that no link and
-//! no `..` leads out, whatever changes meanwhile.
+//! The workspace as tools see it: everything is opened beneath its folder, so that no link and no `..` leads out,
+//! whatever changes meanwhile.
+//!
+//! A path is walked name by name. Each is opened in the folder that the one before gave, without following a link;
+//! links are read and walked the same way, and `..` goes back to a folder that the walk came through. So nothing
+//! outside is ever opened. `openat2` would do this in one call, but its arguments lie in memory, where no filter of
+//! system calls can look for modes that make a program run as its owner; therefore nothing in a machine may call it.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::path::{self, PathError, shown};
 
-/// How often an opening is tried again that a concurrent renaming disturbed.
-const TRIES_MAX: u32 = 16;
+/// The most links that one path may lead through, as in the kernel.
+const LINKS_MAX: u32 = 40;
+/// The most names that one path may have, those of its links included.
+const NAMES_MAX: u32 = 4096;
+/// The deepest folder that a walk goes to; each takes a descriptor.
+const DEPTH_MAX: usize = 512;
 
 /// Why something in the workspace can't be worked on.
 #[derive(Debug, thiserror::Error)]
@@ -48,14 +59,59 @@ impl Jail {
     pub(crate) fn at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut tries = 0;
-        loop {
-            match openat2(&self.root, path, flags, mode, resolve) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < TRIES_MAX => tries += 1,
-                opened => return opened.map_err(|error| told(&shown(path), error)),
+        self.walk(path, flags, mode).map_err(|error| told(&shown(path), error))
+    }
+
+    fn walk(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        // Folders below the root that the walk is in, and the names that are left, the next one last.
+        let mut folders: Vec<OwnedFd> = Vec::new();
+        let mut left = Vec::new();
+        push_names(path, &mut left)?;
+        let (mut links, mut names) = (0, 0);
+        while let Some(name) = left.pop() {
+            names += 1;
+            if names > NAMES_MAX || folders.len() > DEPTH_MAX {
+                return Err(Errno::NAMETOOLONG);
+            }
+            if name == ".." {
+                // Above the root there is nothing.
+                folders.pop().ok_or(Errno::XDEV)?;
+                continue;
+            }
+            let folder = folders.last().unwrap_or(&self.root);
+            let opened = if left.is_empty() {
+                openat(folder, &name, flags | OFlags::NOFOLLOW, mode)
+            } else {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(folder, &name, flags, Mode::empty())
+            };
+            match opened {
+                Ok(opened) if left.is_empty() && !is_followed_link(&opened, flags)? => return Ok(opened),
+                Ok(opened) if !left.is_empty() => folders.push(opened),
+                Err(error @ (Errno::LOOP | Errno::NOTDIR))
+                    if left.is_empty() && flags.contains(OFlags::NOFOLLOW) =>
+                {
+                    return Err(error);
+                }
+                // A link, or what was one a moment ago.
+                Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(Errno::LOOP);
+                    }
+                    let target = match readlinkat(folder, &name, Vec::new()) {
+                        Ok(target) => OsString::from_vec(target.into_bytes()),
+                        Err(Errno::INVAL) => return Err(Errno::NOTDIR),
+                        Err(error) => return Err(error),
+                    };
+                    push_names(Path::new(&target), &mut left)?;
+                }
+                Err(Errno::INTR) => left.push(name),
+                Err(error) => return Err(error),
             }
         }
+        // Nothing but folders to go back to.
+        openat(folders.last().unwrap_or(&self.root), ".", flags, mode)
     }
 
     /// Opens a file for reading by a path as a model writes it. Gives its path relative to the workspace, too.
@@ -115,6 +171,32 @@ impl Jail {
         let disk = rustix::fs::fstatvfs(folder).ok()?;
         Some(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
+}
+
+/// Puts a path's names before those that are left to walk.
+fn push_names(path: &Path, left: &mut Vec<OsString>) -> Result<(), Errno> {
+    if path.as_os_str().is_empty() {
+        return Err(Errno::NOENT);
+    }
+    let at = left.len();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => left.push(name.to_owned()),
+            Component::ParentDir => left.push(OsString::from("..")),
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => return Err(Errno::XDEV),
+        }
+    }
+    left[at..].reverse();
+    Ok(())
+}
+
+/// Whether the walk opened a link itself that was to be followed: with `O_PATH` the kernel opens links.
+fn is_followed_link(opened: &OwnedFd, flags: OFlags) -> Result<bool, Errno> {
+    if !flags.contains(OFlags::PATH) || flags.contains(OFlags::NOFOLLOW) {
+        return Ok(false);
+    }
+    Ok(FileType::from_raw_mode(fstat(opened)?.st_mode) == FileType::Symlink)
 }
 
 /// Whether a path names something, without following it where it ends in a link.

@@ -7,7 +7,6 @@
 //! Results are text for a language model, within the bounds of [`protocol::tool`].
 
 mod attached;
-mod calls;
 mod child;
 mod confine;
 mod edit;

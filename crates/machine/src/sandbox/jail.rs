@@ -126,7 +126,7 @@ fn prepare(
     }
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
     root::enter(sources, &plan.spec.limits)?;
-    privileges::limit(&plan.spec.limits, !plan.spec.cgroups.is_empty())?;
+    privileges::limit(&plan.spec.limits, plan.spec.grouped())?;
     privileges::reduce()?;
 
     let (output, output_inside) = io::pipe().doing("making a pipe")?;
@@ -141,7 +141,7 @@ fn prepare(
         Fork::Parent(pid) => pid,
     };
     drop((executed_inside, output_inside));
-    privileges::renounce()?;
+    privileges::renounce(plan.spec.grouped())?;
     let mut text = String::new();
     executed.read_to_string(&mut text).doing("waiting for the agent")?;
     if !text.is_empty() {
@@ -161,7 +161,7 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Fa
         sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
         sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
         sys::reset_signals().doing("resetting signals")?;
-        privileges::filter()
+        privileges::filter(spec.grouped())
     };
     if let Err(failure) = prepared() {
         return failure;

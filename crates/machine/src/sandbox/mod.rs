@@ -5,7 +5,6 @@
 //! the machine holds while it lives, the identity by which a later service finds it, the log and the index.
 
 mod cgroup;
-mod filter;
 mod first;
 mod identity;
 mod jail;

@@ -12,8 +12,8 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities, set_capabilities_secure_bits,
     set_no_new_privs,
 };
+use seccomp::Profile;
 
-use super::filter as calls;
 use super::spec::Limits;
 use super::sys::{self, Doing, Failure};
 
@@ -77,15 +77,15 @@ pub(crate) fn reduce() -> Result<(), Failure> {
 }
 
 /// Gives up the rest: what the first process needs once the agent is there, which is nothing.
-pub(crate) fn renounce() -> Result<(), Failure> {
+pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
     capabilities(CapabilitySet::empty())?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).doing("closing the process to others")?;
-    filter()
+    filter(grouped)
 }
 
-/// Denies system calls.
-pub(crate) fn filter() -> Result<(), Failure> {
-    calls::apply().doing("filtering system calls")
+/// Filters system calls. What only a control group counts is refused where there is none.
+pub(crate) fn filter(grouped: bool) -> Result<(), Failure> {
+    seccomp::apply(Profile::Agent { counted: grouped }).doing("filtering system calls")
 }
 
 fn capabilities(kept: CapabilitySet) -> Result<(), Failure> {

@@ -89,6 +89,13 @@ pub(crate) struct Spec {
     pub(crate) cgroups: Vec<PathBuf>,
 }
 
+impl Spec {
+    /// Whether control groups bound all processes of the machine together.
+    pub(crate) fn grouped(&self) -> bool {
+        !self.cgroups.is_empty()
+    }
+}
+
 /// Which process a machine is: the first one of its process namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {

@@ -81,6 +81,16 @@ async fn forbidden_calls_are_refused() {
         "ptrace 1",
         "ptrace 2",
         "vm_readv 2",
+        "aio",
+        "shm",
+        "sem",
+        "msg",
+        "mq",
+        "statmount",
+        "listmount",
+        "open_tree_attr",
+        "file_setattr",
+        "flags",
     ];
     for attempt in attempts {
         for (user, outcome) in [

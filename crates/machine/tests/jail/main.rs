@@ -4,6 +4,7 @@
 //! are made up in a mount namespace of their own. Package `uidmap` must be there.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod attacks;
 mod escape;
 mod life;
 mod ordinary;

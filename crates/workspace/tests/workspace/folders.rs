@@ -70,8 +70,24 @@ async fn what_is_made_belongs_to_the_owner_of_the_home() {
     let up = workspace.upload(&workspace::Destination::Temporary, &name, chunks("x")).await.unwrap();
     let up = up.path.to_string();
     let folder = up.trim_end_matches("/file");
-    for (path, mode) in [("", 0o755), ("uploads", 0o755), ("made", 0o755), (folder, 0o755), (&*up, 0o644)] {
+    for (path, mode) in [("", 0o700), ("uploads", 0o755), ("made", 0o755), (folder, 0o755), (&*up, 0o644)] {
         let meta = std::fs::metadata(workspace.host_dir().join(path.trim_start_matches('/'))).unwrap();
         assert_eq!((meta.uid(), meta.permissions().mode() & 0o7777), (owner, mode), "{path}");
+    }
+}
+
+/// What machines write may bear any mode, and they may change that of their home.
+#[tokio::test]
+async fn nobody_else_on_the_host_may_enter_what_machines_write_to() {
+    let root = tempfile::tempdir().unwrap();
+    let all = root.path().join("workspaces");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    for earlier in [None, Some(0o711), Some(0o777)] {
+        if let Some(earlier) = earlier {
+            std::fs::set_permissions(&all, PermissionsExt::from_mode(earlier)).unwrap();
+        }
+        let workspaces = Workspaces::new(&all, Quota::default()).unwrap();
+        let workspace = workspaces.provision(AccountId::from_random(1), None).await.unwrap();
+        assert_eq!((mode(&all), mode(&workspace.host_dir())), (0o700, 0o700), "{earlier:?}");
     }
 }

@@ -5,6 +5,8 @@
 #![expect(unsafe_code, reason = "attempts are bare system calls")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
 
+mod attacks;
+
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::FromRawFd;
@@ -29,6 +31,7 @@ fn main() {
         Some("serve") => serve(PathBuf::from(&arguments[2]), &arguments[3]),
         Some("measure") => measure(PathBuf::from(&arguments[2]), arguments.get(3)),
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
+        Some("attack") => println!("{}", attacks::attack(&arguments[2])),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
     }
@@ -149,6 +152,22 @@ fn attempt(what: &str, argument: Option<&String>) -> String {
         "setuid" => call(libc::SYS_setuid, [0, 0, 0, 0]),
         "chroot" => call(libc::SYS_chroot, [0, 0, 0, 0]),
         "kill" => call(libc::SYS_kill, [number, 9, 0, 0]),
+        "aio" => {
+            let mut context = 0_u64;
+            call(libc::SYS_io_setup, [64, (&raw mut context) as i64, 0, 0])
+        }
+        "shm" => call(libc::SYS_shmget, [0, 1 << 20, 0o1600, 0]),
+        "sem" => call(libc::SYS_semget, [0, 1, 0o1600, 0]),
+        "msg" => call(libc::SYS_msgget, [0, 0o1600, 0, 0]),
+        "mq" => call(libc::SYS_mq_open, [c"queue".as_ptr() as i64, 0o102, 0o600, 0]),
+        "statmount" => call(457, [0, 0, 0, 0]),
+        "listmount" => call(458, [0, 0, 0, 0]),
+        "open_tree_attr" => call(467, [-100, c"/workspace".as_ptr() as i64, 1, 0]),
+        "file_setattr" => call(469, [-100, c".".as_ptr() as i64, 0, 0]),
+        "flags" => {
+            let mut flags = 0_u32;
+            call(libc::SYS_ioctl, [0, 0x8008_6601, (&raw mut flags) as i64, 0])
+        }
         "x32" => call(0x4000_0000 + 39, [0, 0, 0, 0]),
         "socket" => call(libc::SYS_socket, [number, i64::from(libc::SOCK_STREAM), 0, 0]),
         "raw_socket" => call(libc::SYS_socket, [2, i64::from(libc::SOCK_RAW), 1, 0]),

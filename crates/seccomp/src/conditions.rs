@@ -1,0 +1,174 @@
+//! Calls that are refused for some arguments, or with another answer than that of an unknown call.
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use crate::{Profile, allowlist};
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCH: TargetArch = TargetArch::aarch64;
+
+type Rules = Vec<(i64, Vec<SeccompRule>)>;
+
+/// Makes a program for each answer.
+pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut forbidden = always(allowlist::FORBIDDEN);
+    forbidden.push((libc::SYS_clone, namespaces()?));
+    forbidden.push((libc::SYS_personality, personalities()?));
+    forbidden.extend(set_id_modes()?);
+    let mut programs = vec![
+        refuse(forbidden, libc::EPERM)?,
+        refuse(always(ATTRIBUTES), libc::EOPNOTSUPP)?,
+        refuse(vec![(libc::SYS_ioctl, terminals()?)], libc::EPERM)?,
+        refuse(vec![(libc::SYS_ioctl, file_flags()?)], libc::ENOTTY)?,
+    ];
+    match profile {
+        Profile::Agent { counted: true } => programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?),
+        Profile::Agent { counted: false } => {
+            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
+            programs.push(refuse(vec![(libc::SYS_mmap, shared_memory()?)], libc::ENOMEM)?);
+        }
+        Profile::Program => {
+            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
+            programs.push(refuse(always(allowlist::FALLOCATE), libc::EOPNOTSUPP)?);
+        }
+        Profile::Worker => {
+            programs.push(refuse(always(&[libc::SYS_socket, libc::SYS_socketpair]), libc::EAFNOSUPPORT)?);
+            programs.push(refuse(always(allowlist::STARTING_PROCESSES), libc::EPERM)?);
+        }
+    }
+    Ok(programs)
+}
+
+/// Attributes of files, access lists above all: one that names a group changes what the group's bits mean.
+const ATTRIBUTES: &[i64] = &[
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+];
+
+fn refuse(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
+    let answer = SeccompAction::Errno(error.unsigned_abs());
+    SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, answer, ARCH)?.try_into()
+}
+
+fn always(calls: &[i64]) -> Rules {
+    calls.iter().map(|call| (*call, Vec::new())).collect()
+}
+
+/// Holds for a call when all conditions do; each compares the lower half of an argument.
+fn rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendError> {
+    let conditions = conditions.iter().map(|(argument, operator, value)| {
+        SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), u64::from(*value))
+    });
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+/// Compares those bits of an argument that `mask` has.
+fn masked(argument: u8, mask: u32, value: u32) -> (u8, SeccompCmpOp, u32) {
+    (argument, SeccompCmpOp::MaskedEq(u64::from(mask)), value)
+}
+
+fn has_bits(argument: u8, bits: i32) -> (u8, SeccompCmpOp, u32) {
+    masked(argument, bits.cast_unsigned(), bits.cast_unsigned())
+}
+
+/// Matches `clone` with any flag that makes a namespace.
+fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    const CLONE_NEWTIME: i32 = 0x80;
+    let flags = [
+        libc::CLONE_NEWUSER,
+        libc::CLONE_NEWNS,
+        libc::CLONE_NEWPID,
+        libc::CLONE_NEWNET,
+        libc::CLONE_NEWIPC,
+        libc::CLONE_NEWUTS,
+        libc::CLONE_NEWCGROUP,
+        CLONE_NEWTIME,
+    ];
+    flags.into_iter().map(|flag| rule(&[has_bits(0, flag)])).collect()
+}
+
+/// Matches every execution domain but those of usual programs: Linux, 32 bits, the name of an old kernel, a question.
+fn personalities() -> Result<Vec<SeccompRule>, BackendError> {
+    let usual = [0, 0x8, 0x2_0000, 0x2_0008, u32::MAX].map(|value| (0, SeccompCmpOp::Ne, value));
+    Ok(vec![rule(&usual)?])
+}
+
+/// Matches modes by which a program would run as its file's owner or group. Within the machine that is of no use,
+/// but the file is real on the host.
+fn set_id_modes() -> Result<Rules, BackendError> {
+    /// The part of `O_TMPFILE` that makes a file.
+    const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    let modes = [libc::S_ISUID, libc::S_ISGID].map(u32::cast_signed);
+    let with = |argument: u8| -> Result<Vec<_>, BackendError> {
+        modes.into_iter().map(|bit| rule(&[has_bits(argument, bit)])).collect()
+    };
+    // Without these flags the kernel does not look at the mode, which is then whatever stood there.
+    let opening = |flags: u8, mode: u8| -> Result<Vec<_>, BackendError> {
+        let each = [libc::O_CREAT, TMPFILE].into_iter().flat_map(|flag| modes.map(|bit| (flag, bit)));
+        each.map(|(flag, bit)| rule(&[has_bits(flags, flag), has_bits(mode, bit)])).collect()
+    };
+    Ok(vec![
+        (libc::SYS_fchmod, with(1)?),
+        (libc::SYS_fchmodat, with(2)?),
+        (libc::SYS_mkdirat, with(2)?),
+        (libc::SYS_mknodat, with(2)?),
+        (libc::SYS_openat, opening(2, 3)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, with(1)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, with(1)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, with(1)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, with(1)?),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, opening(1, 2)?),
+    ])
+}
+
+/// Matches typing into a terminal, and pasting into one.
+fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
+    const TIOCSTI: u32 = 0x5412;
+    const TIOCLINUX: u32 = 0x541c;
+    [TIOCSTI, TIOCLINUX].into_iter().map(|request| rule(&[(1, SeccompCmpOp::Eq, request)])).collect()
+}
+
+/// Matches what file systems do besides files: flags, projects, encryption, snapshots. Clones of a file's content
+/// are let through.
+fn file_flags() -> Result<Vec<SeccompRule>, BackendError> {
+    const TYPE: u32 = 0xff00;
+    const FICLONE: u32 = 0x4004_9409;
+    const FICLONERANGE: u32 = 0x4020_940d;
+    const FIDEDUPERANGE: u32 = 0xc018_9436;
+    let other = |request| (1, SeccompCmpOp::Ne, request);
+    Ok(vec![
+        rule(&[masked(1, TYPE, u32::from(b'f') << 8)])?,
+        rule(&[masked(1, TYPE, u32::from(b'X') << 8)])?,
+        rule(&[masked(1, TYPE, 0x9400), other(FICLONE), other(FICLONERANGE), other(FIDEDUPERANGE)])?,
+    ])
+}
+
+/// Matches sockets of other families than Unix.
+fn sockets() -> Result<Rules, BackendError> {
+    let other = || Ok::<_, BackendError>(vec![rule(&[(0, SeccompCmpOp::Ne, libc::AF_UNIX.unsigned_abs())])?]);
+    Ok(vec![(libc::SYS_socket, other()?), (libc::SYS_socketpair, other()?)])
+}
+
+/// Matches memory that processes share and no file holds. What is left of such a mapping is not counted as its
+/// process's own, however much of it was let go.
+fn shared_memory() -> Result<Vec<SeccompRule>, BackendError> {
+    const KIND: u32 = 0x0f;
+    [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE]
+        .into_iter()
+        .map(|kind| rule(&[has_bits(3, libc::MAP_ANONYMOUS), masked(3, KIND, kind.cast_unsigned())]))
+        .collect()
+}

@@ -1,0 +1,168 @@
+//! The system calls that processes of a machine may make: one allowlist for all of them, and the filters made of it.
+//!
+//! Two walls use it. The machine's driver filters the agent and everything below it ([`Profile::Agent`]); the agent
+//! filters each tool again ([`Profile::Program`], [`Profile::Worker`]). A call that the list does not name fails with
+//! `ENOSYS`, as on a kernel that does not have it, so that libraries fall back to what they did before it existed.
+//! Calls that are known and forbidden fail with `EPERM`.
+//!
+//! The list follows the default profile of container engines, less what takes from other users of the host
+//! (see [`allowlist`]). Calls whose arguments lie in memory, where a filter cannot look, are not on it: `clone3`,
+//! `openat2`, `fchmodat2`, `io_uring_setup`.
+
+pub mod allowlist;
+mod conditions;
+
+use std::io;
+
+use seccompiler::{BackendError, BpfProgram, sock_filter};
+
+/// Names the processes that a filter is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// The agent and everything in its machine. Memory that belongs to no process is refused unless it is
+    /// `counted` by a control group.
+    Agent {
+        /// Whether a control group counts the memory of the whole machine.
+        counted: bool,
+    },
+    /// A command line or another program that runs on behalf of a model.
+    Program,
+    /// A process that reads or writes one document: starts nothing and opens no socket.
+    Worker,
+}
+
+/// Filters the system calls of the calling process and of all that it starts, for good. The process must have a
+/// single thread and have given up new privileges.
+///
+/// # Errors
+/// When the kernel does not take a filter.
+pub fn apply(profile: Profile) -> io::Result<()> {
+    // Of filters that refuse a call in different words, the one applied last is heard.
+    for program in programs(profile).map_err(io::Error::other)? {
+        seccompiler::apply_filter(&program).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut allowed = allowlist::ALWAYS.to_vec();
+    if profile != Profile::Worker {
+        allowed.extend(allowlist::STARTING);
+    }
+    if !matches!(profile, Profile::Program) {
+        allowed.extend(allowlist::FALLOCATE);
+    }
+    if !matches!(profile, Profile::Agent { counted: false }) {
+        allowed.extend(allowlist::MEMFD);
+    }
+    let mut programs = vec![allow(allowed)];
+    programs.extend(conditions::programs(profile)?);
+    Ok(programs)
+}
+
+/// Makes a program that allows these calls and answers every other with `ENOSYS`, calls of the x32 interface
+/// included, which share the architecture's mark. A call of another architecture ends the process.
+fn allow(mut calls: Vec<i64>) -> BpfProgram {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const JUMP_IF_AT_LEAST: u16 = 0x35;
+    const JUMP_IF_GREATER: u16 = 0x25;
+    const RETURN: u16 = 0x06;
+    const OFFSET_OF_NUMBER: u32 = 0;
+    const OFFSET_OF_ARCH: u32 = 4;
+    #[cfg(target_arch = "x86_64")]
+    const ARCH: u32 = 0xc000_003e;
+    #[cfg(target_arch = "aarch64")]
+    const ARCH: u32 = 0xc000_00b7;
+
+    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let refuse = instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs());
+    let mut program = vec![
+        instruction(LOAD_WORD, 0, 0, OFFSET_OF_ARCH),
+        instruction(JUMP_IF_EQUAL, 1, 0, ARCH),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        instruction(LOAD_WORD, 0, 0, OFFSET_OF_NUMBER),
+    ];
+    calls.sort_unstable();
+    calls.dedup();
+    let numbers: Vec<u32> = calls.into_iter().filter_map(|call| u32::try_from(call).ok()).collect();
+    for range in numbers.chunk_by(|one, next| one + 1 == *next) {
+        if let (Some(first), Some(last)) = (range.first(), range.last()) {
+            program.push(instruction(JUMP_IF_AT_LEAST, 1, 0, *first));
+            program.push(refuse.clone());
+            program.push(instruction(JUMP_IF_GREATER, 1, 0, *last));
+            program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+        }
+    }
+    program.push(refuse);
+    program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILES: [Profile; 4] = [
+        Profile::Agent { counted: true },
+        Profile::Agent { counted: false },
+        Profile::Program,
+        Profile::Worker,
+    ];
+
+    /// Interprets what [`allow`] makes, for one call.
+    fn answer(program: &[sock_filter], arch: u32, number: u32) -> u32 {
+        let (mut at, mut word) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at].clone();
+            let jump = |taken: bool| usize::from(if taken { jt } else { jf });
+            at += 1;
+            match code {
+                0x20 => word = if k == 4 { arch } else { number },
+                0x15 => at += jump(word == k),
+                0x35 => at += jump(word >= k),
+                0x25 => at += jump(word > k),
+                0x06 => return k,
+                other => unreachable!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_filters_compile_and_fit() {
+        for profile in PROFILES {
+            let programs = programs(profile).unwrap();
+            assert!(programs.iter().all(|program| program.len() < 4096), "{profile:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_listed_is_allowed() {
+        let arch = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+        let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+        let program = allow(allowlist::ALWAYS.to_vec());
+        for number in 0..1024 {
+            let listed = allowlist::ALWAYS.contains(&i64::from(number));
+            let expected = if listed { libc::SECCOMP_RET_ALLOW } else { refused };
+            assert_eq!(answer(&program, arch, number), expected, "{number}");
+        }
+        let read = u32::try_from(libc::SYS_read).unwrap();
+        assert_eq!(answer(&program, arch, 0x4000_0000 + read), refused, "x32");
+        assert_eq!(answer(&program, 0x4000_0003, read), libc::SECCOMP_RET_KILL_PROCESS, "32 bits");
+    }
+
+    #[test]
+    fn no_list_names_what_another_handles() {
+        let lists = [
+            allowlist::ALWAYS,
+            allowlist::STARTING,
+            allowlist::FALLOCATE,
+            allowlist::MEMFD,
+            allowlist::FORBIDDEN,
+        ];
+        let all: Vec<i64> = lists.concat();
+        let mut once = all.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), all.len());
+    }
+}
