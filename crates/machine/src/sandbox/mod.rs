@@ -464,6 +464,8 @@ async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
 fn find_users() -> Result<Users, DriverError> {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     if own.0 == 0 {
+        let range = subordinate::Range { first: IDS_FIRST, count: 2 * ORDINALS_MAX };
+        subordinate::check_free(range).map_err(DriverError::Refused)?;
         return Ok(Users::Root);
     }
     let (users, groups) = subordinate::find(own.0).map_err(DriverError::Refused)?;

@@ -1,5 +1,6 @@
 //! The ids that an ordinary user may give to processes of its own: `/etc/subuid` and `/etc/subgid`.
 
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +12,23 @@ pub(crate) struct Range {
     pub(crate) count: u32,
 }
 
-/// The first ranges of users and of groups that belong to this user.
+impl Range {
+    const fn last(self) -> u32 {
+        self.first + (self.count - 1)
+    }
+
+    const fn overlaps(self, other: Self) -> bool {
+        self.first <= other.last() && other.first <= self.last()
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last())
+    }
+}
+
+/// Finds the first ranges of users and of groups that belong to this user, and to nobody else.
 ///
 /// # Errors
 /// What is to be installed or configured.
@@ -25,17 +42,115 @@ pub(crate) fn find(uid: u32) -> Result<(Range, Range), String> {
     }
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = user_name(&passwd, uid);
-    let of = |file: &str| {
+    let of = |file: &str, option: &str| {
         let ranges = fs::read_to_string(file).unwrap_or_default();
-        first_range(&ranges, uid, name).ok_or_else(|| {
+        usable_range(&ranges, &passwd, uid, name).map_err(|fault| {
             let user = name.map_or_else(|| uid.to_string(), str::to_owned);
-            format!(
-                "user {user} has no subordinate ids in {file}: add some (`usermod --add-subuids 100000-165535 \
-                 --add-subgids 100000-165535 {user}`), or run the service as root"
-            )
+            fault.explain(file, option, &user, suggested(&ranges))
         })
     };
-    Ok((of("/etc/subuid")?, of("/etc/subgid")?))
+    Ok((of("/etc/subuid", "subuids")?, of("/etc/subgid", "subgids")?))
+}
+
+/// Checks that a range which the service takes without being given it, as root, belongs to nobody.
+///
+/// # Errors
+/// Says whose it is.
+pub(crate) fn check_free(range: Range) -> Result<(), String> {
+    for file in ["/etc/subuid", "/etc/subgid"] {
+        let ranges = fs::read_to_string(file).unwrap_or_default();
+        if let Some(other) = lines(&ranges).find(|line| line.range.overlaps(range)) {
+            return Err(format!(
+                "user {} has the ids {} in {file}, which overlap those of machines ({range}): give that user others",
+                other.user, other.range
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Why a user's subordinate ids cannot be used.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Another user may make processes with the same ids, and could end those of machines.
+    Shared {
+        own: Range,
+        with: String,
+        theirs: Range,
+    },
+    /// A user of the host has one of the ids.
+    Taken {
+        own: Range,
+        user: String,
+    },
+}
+
+impl Fault {
+    fn explain(&self, file: &str, option: &str, user: &str, suggested: Range) -> String {
+        let instead = |own: &Range| {
+            format!("give {user} others (`usermod --del-{option} {own} --add-{option} {suggested} {user}`)")
+        };
+        match self {
+            Self::None => format!(
+                "user {user} has no subordinate ids in {file}: add some (`usermod --add-subuids {suggested} \
+                 --add-subgids {suggested} {user}`), or run the service as root"
+            ),
+            Self::Shared { own, with, theirs } => format!(
+                "the subordinate ids {own} of user {user} in {file} overlap {theirs} of user {with}, who could end \
+                 machines: {}",
+                instead(own)
+            ),
+            Self::Taken { own, user: other } => format!(
+                "the subordinate ids {own} of user {user} in {file} hold the id of user {other}, who could end \
+                 machines: {}",
+                instead(own)
+            ),
+        }
+    }
+}
+
+/// A line of `/etc/subuid` or `/etc/subgid`.
+struct Line<'a> {
+    user: &'a str,
+    range: Range,
+}
+
+fn lines(ranges: &str) -> impl Iterator<Item = Line<'_>> {
+    ranges.lines().filter_map(|line| {
+        let mut fields = line.trim().split(':');
+        let user = fields.next()?;
+        let (first, count) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let valid = count > 0 && u32::checked_add(first, count).is_some();
+        valid.then_some(Line { user, range: Range { first, count } })
+    })
+}
+
+/// Finds the first range of this user, which nobody else may have.
+fn usable_range(ranges: &str, passwd: &str, uid: u32, name: Option<&str>) -> Result<Range, Fault> {
+    let is_own = |line: &Line<'_>| Some(line.user) == name || line.user.parse() == Ok(uid);
+    let own = lines(ranges).find(is_own).ok_or(Fault::None)?.range;
+    if let Some(other) = lines(ranges).find(|line| !is_own(line) && line.range.overlaps(own)) {
+        return Err(Fault::Shared { own, with: other.user.to_owned(), theirs: other.range });
+    }
+    let taken = passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let user = fields.next()?;
+        let id = fields.nth(1)?.parse().ok()?;
+        Range { first: id, count: 1 }.overlaps(own).then(|| user.to_owned())
+    });
+    taken.map_or(Ok(own), |user| Err(Fault::Taken { own, user }))
+}
+
+/// Finds a range that nobody has, above all that are given to users by themselves and above those of a root service.
+fn suggested(ranges: &str) -> Range {
+    /// Ranges that are looked at before the first is named all the same.
+    const RANGES_MAX: u32 = 1024;
+    const FIRST: u32 = 0x7800_0000;
+    const COUNT: u32 = 65_536;
+    let candidates = (0..RANGES_MAX).map(|number| Range { first: FIRST + number * COUNT, count: COUNT });
+    let mut free = candidates.filter(|range| !lines(ranges).any(|line| line.range.overlaps(*range)));
+    free.next().unwrap_or(Range { first: FIRST, count: COUNT })
 }
 
 fn user_name(passwd: &str, uid: u32) -> Option<&str> {
@@ -43,18 +158,6 @@ fn user_name(passwd: &str, uid: u32) -> Option<&str> {
         let mut fields = line.split(':');
         let name = fields.next()?;
         (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
-    })
-}
-
-fn first_range(ranges: &str, uid: u32, name: Option<&str>) -> Option<Range> {
-    ranges.lines().find_map(|line| {
-        let mut fields = line.trim().split(':');
-        let user = fields.next()?;
-        if Some(user) != name && user.parse() != Ok(uid) {
-            return None;
-        }
-        let (first, count) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-        (count > 0 && u32::checked_add(first, count).is_some()).then_some(Range { first, count })
     })
 }
 
@@ -67,9 +170,32 @@ mod tests {
         let passwd = "root:x:0:0::/root:/bin/sh\nann:x:1001:1001::/home/ann:/bin/sh\n";
         let name = user_name(passwd, 1001);
         assert_eq!(name, Some("ann"));
-        let range = Some(Range { first: 100_000, count: 65_536 });
-        assert_eq!(first_range("bob:1:1\nann:100000:65536\n", 1001, name), range);
-        assert_eq!(first_range("1001:100000:65536", 1001, None), range);
-        assert_eq!(first_range("ann:100000:0\nann:x:1\nann:4294967295:2", 1001, name), None);
+        let range = Range { first: 100_000, count: 65_536 };
+        assert_eq!(usable_range("bob:1:1\nann:100000:65536\n", passwd, 1001, name), Ok(range));
+        assert_eq!(usable_range("1001:100000:65536", passwd, 1001, None), Ok(range));
+        let broken = "ann:100000:0\nann:x:1\nann:4294967295:2";
+        assert_eq!(usable_range(broken, passwd, 1001, name), Err(Fault::None));
+    }
+
+    #[test]
+    fn ranges_that_another_has_too_are_refused_with_the_mend() {
+        let passwd = "bob:x:1000:1000::/home/bob:/bin/sh\nann:x:998:998::/:/bin/sh\n";
+        let own = Range { first: 100_000, count: 65_536 };
+        let of = |ranges: &str, passwd: &str| usable_range(ranges, passwd, 998, Some("ann"));
+        for theirs in ["100000:65536", "165535:1", "1:100000", "99999:2"] {
+            let ranges = format!("bob:{theirs}\nann:100000:65536\n");
+            let fault = of(&ranges, passwd).unwrap_err();
+            assert!(matches!(&fault, Fault::Shared { with, .. } if with == "bob"), "{theirs}: {fault:?}");
+            let told = fault.explain("/etc/subuid", "subuids", "ann", suggested(&ranges));
+            let mend = "usermod --del-subuids 100000-165535 --add-subuids 2013265920-2013331455 ann";
+            assert!(told.contains(mend) && told.contains("of user bob, who could end machines"), "{told}");
+        }
+        for beside in ["165536:65536", "34464:65536"] {
+            assert_eq!(of(&format!("ann:100000:65536\nbob:{beside}"), passwd), Ok(own), "{beside}");
+        }
+        let passwd = format!("{passwd}eve:x:100007:100007::/:/bin/sh\n");
+        assert_eq!(of("ann:100000:65536", &passwd), Err(Fault::Taken { own, user: "eve".to_owned() }));
+        let taken = "a:2013265920:65536\nb:2013331456:1";
+        assert_eq!(suggested(taken).first, 0x7800_0000 + 2 * 65_536);
     }
 }

@@ -57,3 +57,16 @@ fn an_ordinary_user_without_subordinate_ids_is_told() {
         assert!(text.contains("usermod --add-subuids"), "{text}");
     }
 }
+
+/// Whoever may use the same ids could end machines.
+#[test]
+fn an_ordinary_user_whose_subordinate_ids_another_has_too_is_told() {
+    if root() {
+        let ids = format!("somebody:1700000000:65536\n{UID}:1700000000:65536\n");
+        let output = as_ordinary_user(&ids, &["life::a_host_is_tried_for_real"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success());
+        assert!(text.contains("overlap 1700000000-1700065535 of user somebody"), "{text}");
+        assert!(text.contains("usermod --del-subuids 1700000000-1700065535 --add-subuids"), "{text}");
+    }
+}
