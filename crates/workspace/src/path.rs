@@ -164,25 +164,32 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A path that somebody asks for, which may mean one of two places: what exists decides.
+/// A path that somebody asks for, which may mean one of a few places: what exists decides.
 ///
-/// Whoever reads tries the preferred place first and the other when nothing is at the first; whoever
+/// Whoever reads tries the preferred place first and the others when nothing is at the first; whoever
 /// makes something takes the preferred one only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath {
     preferred: WorkspacePath,
-    other: Option<WorkspacePath>,
+    others: Vec<WorkspacePath>,
 }
 
 impl AskedPath {
     /// From a URL: the raw text after `/api/v1/files` or `/api/v1/directories`, not yet decoded by anyone.
-    /// Decoded once it is preferred, as written it is the other; a `%` that encodes nothing is itself.
+    /// Decoded once it is preferred, then as written; a `%` that encodes nothing is itself. A path that is not UTF-8
+    /// is shown percent-encoded, and encoded again by a client that encodes what it was shown: so decoded twice it is
+    /// the last, if that is no UTF-8.
     ///
     /// # Errors
-    /// [`PathError`] of the decoded form.
+    /// [`PathError`] of the form decoded once, unless it is too long and can only be meant decoded twice.
     pub fn from_url(raw: &str) -> Result<Self, PathError> {
-        let preferred = WorkspacePath::parse(decoded(raw))?;
-        Ok(Self::new(preferred, WorkspacePath::parse(raw)))
+        let once = decoded(raw.as_bytes());
+        let twice = Some(decoded(&once)).filter(|twice| str::from_utf8(twice).is_err());
+        let twice = twice.and_then(|twice| WorkspacePath::parse(twice).ok());
+        match (WorkspacePath::parse(once), twice) {
+            (Err(PathError::TooLong), Some(twice)) => Ok(twice.into()),
+            (preferred, twice) => Ok(Self::new(preferred?, [WorkspacePath::parse(raw).ok(), twice])),
+        }
     }
 
     /// From a field of a body (`destination`, `filePaths`): preferred as written, otherwise decoded,
@@ -192,10 +199,10 @@ impl AskedPath {
     /// # Errors
     /// [`PathError`] of the form as written.
     pub fn from_text(text: &str) -> Result<Self, PathError> {
-        let otherwise = WorkspacePath::parse(decoded(text));
+        let otherwise = WorkspacePath::parse(decoded(text.as_bytes()));
         match WorkspacePath::parse(text) {
             Err(PathError::TooLong) => otherwise.map(Self::from),
-            written => Ok(Self::new(written?, otherwise)),
+            written => Ok(Self::new(written?, [otherwise.ok()])),
         }
     }
 
@@ -207,23 +214,23 @@ impl AskedPath {
 
     /// The places in the order in which they are tried.
     pub fn candidates(&self) -> impl Iterator<Item = &WorkspacePath> {
-        std::iter::once(&self.preferred).chain(&self.other)
+        std::iter::once(&self.preferred).chain(&self.others)
     }
 
-    fn new(preferred: WorkspacePath, other: Result<WorkspacePath, PathError>) -> Self {
-        let other = other.ok().filter(|other| *other != preferred);
-        Self { preferred, other }
+    fn new(preferred: WorkspacePath, others: impl IntoIterator<Item = Option<WorkspacePath>>) -> Self {
+        let others = others.into_iter().flatten().filter(|other| *other != preferred).collect();
+        Self { preferred, others }
     }
 }
 
 impl From<WorkspacePath> for AskedPath {
     fn from(preferred: WorkspacePath) -> Self {
-        Self { preferred, other: None }
+        Self { preferred, others: Vec::new() }
     }
 }
 
-fn decoded(text: &str) -> Vec<u8> {
-    percent_decode(text.as_bytes()).collect()
+fn decoded(text: &[u8]) -> Vec<u8> {
+    percent_decode(text).collect()
 }
 
 /// The name of an uploaded file: one component, at most 255 bytes.
@@ -321,6 +328,22 @@ mod tests {
             assert!(asked.candidates().any(|candidate| *candidate == path));
         }
         assert_eq!(AskedPath::from_text(&"a/".repeat(3000)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn what_a_listing_shows_is_found_as_it_is_and_encoded() {
+        let path = WorkspacePath::parse(b"/100% of\xff/%41\xfe \xc5\x99").unwrap();
+        let shown = path.to_string();
+        let encoded =
+            percent_encoding::utf8_percent_encode(&shown, percent_encoding::NON_ALPHANUMERIC).to_string();
+        for raw in [shown, encoded] {
+            let asked = AskedPath::from_url(&raw).unwrap();
+            assert!(asked.candidates().any(|candidate| *candidate == path), "{raw}");
+        }
+        let long = WorkspacePath::parse([b'/', 0xff].repeat(1_100)).unwrap().to_string();
+        let encoded = long.replace('%', "%25");
+        assert!(AskedPath::from_url(&encoded).unwrap().candidates().any(|path| path.to_string() == long));
+        assert_eq!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").map(|_| ()), Ok(()));
     }
 
     #[test]
