@@ -25,6 +25,27 @@ async fn read_gives_passages_with_their_pages() {
     assert!(third.failed && third.text.contains("2 pages"), "{}", third.text);
 }
 
+/// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
+/// names that program; the one beside the tests has them of the kernel directly.
+#[tokio::test]
+async fn an_encrypted_pdf_that_needs_no_password_is_read() {
+    let mut machine = Machine::new();
+    // Made of `lease.pdf` by qpdf, with an empty user's password and as many bits.
+    for fixture in ["unlocked128.pdf", "unlocked256.pdf"] {
+        machine.put_fixture(fixture);
+    }
+    let built = std::env::var_os("CAUSERIE_AGENT").map(std::path::PathBuf::from);
+    for program in machine.limits.program.clone().into_iter().chain(built) {
+        machine.limits.program = Some(program);
+        for name in ["/unlocked128.pdf", "/unlocked256.pdf"] {
+            let output = machine.call("read", json!({ "path": name })).await;
+            let expected = format!("{name}: PDF, 2 pages. Shown whole.");
+            assert_eq!(output.text, expected, "{:?}", machine.limits.program);
+            assert!(output.passages.iter().any(|passage| passage.text.contains("Výpovědní doba")));
+        }
+    }
+}
+
 #[tokio::test]
 async fn read_goes_on_where_it_says() {
     let machine = Machine::new();

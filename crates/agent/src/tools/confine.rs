@@ -29,6 +29,8 @@ const SERVER_CPU_SECONDS: u64 = 3600;
 /// Devices that command lines may write to.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm"];
+/// Where a static program takes random bytes; ciphers of documents want some.
+const RANDOM: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
 /// What is left to a tool's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,7 +50,7 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// For a worker, which sees the workspace alone.
+    /// For a worker, which sees the workspace alone, and random bytes.
     pub(super) fn of_worker(limits: &Limits, time_max: Duration, writes: bool) -> Self {
         Self {
             user: limits.tools_user,
@@ -57,7 +59,7 @@ impl Confinement {
             processes: limits.processes,
             file_bytes: limits.file_bytes,
             cpu_seconds: time_max.as_secs(),
-            readable: vec![limits.workspace.clone()],
+            readable: RANDOM.into_iter().map(PathBuf::from).chain([limits.workspace.clone()]).collect(),
             writable: if writes { vec![limits.workspace.clone()] } else { Vec::new() },
             may_start: false,
         }
