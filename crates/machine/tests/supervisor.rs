@@ -25,11 +25,16 @@ use tokio::time::{sleep, timeout};
 
 const IDLE: Duration = Duration::from_secs(900);
 
-/// What machines are meant to be, and whether a question waits.
+/// What machines are meant to be, whether a question waits, and how often nothing more can be kept.
 #[derive(Default)]
-struct Records(Mutex<HashMap<AccountId, Desired>>, AtomicBool);
+struct Records(Mutex<HashMap<AccountId, Desired>>, AtomicBool, AtomicU32);
 
 impl Records {
+    /// Whether the store fails this time.
+    fn fails(&self) -> bool {
+        self.2.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
     fn desired(&self, account: AccountId) -> Desired {
         self.0.lock().unwrap()[&account]
     }
@@ -43,11 +48,17 @@ impl MachineRecords for Records {
     }
 
     fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+        if self.fails() {
+            return Box::pin(async { Err(RecordsError("the disk is full".into())) });
+        }
         self.0.lock().unwrap().insert(account, desired);
         Box::pin(async { Ok(()) })
     }
 
     fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        if self.fails() {
+            return Box::pin(async { Err(RecordsError("the disk is full".into())) });
+        }
         let waits = self.1.load(Ordering::Relaxed);
         if !waits {
             self.0.lock().unwrap().insert(account, Desired::Stopped);
@@ -136,6 +147,37 @@ async fn an_account_without_a_machine_is_told() {
     assert!(matches!(site.machines.start(stranger).await, Err(MachineError::NoMachine)));
     assert!(matches!(site.machines.stop(stranger).await, Err(MachineError::NoMachine)));
     assert!(matches!(site.machines.ensure_running(stranger).await, Err(MachineError::NoMachine)));
+}
+
+/// Whoever goes by the store would else wait for a machine that never comes.
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_is_meant_to_be_is_kept_once_the_store_works_again() {
+    let site = Site::new(Desired::Running);
+    site.becomes(MachineStatus::Running).await;
+    site.records.2.store(5, Ordering::Relaxed);
+    site.machines.stop(site.account).await.unwrap();
+    site.becomes(MachineStatus::Stopped).await;
+    assert_eq!(site.records.desired(site.account), Desired::Running, "the store fails");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(site.records.desired(site.account), Desired::Stopped);
+
+    site.records.2.store(1, Ordering::Relaxed);
+    site.machines.start(site.account).await.unwrap();
+    site.machines.stop(site.account).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(site.records.desired(site.account), Desired::Stopped, "what is newer counts");
+}
+
+/// A question that was accepted meanwhile waits for the machine.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_wanted_as_its_lapse_is_kept_late_is_started() {
+    let site = Site::new(Desired::Running);
+    site.becomes(MachineStatus::Running).await;
+    site.records.2.store(2, Ordering::Relaxed);
+    site.records.1.store(true, Ordering::Relaxed);
+    sleep(IDLE).await;
+    site.becomes(MachineStatus::Stopped).await;
+    site.becomes(MachineStatus::Running).await;
 }
 
 #[tokio::test(start_paused = true)]

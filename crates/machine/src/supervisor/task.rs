@@ -28,6 +28,10 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections in a row that did not last before the machine counts as lost: with their pauses, some 13 seconds.
 const BRIEF_LINKS_MAX: u32 = 8;
 
+/// The pause before what could not be kept in the store is tried again; doubles.
+const KEEP_PAUSE: Duration = Duration::from_secs(1);
+const KEEP_DOUBLINGS_MAX: u32 = 6;
+
 /// What a machine's task is asked.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -53,6 +57,7 @@ enum Wake {
     MachineEnded,
     LinkClosed,
     TimePassed,
+    KeepAgain,
     Shutdown,
 }
 
@@ -71,6 +76,15 @@ pub(super) struct Supervisor {
     turns: watch::Receiver<u32>,
     seen: watch::Sender<Seen>,
     began: Instant,
+    /// What the machine is meant to be, as long as the store could not keep it.
+    unkept: Option<Unkept>,
+}
+
+/// What is to be kept in the store: when it is tried again, and how often it failed.
+struct Unkept {
+    effect: Effect,
+    again: Instant,
+    failures: u32,
 }
 
 impl Supervisor {
@@ -96,6 +110,7 @@ impl Supervisor {
             turns,
             seen,
             began,
+            unkept: None,
         };
         supervisor.operate(&first);
         (supervisor, receiver)
@@ -117,6 +132,7 @@ impl Supervisor {
                 }
                 Wake::LinkClosed => self.link_closed().await,
                 Wake::TimePassed => self.happens(Event::Tick).await,
+                Wake::KeepAgain => self.keep_again().await,
             }
         }
     }
@@ -133,6 +149,7 @@ impl Supervisor {
             | State::Stopping { .. } => None,
         };
         let due = self.machine.wake_at().map(|at| self.began + at.since(Timestamp::from_micros(0)));
+        let keep_again = self.unkept.as_ref().map(|unkept| unkept.again);
         let (link, operation) = (&self.link, &mut self.operation);
         tokio::select! {
             () = self.shared.shutdown.cancelled() => Wake::Shutdown,
@@ -162,6 +179,12 @@ impl Supervisor {
                     None => future::pending().await,
                 }
             } => Wake::TimePassed,
+            () = async {
+                match keep_again {
+                    Some(again) => sleep_until(again).await,
+                    None => future::pending().await,
+                }
+            } => Wake::KeepAgain,
         }
     }
 
@@ -264,22 +287,42 @@ impl Supervisor {
     /// Gives the machine an event and does what it wants. Tells whether a question waits for a machine that
     /// would have stopped by itself.
     async fn take(&mut self, event: Event) -> bool {
-        let (records, account) = (Arc::clone(&self.shared.records), self.home.account);
         let mut wanted = false;
         for effect in self.machine.on(event, self.now()) {
-            let kept = match effect {
-                Effect::Save(desired) => records.save(account, desired).await,
-                Effect::Lapse => records.lapse(account).await.map(|waits| wanted = waits),
+            match effect {
+                Effect::Save(_) | Effect::Lapse => wanted |= self.keep(effect, 0).await,
                 Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => {
                     self.operate(&effect);
-                    Ok(())
                 }
-            };
-            if let Err(error) = kept {
-                tracing::error!(%account, %error, "what a machine is meant to be was not kept");
             }
         }
         wanted
+    }
+
+    /// Keeps what the machine is meant to be. Were the store left with something else, whoever goes by it would wait
+    /// for a machine that never comes, so that what fails is tried again, unless something newer is to be kept. Tells
+    /// whether a question waits.
+    async fn keep(&mut self, effect: Effect, failures: u32) -> bool {
+        let (records, account) = (Arc::clone(&self.shared.records), self.home.account);
+        let kept = match &effect {
+            Effect::Save(desired) => records.save(account, *desired).await.map(|()| false),
+            Effect::Lapse => records.lapse(account).await,
+            Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => return false,
+        };
+        self.unkept = None;
+        kept.unwrap_or_else(|error| {
+            tracing::error!(%account, %error, failures, "what a machine is meant to be was not kept");
+            let again = Instant::now() + KEEP_PAUSE * 2_u32.pow(failures.min(KEEP_DOUBLINGS_MAX));
+            self.unkept = Some(Unkept { effect, again, failures: failures + 1 });
+            false
+        })
+    }
+
+    async fn keep_again(&mut self) {
+        let Some(Unkept { effect, failures, .. }) = self.unkept.take() else { return };
+        if self.keep(effect, failures).await && !matches!(self.machine.state(), State::Failed { .. }) {
+            self.happens(Event::StartRequested).await;
+        }
     }
 
     /// Begins an operation. The one under way, if any, is abandoned: only stopping supersedes another.
