@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use domain::answer::Stamp;
 use domain::id::{AccountId, ConversationId, MessageId};
-use store::Store;
 use store::conversations::{self, ConversationError, StoredAnswer};
+use store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use crate::dispatch::Dispatch;
 use crate::live::{Live, LiveAnswer, Load, Meta, Progress, Snapshot, Watch};
+use crate::settle::settle_surely;
 
 /// Up to this size (of [`LiveAnswer::size_bytes`]) an answer is rendered by whoever reads it.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
@@ -19,6 +21,7 @@ const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
 pub struct Answers {
     pub(crate) store: Store,
     pub(crate) live: Arc<Live>,
+    pub(crate) dispatch: Dispatch,
 }
 
 impl Answers {
@@ -89,16 +92,27 @@ impl Answers {
     }
 
     /// The answer to be read. One that is in progress and not written here yet is waited for; one that was
-    /// completed while this was found out is not.
+    /// completed while this was found out is not. A reader that goes away meanwhile leaves none behind that nobody ends.
     async fn attach(
         &self,
         account: AccountId,
         stored: StoredAnswer,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
-        let meta = meta(account, &stored);
         if stored.completed_at.is_some() {
-            return Ok(Arc::new(LiveAnswer::new(meta, stored.answer)));
+            return Ok(Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer)));
         }
+        let this = self.clone();
+        let begun = self.dispatch.see_through(async move { this.begin(account, stored).await });
+        begun.await.unwrap_or(Err(StoreError::Panicked.into()))
+    }
+
+    /// Begins an answer that was in progress, and looks again: it may have come to its end before it was begun here.
+    async fn begin(
+        &self,
+        account: AccountId,
+        stored: StoredAnswer,
+    ) -> Result<Arc<LiveAnswer>, ConversationError> {
+        let meta = meta(account, &stored);
         let live = self.live.begin(meta, stored.answer);
         match self.stored(account, stored.conversation, stored.id).await {
             Ok(again) if again.completed_at.is_some() => {
@@ -113,8 +127,10 @@ impl Answers {
             }
             // Nothing is known of the answer: it may go on, or be over and nobody say so here.
             Err(error) => {
+                let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
-                self.live.let_go(stored.id);
+                // Others may read it by now.
+                tokio::spawn(async move { settle_surely(&this.store, &this.live, &meta).await });
                 Err(error)
             }
         }

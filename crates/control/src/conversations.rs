@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use domain::id::{AccountId, ConversationId, PostingId};
-use store::Store;
+use domain::id::{AccountId, ConversationId};
 use store::conversations;
 pub use store::conversations::{
     ConversationError, Detail, EXCHANGES_PAGE_MAX, Message, Page, Patch, Summary,
 };
+use store::{Store, StoreError};
 
 use crate::Environment;
 use crate::dispatch::Dispatch;
@@ -71,10 +71,15 @@ impl Conversations {
         conversation: ConversationId,
         patch: Patch,
     ) -> Result<Summary, ConversationError> {
-        self.store.write(move |tx| conversations::patch(tx, account, conversation, &patch)).await
+        let store = self.store.clone();
+        let patched = self.dispatch.see_through(async move {
+            store.write(move |tx| conversations::patch(tx, account, conversation, &patch)).await
+        });
+        patched.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
-    /// Deletes a conversation; an answer being written is stopped first.
+    /// Deletes a conversation: it is found no more, and an answer being written is stopped, which is paid for as far as
+    /// it came. A caller that goes away leaves nothing of that undone.
     ///
     /// # Errors
     /// [`ConversationError`].
@@ -83,19 +88,22 @@ impl Conversations {
         account: AccountId,
         conversation: ConversationId,
     ) -> Result<(), ConversationError> {
-        let (release, now) = (PostingId::from_random(self.environment.bits()), self.environment.now());
-        let deleted = self
-            .store
-            .write(move |tx| conversations::delete(tx, account, conversation, release, now))
-            .await?;
-        if let Some(answer) = deleted.open_answer {
-            self.dispatch.abandon(answer);
-        }
-        self.live.delete(conversation);
-        Ok(())
+        let (this, now) = (self.clone(), self.environment.now());
+        let deleted = self.dispatch.see_through(async move {
+            let deleted =
+                this.store.write(move |tx| conversations::delete(tx, account, conversation, now)).await?;
+            // Its readers first: they are not shown how it is stopped.
+            this.live.delete(conversation);
+            if let Some(answer) = deleted.open_answer {
+                this.dispatch.stop(answer);
+            }
+            Ok(())
+        });
+        deleted.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
-    /// Stops the answer being written, if one is. The summary may still say that it is in progress.
+    /// Stops the answer being written, if one is. The summary may still say that it is in progress. A caller that goes
+    /// away leaves nothing of that undone.
     ///
     /// # Errors
     /// [`ConversationError`].
@@ -104,11 +112,15 @@ impl Conversations {
         account: AccountId,
         conversation: ConversationId,
     ) -> Result<Summary, ConversationError> {
-        let summary =
-            self.store.write(move |tx| conversations::request_stop(tx, account, conversation)).await?;
-        if let Some(answer) = summary.open_answer {
-            self.dispatch.stop(answer);
-        }
-        Ok(summary)
+        let this = self.clone();
+        let stopped = self.dispatch.see_through(async move {
+            let summary =
+                this.store.write(move |tx| conversations::request_stop(tx, account, conversation)).await?;
+            if let Some(answer) = summary.open_answer {
+                this.dispatch.stop(answer);
+            }
+            Ok(summary)
+        });
+        stopped.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 }

@@ -19,6 +19,7 @@ pub mod live;
 pub mod passwords;
 pub mod questions;
 pub mod service;
+mod settle;
 mod spans;
 pub mod usage;
 pub mod vm;

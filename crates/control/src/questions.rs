@@ -21,7 +21,8 @@ use workspace::{AskedPath, WorkspaceError, Workspaces};
 use crate::access::Caller;
 use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
 use crate::guide::Guide;
-use crate::live::{Live, LiveAnswer, Meta, Snapshot};
+use crate::live::{Live, LiveAnswer, Meta, Moment, Snapshot};
+use crate::settle::settle_surely;
 use crate::{Environment, Plugins, spans};
 
 /// The most names that a refusal lists.
@@ -307,11 +308,11 @@ impl Questions {
     }
 
     async fn take(self, new: NewQuestion) -> Result<Taken, AskError> {
-        let (account, attachments) = (new.account, new.attachments.clone());
+        let (account, attachments, moment) = (new.account, new.attachments.clone(), self.live.moment());
         match self.store.write(move |tx| accept(tx, &new)).await? {
             Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
             Asked::Accepted(accepted) => {
-                let (live, begun) = self.begin(account, accepted, &attachments).await;
+                let (live, begun) = self.begin(account, accepted, &attachments, moment).await;
                 Ok(Taken::Accepted { live, begun })
             }
         }
@@ -322,6 +323,7 @@ impl Questions {
         account: AccountId,
         accepted: Accepted,
         attachments: &[String],
+        moment: Moment,
     ) -> (Arc<LiveAnswer>, Arc<Snapshot>) {
         let meta = Meta {
             answer: accepted.answer,
@@ -333,6 +335,11 @@ impl Questions {
         let answer = Answer::new(accepted.answer, attachments);
         let begun = LiveAnswer::new(meta.clone(), answer.clone()).snapshot();
         let live = self.live.begin(meta, answer);
+        if self.live.has_deleted_since(moment) {
+            // Perhaps this conversation: then its readers were told before there was anything to read.
+            let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
+            tokio::spawn(async move { settle_surely(&store, &known, &meta).await });
+        }
         // Before dispatch looks: why an earlier start was given up must not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}

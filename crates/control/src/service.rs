@@ -231,7 +231,7 @@ impl Service {
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
             access,
-            answers: Answers { store: store.clone(), live: live.clone() },
+            answers: Answers { store: store.clone(), live: live.clone(), dispatch: dispatch.clone() },
             catalogs: Catalogs { store: store.clone(), plugins: plugins.clone() },
             conversations: Conversations {
                 store: store.clone(),

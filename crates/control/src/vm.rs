@@ -34,9 +34,13 @@ impl Vm {
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn start(&self, account: AccountId) -> Result<(), MachineError> {
-        self.machines.start(account).await?;
-        self.dispatch.wake(); // for what waited for it
-        Ok(())
+        let this = self.clone();
+        let started = self.dispatch.see_through(async move {
+            this.machines.start(account).await?;
+            this.dispatch.wake(); // for what waited for it
+            Ok(())
+        });
+        started.await.unwrap_or(Err(MachineError::ShuttingDown))
     }
 
     /// Stops it, from whatever state.
@@ -44,7 +48,9 @@ impl Vm {
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn stop(&self, account: AccountId) -> Result<(), MachineError> {
-        self.machines.stop(account).await
+        let machines = self.machines.clone();
+        let stopped = self.dispatch.see_through(async move { machines.stop(account).await });
+        stopped.await.unwrap_or(Err(MachineError::ShuttingDown))
     }
 }
 

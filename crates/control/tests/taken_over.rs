@@ -1,4 +1,4 @@
-//! An answer that another node takes up: what was given to other agents goes on there, so that nothing here may end it.
+//! Answers that end, or go on, without whoever began them: stopped, deleted, completed or taken up elsewhere.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,14 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use control::access::Caller;
 use control::admin::KeyBounds;
 use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
+use control::live::LiveAnswer;
 use control::questions::{Asking, Taken};
 use control::{Environment, PluginsConfig, Service, ServiceConfig};
+use domain::answer::{Answer, Ending};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
-use domain::id::MessageId;
+use domain::id::{MessageId, NodeId, PostingId};
 use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
 use domain::turn::{AgentFrame, HostFrame};
@@ -28,14 +31,19 @@ use machine::Driver;
 use machine::simulated::{Connection, Simulated};
 use models::{VendorConfig, VendorsConfig};
 use protocol::turn::{agent_line, read_host_line};
-use store::Store;
+use store::turns::{self, Completion, Fence};
+use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
+use tempfile::TempDir;
 use tokio::sync::mpsc;
+use web::{McpServerConfig, WebConfig};
 use workspace::Quota;
 
 /// Beyond this something hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Leases are renewed more often.
 const A_WHILE_MICROS: i64 = 20_000_000;
+/// What the account has.
+const CREDITS: u64 = 100_000;
 
 #[derive(Default)]
 struct Moved(AtomicI64);
@@ -184,9 +192,21 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     found.await.expect("it comes about in time")
 }
 
-#[tokio::test]
-async fn an_answer_that_is_taken_over_leaves_its_other_agents_at_work() {
-    let (turns, asked, clock) = (Turns::default(), Arc::new(AtomicU64::new(0)), Arc::new(Moved::default()));
+/// A service with a model and a machine, and an account that has asked once.
+struct Stage {
+    data: TempDir,
+    turns: Turns,
+    asked: Arc<AtomicU64>,
+    clock: Arc<Moved>,
+    service: Service,
+    caller: Caller,
+    live: Arc<LiveAnswer>,
+}
+
+/// The model is asked for the first time after `asked` times: see [`answer`].
+async fn stage(asked: u64, web: WebConfig) -> Stage {
+    let (turns, clock) = (Turns::default(), Arc::new(Moved::default()));
+    let asked = Arc::new(AtomicU64::new(asked));
     let data = tempfile::tempdir().expect("a temporary folder");
     let told = turns.clone();
     let openai = VendorConfig { base_url: Some(vendor(asked.clone())), ..VendorConfig::default() };
@@ -201,18 +221,194 @@ async fn an_answer_that_is_taken_over_leaves_its_other_agents_at_work() {
         jurisdictions: builtin_jurisdictions(),
         driver: Driver::Simulated(Simulated::new(move |connection| agent(connection, told.clone()))),
         plugins: PluginsConfig::default(),
-        web: web::WebConfig::default(),
+        web,
     };
     let environment = Environment::new(clock.clone(), Arc::new(Counter::default()));
     let service = Service::start(config, environment).await.expect("a service");
     let until_day = Timestamp::from_micros(i64::MAX / 2);
-    let (email, credits) = ("ada@example.test", Credits(100_000));
+    let (email, credits) = ("ada@example.test", Credits(CREDITS));
     service.admin.create_account(email, Some(until_day), credits, None, true).await.expect("an account");
     let key = service.admin.create_key(email, "test", KeyBounds::default()).await.expect("a key").key;
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
-    let question = || Asking { input: "Why?".to_owned(), model: Some("m".to_owned()), ..Asking::default() };
-    let taken = until(async || service.questions.ask(&caller, question()).await.ok()).await;
-    let Taken::Accepted { live, .. } = taken else { unreachable!("it is asked once") };
+    // Its vendor may not have told the model yet.
+    let live = until(async || ask(&service, &caller).await).await;
+    Stage { data, turns, asked, clock, service, caller, live }
+}
+
+async fn ask(service: &Service, caller: &Caller) -> Option<Arc<LiveAnswer>> {
+    let asking = Asking { input: "Why?".to_owned(), model: Some("m".to_owned()), ..Asking::default() };
+    match service.questions.ask(caller, asking).await.ok()? {
+        Taken::Accepted { live, .. } => Some(live),
+        Taken::Replayed { .. } => unreachable!("it is asked once"),
+    }
+}
+
+/// How it ended, once it has.
+async fn ended(live: &LiveAnswer) -> Ending {
+    until(async || live.snapshot().ending.clone()).await
+}
+
+/// Waits until the model has begun to answer.
+async fn half(live: &LiveAnswer) {
+    until(async || (live.snapshot().text.to_string() == "Half").then_some(())).await;
+}
+
+/// What can be spent, once nothing is held.
+async fn balance(store: &Store, caller: &Caller) -> u64 {
+    let account = caller.account;
+    until(async || {
+        let purse = store.read(move |tx| credits::purse(tx, account)).await.expect("a read");
+        purse.filter(|purse| purse.reserved == Credits(0)).map(|purse| purse.balance.0)
+    })
+    .await
+}
+
+/// Deleting is no way to have answers for nothing.
+#[tokio::test]
+async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
+    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    half(&live).await;
+    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    let stopped = CREDITS - balance(&store, &caller).await;
+    assert!(stopped > 0, "what was said is paid for");
+    let live = ask(&service, &caller).await.expect("it is accepted");
+    half(&live).await;
+    let (account, meta) = (caller.account, live.meta().clone());
+    service.conversations.delete(account, meta.conversation).await.expect("it is there");
+    assert_eq!(live.snapshot().ending, Some(Ending::Stopped), "its readers are told at once");
+    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err(), "it is gone");
+    assert_eq!(CREDITS - balance(&store, &caller).await, 2 * stopped);
+    until(async || (service.turns() == 0).then_some(())).await;
+    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err(), "it stays gone");
+    service.shutdown().await;
+}
+
+/// The service ends between the deletion and what is to follow.
+#[tokio::test]
+async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() {
+    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    half(&live).await;
+    let (account, conversation) = (caller.account, live.meta().conversation);
+    // Behind the back of the service, which then learns of it by its next look alone.
+    let delete =
+        move |tx: &mut dyn Sql| conversations::delete(tx, account, conversation, Timestamp::from_micros(1));
+    store.write(delete).await.expect("it is there");
+    service.shutdown().await;
+    let config = ServiceConfig {
+        instructions: None,
+        data: data.path().to_owned(),
+        database: None,
+        quota: Quota::default(),
+        limits: DispatchLimits::default(),
+        rules: Rules::default(),
+        vendors: VendorsConfig::default(),
+        jurisdictions: builtin_jurisdictions(),
+        driver: Driver::Simulated(Simulated::new(|_| std::future::pending())),
+        plugins: PluginsConfig::default(),
+        web: WebConfig::default(),
+    };
+    let environment =
+        Environment::new(Arc::new(Moved::default()), Arc::new(Counter(AtomicU64::new(1 << 32))));
+    let service = Service::start(config, environment).await.expect("a service");
+    balance(&store, &caller).await;
+    let open = store.read(|tx| turns::open_answers(tx));
+    assert_eq!(open.await.expect("a read"), 0);
+    while store.write(|tx| conversations::sweep_deleted(tx, 100)).await.expect("a write") > 0 {}
+    let rows = "SELECT (SELECT count(*) FROM answers) + (SELECT count(*) FROM conversations)";
+    let left = store.read(move |tx| tx.one(rows, &[], |row| row.int(0))).await;
+    assert_eq!(left.expect("a read"), Some(0), "nothing is left of it");
+    service.shutdown().await;
+}
+
+/// A client may reset its stream at any moment: what was committed is carried through all the same.
+#[tokio::test]
+async fn a_deletion_whose_caller_has_gone_is_carried_through() {
+    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    half(&live).await;
+    let (account, meta) = (caller.account, live.meta().clone());
+    let mut deleting = Box::pin(service.conversations.delete(account, meta.conversation));
+    assert!(futures_util::poll!(&mut deleting).is_pending());
+    drop(deleting);
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    assert!(live.progress().borrow().deleted, "nobody waits for another answer");
+    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err());
+    until(async || (service.turns() == 0).then_some(())).await;
+    drop(data);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_stop_whose_caller_has_gone_is_carried_through() {
+    let Stage { service, caller, live, data: _data, .. } = stage(1, WebConfig::default()).await;
+    half(&live).await;
+    let mut stopping = Box::pin(service.conversations.stop(caller.account, live.meta().conversation));
+    assert!(futures_util::poll!(&mut stopping).is_pending());
+    drop(stopping);
+    // Its clock stands still, so that no look at the leases brings it.
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    service.shutdown().await;
+}
+
+/// The commit of an answer's end whose outcome nobody came to know.
+#[tokio::test]
+async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
+    let Stage { data, clock, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    half(&live).await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
+    let node: NodeId = node.trim().parse().expect("the node's name");
+    let fence = Fence { answer: live.meta().answer, epoch: 1, node };
+    let last = Completion {
+        answer: Answer::rebuild(fence.answer, &[], &[], Some(Ending::Done)),
+        text: String::new(),
+        release: PostingId::from_random(7),
+        now: Timestamp::from_micros(1),
+    };
+    store.write(move |tx| turns::complete(tx, fence, &last)).await.expect("the lease holds");
+    clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
+    service.vm.start(caller.account).await.expect("dispatch looks");
+    assert_eq!(ended(&live).await, Ending::Done);
+    service.shutdown().await;
+}
+
+/// A server of tools that takes calls and never answers.
+fn silent_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        open.extend(listener.incoming().flatten());
+    });
+    format!("http://{address}/mcp")
+}
+
+/// Lists of tools take up to ten seconds where a server is slow.
+#[tokio::test]
+async fn a_stop_waits_for_no_list_of_tools() {
+    let url = silent_server();
+    let mcp = vec![McpServerConfig {
+        name: "slow".to_owned(),
+        url,
+        headers: Vec::new(),
+        tools: None,
+        read_only: Vec::new(),
+    }];
+    let Stage { service, caller, live, data: _data, .. } =
+        stage(1, WebConfig { mcp, ..WebConfig::default() }).await;
+    until(async || (service.turns() == 1).then_some(())).await;
+    let begun = std::time::Instant::now();
+    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    assert!(begun.elapsed() < Duration::from_secs(8), "it waited for the list: {:?}", begun.elapsed());
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_taken_over_leaves_its_other_agents_at_work() {
+    let Stage { data, turns, asked, clock, service, live, .. } = stage(0, WebConfig::default()).await;
     let answer = live.meta().answer;
     let two = || {
         let turns = turns.lock().expect("whole").clone();

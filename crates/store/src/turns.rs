@@ -8,7 +8,7 @@
 //!               claim                  complete
 //!   waiting ────────────> leased ─────────────────> completed
 //!      ^   release, lease over │
-//!      └───────────────────────┘     conversations::delete: from either to deleted
+//!      └───────────────────────┘     conversations::delete: asks for a stop, and hides what comes of it
 //! ```
 
 mod claim;

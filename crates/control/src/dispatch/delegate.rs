@@ -24,7 +24,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::briefing::Briefing;
 use super::desk::Desk;
 use super::hosted;
-use super::orders::Orders;
+use super::orders::{self, Orders};
 use super::report::Report;
 use super::setup;
 use super::turn::{Audience, Beginning, Ended, INBOX_MAX, Inbox, Shell, see_through};
@@ -99,7 +99,11 @@ async fn hand_in(caller: &mpsc::Sender<Inbox>, event: Inbox, ordered: &mut watch
 async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {
     let Task { desk, agent, arguments, model, mut settings, created_at, .. } = task;
     let Task { mut briefing, reading, caller, places, .. } = task;
-    briefing.offer(desk.shared.web.mcp_tools().await);
+    let tools = tokio::select! {
+        tools = desk.shared.web.mcp_tools() => tools,
+        () = orders::given(&given) => return Ok(hosted::failed("It was stopped before it began.")),
+    };
+    briefing.offer(tools);
     let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
         return Ok(hosted::failed("The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}."));
     };
@@ -235,11 +239,11 @@ fn written(log: &[LogEntry]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatch::orders::{self, Order};
+    use crate::dispatch::orders::Order;
 
     #[tokio::test(start_paused = true)]
     async fn a_full_inbox_keeps_no_order_waiting() {
-        for order in [Order::Stop, Order::Leave, Order::Abandon] {
+        for order in [Order::Stop, Order::Leave] {
             let (caller, mut inbox) = mpsc::channel(1);
             let (orders, given) = watch::channel(Orders::default());
             assert!(caller.try_send(Inbox::Lost(Ended::Over)).is_ok(), "there is room for one");

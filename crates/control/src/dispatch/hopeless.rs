@@ -18,7 +18,8 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
     let (account, conversation) = (claimed.account, claimed.conversation);
     let found = match shared.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await
     {
-        Err(ConversationError::NotFound) => return true,
+        // Deleted: it is ended and paid for all the same.
+        Err(ConversationError::NotFound) => None,
         Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
         Ok(stored) => Some(stored.answer),
         Err(ConversationError::Store(error)) => {

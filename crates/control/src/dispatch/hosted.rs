@@ -25,11 +25,6 @@ struct Run {
 }
 
 impl Running {
-    /// Whether something runs.
-    pub(super) fn is_any(&self) -> bool {
-        !self.0.is_empty()
-    }
-
     /// Runs a call that ends at once when it is dropped.
     pub(super) fn start(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));

@@ -1,8 +1,7 @@
 //! Dispatch: takes accepted answers under a lease and sees each to its end.
 //!
 //! The store is the truth: a row for each answer in progress. This node claims rows that nobody holds, runs
-//! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops and
-//! deletions. Whatever it misses, the next look at the store shows.
+//! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops. Whatever it misses, the next look at the store shows.
 
 mod briefing;
 mod delegate;
@@ -194,11 +193,6 @@ impl Dispatch {
     pub fn stop(&self, answer: MessageId) {
         self.shared.tell(answer, Order::Stop);
         self.wake(); // nobody may hold it: then only its end is left to be done
-    }
-
-    /// The answer's conversation was deleted.
-    pub fn abandon(&self, answer: MessageId) {
-        self.shared.tell(answer, Order::Abandon);
     }
 
     /// Sees `work` through also when the caller goes away meanwhile. The end of the service waits for it.

@@ -12,8 +12,6 @@ pub(super) enum Order {
     Stop,
     /// Another holds the lease.
     Leave,
-    /// The conversation was deleted.
-    Abandon,
 }
 
 /// All that a turn was told.
@@ -21,7 +19,6 @@ pub(super) enum Order {
 pub(super) struct Orders {
     stop: bool,
     leave: bool,
-    abandon: bool,
 }
 
 /// Gives the order. What was given before wakes nobody again.
@@ -30,10 +27,15 @@ pub(super) fn give(orders: &watch::Sender<Orders>, order: Order) {
         let flag = match order {
             Order::Stop => &mut orders.stop,
             Order::Leave => &mut orders.leave,
-            Order::Abandon => &mut orders.abandon,
         };
         !std::mem::replace(flag, true)
     });
+}
+
+/// Waits for an order and leaves it to be heard by [`next`]. Cancel safe.
+pub(super) async fn given(orders: &watch::Receiver<Orders>) {
+    // One whose seat is another's is told so by `next`.
+    let _ = orders.clone().changed().await;
 }
 
 /// The strongest of the orders, once there is a new one. Cancel safe.
@@ -42,7 +44,6 @@ pub(super) async fn next(given: &mut watch::Receiver<Orders>) -> Event {
         return Event::Fenced; // its seat is another's
     }
     match *given.borrow_and_update() {
-        Orders { abandon: true, .. } => Event::Abandoned,
         Orders { leave: true, .. } => Event::Fenced,
         Orders { .. } => Event::StopRequested,
     }
@@ -64,8 +65,7 @@ mod tests {
         give(&orders, Order::Stop);
         assert!(next(&mut given).now_or_never().is_none(), "it is known");
         give(&orders, Order::Leave);
-        give(&orders, Order::Abandon);
-        assert_eq!(next(&mut given).now_or_never(), Some(Event::Abandoned));
+        assert_eq!(next(&mut given).now_or_never(), Some(Event::Fenced));
         drop(orders);
         assert_eq!(next(&mut given).now_or_never(), Some(Event::Fenced));
     }

@@ -1,6 +1,8 @@
 //! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
 
 mod calls;
+mod silence;
+mod voice;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -10,11 +12,11 @@ use std::time::Duration;
 use domain::answer::{Change, Stamp};
 use domain::catalog::Measures;
 use domain::image::Image;
-use domain::step::{Item, StepError, StepEvent, StepRequest};
+use domain::step::{Item, StepError, StepEvent, StepRequest, ToolSpec};
 use domain::time::Timestamp;
 use domain::turn::HostFrame;
 use domain::turn::host::{Completion, Effect, Event, Turn};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use machine::TurnGuard;
 use models::{Model, StepStream};
 use protocol::turn::host_line;
@@ -24,6 +26,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::silence::{Silence, over_at};
+use self::voice::{Voice, said};
 use super::briefing::{Briefing, Chosen, counted};
 use super::desk::Desk;
 use super::hosted::Running;
@@ -33,14 +37,13 @@ use super::report::Report;
 use super::web::{self, Reading};
 use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, delegate, hopeless, images, setup};
 use crate::live::{LiveAnswer, Meta};
+use crate::settle::{settle, settle_surely};
 
 /// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
 pub(super) const INBOX_MAX: usize = 16;
 /// Links in a row that came to nothing before the machine counts as failed.
 const FRUITLESS_LINKS_MAX: u32 = 12;
 
-/// How long an agent may take over its move; longer than any tool may run.
-const SILENCE_MAX: Duration = Duration::from_secs(20 * 60);
 /// How long an agent may take to be told that the turn is over.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -62,9 +65,10 @@ pub(super) enum Inbox {
 /// Sees a claimed answer to its end, or until another takes it over or the service ends.
 pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch::Receiver<Orders>) {
     let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(REST_DOUBLINGS_MAX));
+    let meta = claimed_meta(&claimed);
     let ended = shared.shutdown.run_until_cancelled(attempt(shared, claimed, &mut given)).await;
     match ended {
-        Some(Ended::Over) => return,
+        Some(Ended::Over) => {}
         Some(Ended::GiveBack) => {
             let rest = async {
                 // Whoever stops or deletes it does not want it to rest.
@@ -76,8 +80,21 @@ pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch
         }
         Some(Ended::MachineStopped) | None => shared.put_back(fence).await,
     }
-    // Those who read it go on reading; nobody else needs it until it is taken up again.
-    shared.live.let_go(fence.answer);
+    // Those who read it go on reading until it is taken up again; were it over without this turn's knowledge, nobody
+    // else would tell them.
+    let settled = settle_surely(&shared.store, &shared.live, &meta);
+    shared.shutdown.run_until_cancelled(settled).await;
+}
+
+/// What is known of an answer without looking at it.
+fn claimed_meta(claimed: &Claimed) -> Meta {
+    Meta {
+        answer: claimed.fence.answer,
+        account: claimed.account,
+        conversation: claimed.conversation,
+        created_at: Timestamp::from_micros(0),
+        model: String::new(),
+    }
 }
 
 /// Works on the answer, or ends it when that was tried too often.
@@ -87,7 +104,7 @@ async fn attempt(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Rece
         return if hopeless::end(shared, claimed).await { Ended::Over } else { Ended::GiveBack };
     }
     // One answer that breaks its turn must not stay leased and never be worked on again.
-    let ended = AssertUnwindSafe(work(shared, claimed, given)).catch_unwind().await;
+    let ended = AssertUnwindSafe(Box::pin(work(shared, claimed, given))).catch_unwind().await;
     ended.unwrap_or_else(|_| {
         tracing::error!(%answer, "the work on an answer panicked");
         Ended::GiveBack
@@ -106,7 +123,7 @@ pub(super) enum Ended {
 }
 
 async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receiver<Orders>) -> Ended {
-    let answer = claimed.fence.answer;
+    let (answer, moment) = (claimed.fence.answer, shared.live.moment());
     let record = match shared.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return Ended::Over,
@@ -121,7 +138,20 @@ async fn work(shared: &Arc<Shared>, claimed: Claimed, given: &mut watch::Receive
         }
     };
     let (events, mut inbox) = mpsc::channel(INBOX_MAX);
-    let Some(mut shell) = Shell::new(shared, claimed, record, events).await else { return Ended::GiveBack };
+    // Whoever stops it does not want to wait for lists of tools.
+    let tools = tokio::select! {
+        biased;
+        () = orders::given(given) => Vec::new(),
+        () = std::future::ready(()), if record.stop_requested => Vec::new(),
+        tools = shared.web.mcp_tools() => tools,
+    };
+    let Some(mut shell) = Shell::new(shared, claimed, record, tools, events).await else {
+        return Ended::GiveBack;
+    };
+    if shared.live.has_deleted_since(moment) {
+        // Perhaps this one. Should the store fail now, its readers are told with the end.
+        let _ = settle(&shared.store, &shared.live, &claimed_meta(&claimed)).await;
+    }
     see_through(&mut shell, &mut inbox, given).await
 }
 
@@ -144,11 +174,11 @@ pub(super) async fn see_through(
             return Ended::MachineStopped;
         }
         shell.link_if_wanted();
-        let awaited = shell.link.lines.is_some() && shell.voice.is_none() && !shell.running.is_any();
+        let silent_until = shell.link.silence.until(shell.turn.awaits_agent(), Instant::now());
         let event = tokio::select! {
             biased; // no agent keeps a stop waiting
             order = orders::next(given) => Some(order),
-            () = tokio::time::sleep_until(shell.link.heard + SILENCE_MAX), if awaited => {
+            () = over_at(silent_until) => {
                 Some(Event::MachineFailed("the agent has been silent for too long".to_owned()))
             }
             came = next(inbox, &mut shell.voice) => match came {
@@ -158,16 +188,13 @@ pub(super) async fn see_through(
             },
         };
         if let Some(event) = event {
-            if event == Event::Abandoned {
-                shell.running.end(Order::Abandon).await;
-            }
             shell.hear(&event);
             let of_agent = matches!(event, Event::Agent(_));
             let wanted = shell.turn.on(event);
             if of_agent && !wanted.is_empty() {
                 // Only what gets the turn on counts as a sign of life.
                 shell.link.fruitless = 0;
-                shell.link.heard = Instant::now();
+                shell.link.silence.end();
             }
             effects.extend(wanted);
         }
@@ -185,31 +212,6 @@ async fn next(inbox: &mut mpsc::Receiver<Inbox>, voice: &mut Option<Voice>) -> C
     tokio::select! {
         Some(came) = inbox.recv() => Came::ByInbox(came),
         event = said(voice) => Came::Said(event),
-    }
-}
-
-/// A model that is saying a step.
-struct Voice {
-    number: u32,
-    attempt: u32,
-    stream: StepStream,
-    jitter: u64,
-}
-
-/// What the model says next; never, while none is asked.
-async fn said(voice: &mut Option<Voice>) -> Event {
-    let Some(Voice { number, attempt, stream, jitter }) = voice else { return std::future::pending().await };
-    let (number, attempt, jitter) = (*number, *attempt, *jitter);
-    match stream.next().await {
-        Some(Ok(event)) => Event::Said { number, attempt, event },
-        other => {
-            *voice = None;
-            let cut =
-                StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
-            let error = other.and_then(Result::err).unwrap_or(cut);
-            tracing::info!(%error, number, attempt, "a model step failed");
-            Event::SayFailed { number, attempt, error, jitter }
-        }
     }
 }
 
@@ -280,8 +282,7 @@ struct Link {
     number: u32,
     /// Links in a row that did not get the turn on.
     fruitless: u32,
-    /// When the agent last got the turn on.
-    heard: Instant,
+    silence: Silence,
     task: Option<AbortOnDropHandle<()>>,
     lines: Option<mpsc::Sender<bytes::Bytes>>,
     /// There will be none until somebody starts the machine.
@@ -293,7 +294,7 @@ impl Link {
         Self {
             number: 0,
             fruitless: 0,
-            heard: Instant::now(),
+            silence: Silence::default(),
             task: None,
             lines: None,
             machine_stopped: false,
@@ -307,6 +308,7 @@ impl Shell {
         shared: &Arc<Shared>,
         claimed: Claimed,
         record: TurnRecord,
+        tools: Vec<ToolSpec>,
         events: mpsc::Sender<Inbox>,
     ) -> Option<Self> {
         let model = shared.catalog.resolve(Some(&record.model));
@@ -326,18 +328,18 @@ impl Shell {
             country: record.jurisdictions.first().cloned().filter(|_| record.jurisdictions.len() == 1),
         };
         let mut briefing = Briefing::new(shared.plugins.library(), chosen);
-        briefing.offer(shared.web.mcp_tools().await);
+        briefing.offer(tools);
         let quotes = model.as_ref().is_some_and(|model| model.entry.builtin);
         let turn =
             Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone(), quotes));
-        let meta = Meta {
-            answer: claimed.fence.answer,
-            account: claimed.account,
-            conversation: claimed.conversation,
-            created_at: record.created_at,
-            model: record.model.clone(),
+        let meta =
+            Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(&claimed) };
+        let live = if record.deleted {
+            shared.live.delete(claimed.conversation); // nobody finds it any more
+            Arc::new(LiveAnswer::new(meta, turn.answer().clone()))
+        } else {
+            shared.live.begin(meta, turn.answer().clone())
         };
-        let live = shared.live.begin(meta, turn.answer().clone());
         live.restart(turn.answer().clone());
         let guard = match shared.machines.turn(claimed.account).await {
             Ok(guard) => guard,
@@ -422,8 +424,8 @@ impl Shell {
                 // Whoever has the answer now goes on with the tasks that it gave away.
                 self.running.end(Order::Leave).await;
                 self.part();
-                // Taken over, it is still being written: readers wait for whoever has it now.
-                if self.desk.delegation.is_none() && (self.completed || self.is_gone().await) {
+                // Taken over, it may still be written: what its readers are told then is looked up.
+                if self.desk.delegation.is_none() && self.completed {
                     self.desk.shared.live.finish(self.desk.fence.answer);
                 }
                 return Err(Ended::Over);
@@ -439,19 +441,11 @@ impl Shell {
         Ok(event)
     }
 
-    /// Whether the answer is in progress nowhere. Its readers may have been told so before this turn made it
-    /// known as live.
-    async fn is_gone(&mut self) -> bool {
-        let answer = self.desk.fence.answer;
-        matches!(self.desk.shared.store.read(move |tx| turns::load(tx, answer)).await, Ok(None))
-    }
-
     fn receive(&mut self, came: Inbox) -> Option<Event> {
         match came {
             Inbox::Event(event) => {
                 if let Event::Hosted { call, .. } = &event {
                     self.running.over(call);
-                    self.link.heard = Instant::now();
                 }
                 Some(event)
             }
@@ -463,7 +457,7 @@ impl Shell {
                     let (overhead_tokens, context_tokens) = setup::room(&self.briefing, self.measures);
                     self.turn.weigh(overhead_tokens, context_tokens);
                     self.link.lines = Some(lines);
-                    self.link.heard = Instant::now();
+                    self.link.silence.end();
                     Some(Event::Linked(link.instance()))
                 }
                 LinkEvent::Frame(frame) => Some(Event::Agent(frame)),

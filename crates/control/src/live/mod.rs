@@ -92,6 +92,11 @@ impl LiveAnswer {
         &self.meta
     }
 
+    /// Its place among the answers of its conversation.
+    fn age(&self) -> (Timestamp, MessageId) {
+        (self.meta.created_at, self.meta.answer)
+    }
+
     /// Tells when it has changed.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<Progress> {
@@ -257,6 +262,17 @@ impl Live {
         self.lock().answers.get(&answer).cloned()
     }
 
+    /// The present: to tell later whether a conversation was deleted since.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(self.lock().deleted)
+    }
+
+    /// Whether some conversation was deleted since the moment. An answer that is begun with what was known then may be
+    /// of one.
+    pub(crate) fn has_deleted_since(&self, moment: Moment) -> bool {
+        self.lock().deleted != moment.0
+    }
+
     /// The answer, if it is being written here or was read lately; else the moment for [`Self::keep`].
     ///
     /// # Errors
@@ -287,9 +303,13 @@ impl Live {
         let live = Arc::new(LiveAnswer::new(meta, answer));
         known.answers.insert(live.meta.answer, live.clone());
         if let Some(watched) = known.watched.get_mut(&conversation) {
-            let before = watched.latest.replace(live.clone());
-            if let Some(before) = before.filter(|before| before.meta.answer != live.meta.answer) {
-                before.follow(live.clone());
+            let before = watched.latest.clone();
+            // Who looks late may begin an answer that is over: it follows none that came after it.
+            if before.as_ref().is_none_or(|before| before.age() < live.age()) {
+                watched.latest = Some(live.clone());
+                if let Some(before) = before {
+                    before.follow(live.clone());
+                }
             }
         }
         live
@@ -329,7 +349,8 @@ impl Live {
     #[must_use]
     pub fn watch(self: &Arc<Self>, conversation: ConversationId) -> Watch {
         let mut known = self.lock();
-        let open = known.answers.values().find(|live| live.meta.conversation == conversation).cloned();
+        let of_it = known.answers.values().filter(|live| live.meta.conversation == conversation);
+        let open = of_it.max_by_key(|live| live.age()).cloned();
         let watched = known.watched.entry(conversation).or_insert(Watched {
             watchers: 0,
             latest: None,

@@ -107,6 +107,23 @@ async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
 }
 
 #[tokio::test]
+async fn a_watcher_is_not_led_back_to_an_answer_that_is_begun_late() {
+    let registry = Arc::new(Live::default());
+    let second = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
+    let watch = registry.watch(meta(1).conversation);
+    let latest = watch.latest(second.clone());
+    let mut follower = Follower::new(latest, Some(watch), Arc::default());
+    follower.next().await.expect("the present state");
+    // Somebody who read it while it was in progress looks only now.
+    registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
+    second.fold(stamp(1), Change::Ended(Ending::Done));
+    assert!(follower.next().await.expect("the end").ending.is_some());
+    let third = registry.begin(meta(3), Answer::new(meta(3).answer, &[]));
+    let next = follower.next().await.expect("the answer after it");
+    assert_eq!(next.meta.answer, third.meta().answer);
+}
+
+#[tokio::test]
 async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_is_not_watched() {
     let registry = Arc::new(Live::default());
     let watch = registry.watch(meta(1).conversation);

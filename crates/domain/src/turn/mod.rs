@@ -22,6 +22,8 @@
 //! - every write of the host carries the lease's epoch and is refused when a newer one exists;
 //! - a committed step is the record of intent: its calls are given to the one agent instance that it names,
 //!   and that instance runs each call at most once and keeps the result until it is acknowledged;
+//! - the effectful calls of a step run one after another in the model's order, whoever runs them: the host gives out
+//!   and runs none before the result of the other side's call ahead of it is committed;
 //! - an effectful call whose instance is gone without a result is never run again, only reported.
 
 pub mod agent;
@@ -118,7 +120,8 @@ pub struct CallNote {
     pub call: Call,
     /// Whether it may run beside others and again.
     pub repeatable: bool,
-    /// Whether the host runs it: the agent only waits until its result is acknowledged.
+    /// Whether the agent only waits until its result is acknowledged: the host runs it, or gives it later, over a
+    /// new link, because an effectful call of the host's is ahead of it.
     pub hosted: bool,
 }
 

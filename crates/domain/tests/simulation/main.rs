@@ -21,6 +21,7 @@ struct Figures {
     accepted: u64,
     kills: u64,
     effects: u64,
+    handovers: u64,
     summaries: u64,
     /// Those that are in a log.
     summed_up: u64,
@@ -33,12 +34,10 @@ fn live_through(seed: u64) -> Figures {
     let mut settled = 0;
     for (id, row) in &world.store.rows {
         let ending = row.ending.as_ref().expect("every accepted answer is completed");
-        if !row.deleted {
-            let answer = row.answer.as_ref().expect("a completed answer is kept");
-            let rebuilt = Answer::rebuild(*id, &[], &row.log, Some(ending.clone()));
-            assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
-            assert_eq!(settled_parts(answer), settled_parts(&rebuilt), "the parts are the fold of the log");
-        }
+        let answer = row.answer.as_ref().expect("a completed answer is kept");
+        let rebuilt = Answer::rebuild(*id, &[], &row.log, Some(ending.clone()));
+        assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
+        assert_eq!(settled_parts(answer), settled_parts(&rebuilt), "the parts are the fold of the log");
         let used = row.charged.iter().fold(Usage::default(), |sum, usage| sum.plus(*usage));
         let owed = if row.charged.is_empty() { Credits(0) } else { store::PRICE.of(used) };
         assert_eq!(row.settled, owed, "each answer is paid exactly once");
@@ -58,6 +57,7 @@ fn live_through(seed: u64) -> Figures {
         accepted: world.accepted,
         kills: world.kills,
         effects: world.effects.len() as u64,
+        handovers: world.handovers,
     }
 }
 
@@ -87,7 +87,7 @@ fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
         None => 0..number("CAUSERIE_SEEDS").unwrap_or(SEEDS),
     };
     let (mut events, mut accepted, mut kills, mut effects) = (0, 0, 0, 0);
-    let (mut summaries, mut summed_up) = (0, 0);
+    let (mut summaries, mut summed_up, mut handovers) = (0, 0, 0);
     for seed in seeds.clone() {
         let outcome = std::panic::catch_unwind(|| {
             let first = live_through(seed);
@@ -99,14 +99,17 @@ fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
         accepted += figures.accepted;
         kills += figures.kills;
         effects += figures.effects;
+        handovers += figures.handovers;
         summaries += figures.summaries;
         summed_up += figures.summed_up;
     }
     let count = seeds.end - seeds.start;
     println!("{count} seeds: {events} events, {accepted} answers, {kills} kills, {effects} effectful calls");
+    println!("{handovers} effectful calls were run behind one of the other side");
     println!("{summaries} times a model was asked to sum up, {summed_up} summaries are kept");
     if count >= 1000 {
         assert!(accepted > count && kills > count && effects > count, "the simulation has lost its teeth");
+        assert!(handovers > count / 10, "hardly any order of effects is tried");
         assert!(summed_up > count / 10 && summaries > summed_up, "hardly anything is summed up");
     }
 }

@@ -17,7 +17,7 @@ const OUTPUT_MAX_TOKENS: u32 = 1000;
 
 /// What the host runs: tools of its own, and those of a server, of which one may run again.
 #[derive(Debug)]
-struct OfHost;
+pub(crate) struct OfHost;
 
 impl Hosted for OfHost {
     fn runs(&self, tool: &str) -> bool {
@@ -80,8 +80,10 @@ impl Store {
     }
 
     pub(crate) fn open_in(&self, conversation: usize) -> Option<MessageId> {
-        let mut open =
-            self.rows.iter().filter(|(_, row)| row.conversation == conversation && row.ending.is_none());
+        let mut open = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.conversation == conversation && row.ending.is_none() && !row.deleted);
         let first = open.next().map(|(id, _)| *id);
         assert!(open.next().is_none(), "two open answers in one conversation");
         first
@@ -169,20 +171,17 @@ impl Store {
         claimed
     }
 
-    /// Deletes the conversation of an open answer.
+    /// Deletes the conversation of an open answer: it is found no more, and stopped.
     pub(crate) fn delete(&mut self, answer: MessageId) {
-        let held = std::mem::take(&mut self.row(answer).held);
-        self.post(PostingKind::Release, held);
         let row = self.row(answer);
-        (row.deleted, row.ending, row.lease) = (true, Some(Ending::Stopped), None);
+        (row.deleted, row.stop) = (true, true);
     }
 
-    /// Whether the answer was taken from the node: another has it, or it was deleted. One that it has completed
-    /// was not.
+    /// Whether the answer was taken from the node: another has it. One that it has completed was not.
     pub(crate) fn took(&self, from: (usize, u64), answer: MessageId, epoch: u64) -> bool {
         let row = &self.rows[&answer];
         let holds = row.lease.is_some_and(|(node, life, _)| (node, life) == from);
-        row.deleted || (row.ending.is_none() && (row.epoch != epoch || !holds))
+        row.ending.is_none() && (row.epoch != epoch || !holds)
     }
 
     pub(crate) fn renew(&mut self, node: usize, life: u64, until: u64) {

@@ -1,23 +1,20 @@
-//! Deleting: what the user sees goes at once, the rows in chunks later.
+//! Deleting: what the user sees goes at once, the rows in chunks later, once the answer in progress has ended.
 
-use domain::credits::PostingKind;
-use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
+use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
 use super::ConversationError;
-use crate::credits::{Posting, post};
-use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// What was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deleted {
-    /// The answer that was in progress. Nothing more can be written to it.
+    /// The answer that was in progress: it is to be stopped, and paid for as any that is.
     pub open_answer: Option<MessageId>,
 }
 
-/// Deletes a conversation: it is not found any more, its answer in progress ends, and what was held for that
-/// is given back with the posting `release`. The ledger stays. [`sweep_deleted`] removes the rows.
+/// Deletes a conversation: it is not found any more, and its answer in progress is asked to stop. Whoever works on that
+/// ends it, whatever happens meanwhile; [`sweep_deleted`] then removes the rows. The ledger stays.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -25,35 +22,9 @@ pub fn delete(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-    release: PostingId,
     now: Timestamp,
 ) -> Result<Deleted, ConversationError> {
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
-    let open = tx
-        .one(
-            "SELECT a.id, a.outstanding, k.id FROM conversations c
-             LEFT JOIN answers a ON a.conversation_id = c.id AND a.completed_at IS NULL
-             LEFT JOIN questions q ON q.conversation_id = c.id AND q.ordinal = a.ordinal
-             LEFT JOIN keys k ON k.id = q.key_id AND k.spending_limit IS NOT NULL
-             WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
-            params![conversation, account],
-            |row| match row.opt_id::<MessageId>(0)? {
-                Some(answer) => Ok(Some((answer, row.credits(1)?, row.opt_id::<KeyId>(2)?))),
-                None => Ok(None),
-            },
-        )?
-        .ok_or(ConversationError::NotFound)?;
-    tx.send("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
-    if let Some((answer, outstanding, limited_key)) = open
-        && outstanding.0 > 0
-    {
-        let mut posting = Posting::new(release, account, PostingKind::Release, outstanding, now);
-        posting.conversation = Some(conversation);
-        posting.answer = Some(answer);
-        posting.key = limited_key;
-        posting.limited = limited_key.is_some();
-        post(tx, &posting)?.map_err(|_| StoreError::Rule("what is held covers what is given back"))?;
-    }
     let found = tx.execute(
         "UPDATE conversations SET deleted_at = $3 WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
         params![conversation, account, now],
@@ -61,21 +32,19 @@ pub fn delete(
     if found == 0 {
         return Err(ConversationError::NotFound);
     }
-    if let Some((answer, outstanding, _)) = open {
-        let ended = tx.execute(
-            "UPDATE answers SET completed_at = $2, ending = 'deleted', outstanding = 0
-             WHERE id = $1 AND completed_at IS NULL AND outstanding = $3",
-            params![answer, now, int(outstanding.0)?],
-        )?;
-        if ended == 0 {
-            return Err(StoreError::TransactionLost.into());
-        }
-        tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
-    }
-    Ok(Deleted { open_answer: open.map(|(answer, ..)| answer) })
+    tx.send("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
+    let open_answer = tx.one(
+        "UPDATE dispatch SET stop_requested = 1 WHERE answer_id =
+            (SELECT a.id FROM answers a WHERE a.conversation_id = $1 AND a.completed_at IS NULL)
+         RETURNING answer_id",
+        params![conversation],
+        |row| row.id(0),
+    )?;
+    Ok(Deleted { open_answer })
 }
 
-/// Removes up to `limit` rows of deleted conversations and says how many; none are left when that is 0.
+/// Removes up to `limit` rows of deleted conversations and says how many; none can be removed when that is 0. One whose
+/// answer is still in progress stays until that has ended.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -84,7 +53,9 @@ pub fn sweep_deleted(tx: &mut dyn Sql, limit: u32) -> Result<u64> {
     let mut removed = 0;
     while removed < limit {
         let oldest = tx.one(
-            "SELECT id FROM conversations WHERE deleted_at IS NOT NULL ORDER BY deleted_at, id LIMIT 1",
+            "SELECT c.id FROM conversations c WHERE c.deleted_at IS NOT NULL AND NOT EXISTS
+                (SELECT 1 FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
+             ORDER BY c.deleted_at, c.id LIMIT 1",
             params![],
             |row| row.id::<ConversationId>(0),
         )?;

@@ -71,6 +71,8 @@ pub struct TurnRecord {
     pub outstanding: Credits,
     /// Whether the user asked that it be stopped.
     pub stop_requested: bool,
+    /// Whether its conversation was deleted: nobody finds it any more.
+    pub deleted: bool,
 }
 
 /// The answer, when it is in progress; `None` when it is not or there is none.
@@ -129,7 +131,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 c.web_search, ",
             bill_columns!(),
             ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
-                q.trace_id
+                q.trace_id, c.deleted_at
              FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
              JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
              WHERE a.id = $1 AND a.completed_at IS NULL"
@@ -156,6 +158,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 bill: read_bill(row, 15)?,
                 measures: read_measures(row, 21)?,
                 trace: row.opt_id(26)?,
+                deleted: row.opt_int(27)?.is_some(),
                 earlier: Vec::new(),
                 earlier_left_out: 0,
                 log: Vec::new(),

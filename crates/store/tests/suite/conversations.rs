@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
 use domain::credits::{Credits, Purse};
-use domain::id::{AccountId, ConversationId, PostingId};
+use domain::id::{AccountId, ConversationId};
 use store::conversations::{ConversationError, Message, Page, Patch};
 use store::questions::NewQuestion;
-use store::turns::TurnError;
+use store::turns::{Claimed, TurnError};
 use store::{StoreError, accounts, conversations, credits, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, result, run, step};
+use crate::fixture::{Engine, Fixture, START, done, result, run, step, terms};
 
 on_every_engine!(
     conversations_are_listed_pinned_first_then_latest,
@@ -19,7 +19,7 @@ on_every_engine!(
     a_completed_answer_is_read_as_it_ended,
     the_whole_history_is_told_in_order,
     stopping_marks_the_answer_in_progress,
-    deleting_ends_the_answer_and_keeps_the_ledger,
+    deleting_stops_the_answer_which_is_paid_for_before_its_rows_go,
     deleted_rows_go_in_chunks,
     damaged_rows_are_named,
 );
@@ -29,8 +29,7 @@ async fn page(fixture: &Fixture, account: AccountId, offset: u64, limit: u32) ->
 }
 
 async fn delete(fixture: &Fixture, account: AccountId, id: ConversationId) -> Result<(), ConversationError> {
-    let release = PostingId::from_random(fixture.bits());
-    fixture.store.write(move |tx| conversations::delete(tx, account, id, release, START)).await.map(drop)
+    fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await.map(drop)
 }
 
 async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
@@ -186,7 +185,7 @@ async fn stopping_marks_the_answer_in_progress(engine: Engine) {
     assert_eq!(stop(account).await.expect("it is there").open_answer, None);
 }
 
-async fn deleting_ends_the_answer_and_keeps_the_ledger(engine: Engine) {
+async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (account, other) = (fixture.account(100).await, fixture.account(100).await);
     let (accepted, fence) = fixture.turn(account).await;
@@ -196,19 +195,28 @@ async fn deleting_ends_the_answer_and_keeps_the_ledger(engine: Engine) {
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(66), reserved: Credits(30) });
     assert!(matches!(delete(&fixture, other, id).await, Err(ConversationError::NotFound)));
     delete(&fixture, account, id).await.expect("it is there");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(96), reserved: Credits(0) });
     assert!(matches!(delete(&fixture, account, id).await, Err(ConversationError::NotFound)));
     let gone = fixture.store.read(move |tx| conversations::answer(tx, account, id, fence.answer)).await;
     assert!(matches!(gone, Err(ConversationError::NotFound)));
     let gone = fixture.store.read(move |tx| conversations::latest_answer(tx, account, id)).await;
     assert!(matches!(gone, Err(ConversationError::NotFound)));
-    assert!(matches!(fixture.commit_step(fence, 1, 1).await, Err(TurnError::Fenced)));
+    let sweep = || fixture.store.write(|tx| conversations::sweep_deleted(tx, 100));
+    assert_eq!(sweep().await.expect("a write"), 0, "it is not settled yet");
+    // Whoever had it is gone; the next one finds that it is to be stopped.
+    fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
+    let claimed = fixture.store.write(|tx| turns::claim_stopped(tx, &terms())).await.expect("a claim");
+    let [Claimed { fence, stop_requested: true, .. }] = claimed[..] else { panic!("{claimed:?}") };
+    let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
+    assert!(turn.is_some_and(|turn| turn.deleted && turn.stop_requested));
+    fixture.commit_step(fence, 1, 7).await.expect("what was bought is paid");
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     assert!(matches!(fixture.complete(fence, done(fence.answer)).await, Err(TurnError::Fenced)));
     assert_eq!(fixture.claim().await, []);
-    while fixture.store.write(|tx| conversations::sweep_deleted(tx, 100)).await.expect("a write") > 0 {}
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(96), reserved: Credits(0) });
+    while sweep().await.expect("a write") > 0 {}
+    assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 0);
+    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(89), reserved: Credits(0) });
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 100)).await.expect("a read");
-    assert_eq!(ledger.iter().filter(|posted| posted.conversation == Some(id)).count(), 5);
+    assert_eq!(ledger.iter().filter(|posted| posted.conversation == Some(id)).count(), 6);
 }
 
 async fn deleted_rows_go_in_chunks(engine: Engine) {
@@ -220,6 +228,7 @@ async fn deleted_rows_go_in_chunks(engine: Engine) {
             fixture.commit_step(fence, number, 0).await.expect("the lease holds");
         }
         delete(&fixture, account, accepted.conversation.id).await.expect("it is there");
+        fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     }
     let kept = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
     let rows = "SELECT (SELECT count(*) FROM log) + (SELECT count(*) FROM questions)

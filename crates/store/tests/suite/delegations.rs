@@ -177,10 +177,11 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
     let desk = Desk { fixture: &fixture, account, fence };
     desk.begin("a").await.expect("the lease holds").expect("there is room");
     desk.reserve("a", 0, 40).await.expect("there are credits");
-    let (conversation, release) = (accepted.conversation.id, PostingId::from_random(fixture.bits()));
+    let conversation = accepted.conversation.id;
     let deleted =
-        fixture.store.write(move |tx| conversations::delete(tx, account, conversation, release, START)).await;
+        fixture.store.write(move |tx| conversations::delete(tx, account, conversation, START)).await;
     deleted.expect("it is there");
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     assert_eq!(desk.purse().await, (97, 0), "what was held is given back");
     while fixture.store.write(|tx| conversations::sweep_deleted(tx, 2)).await.expect("a sweep") > 0 {}
     assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);

@@ -109,13 +109,13 @@ async fn play(engine: Engine, acts: Vec<Act>) {
             }
             Act::Delete(at) => {
                 let Some(at) = pick(at) else { continue };
-                let (_, id, _) = turns_taken.remove(at);
-                let release = PostingId::from_random(fixture.bits());
+                let (fence, id, _) = turns_taken.remove(at);
                 fixture
                     .store
-                    .write(move |tx| conversations::delete(tx, account, id, release, START))
+                    .write(move |tx| conversations::delete(tx, account, id, START))
                     .await
                     .expect("it is there");
+                fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
             }
             Act::Stale(at) => {
                 let Some(at) = pick(at) else { continue };

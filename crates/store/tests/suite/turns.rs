@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, PostingKind, Purse, Shortage};
-use domain::id::{AccountId, ConversationId, MessageId, NodeId, PostingId, TraceId};
+use domain::id::{AccountId, ConversationId, MessageId, NodeId, TraceId};
 use domain::step::{ATTACHED_FILES, Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
@@ -450,13 +450,10 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     assert_eq!(earlier.question, "What is the rent?");
     assert_eq!(earlier.log.len(), 2);
     assert_eq!(earlier.attachments, ["/uploads/lease.pdf"]);
-    let release = PostingId::from_random(fixture.bits());
-    fixture
-        .store
-        .write(move |tx| conversations::delete(tx, account, id, release, START))
-        .await
-        .expect("it is there");
-    assert_eq!(fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read"), None);
+    assert!(!turn.deleted);
+    fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await.expect("it is there");
+    let turn = fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read");
+    assert!(turn.is_some_and(|turn| turn.deleted && turn.stop_requested), "it is to be stopped");
 }
 
 /// An exchange whose only step says this and is said again by the text of the answer.

@@ -25,9 +25,47 @@ impl Turn {
         step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
     }
 
-    pub(super) fn note(&self, call: Call) -> CallNote {
-        let hosted = self.setup.hosted.runs(&call.tool);
-        CallNote { repeatable: self.repeats(&call.tool), hosted, call }
+    /// The pending calls in the model's order, with whether each may run now. Effectful ones run one after another,
+    /// whoever runs them: the next one once the result of the one ahead is in the log. Only those of the agent that
+    /// follow each other are given to it together, because it keeps that order itself.
+    fn in_order(&self) -> Vec<(Call, bool)> {
+        let (mut host_ahead, mut agent_ahead) = (false, false);
+        let mut ordered = Vec::new();
+        for (_, call) in self.pending() {
+            let (hosted, repeats) = (self.is_hosted(&call), self.repeats(&call.tool));
+            let due = repeats || !(host_ahead || hosted && agent_ahead);
+            host_ahead |= hosted && !repeats;
+            agent_ahead |= !hosted && !repeats;
+            ordered.push((call, due));
+        }
+        ordered
+    }
+
+    /// The pending calls as the agent is told of them. One that is not due yet is told as the host's, for which the
+    /// agent only waits; it is given out by the link that is made once it is due.
+    pub(super) fn notes(&mut self) -> Vec<CallNote> {
+        let ordered = self.in_order();
+        let withheld = ordered.iter().filter(|(call, due)| !due && !self.is_hosted(call));
+        self.withheld = withheld.map(|(call, _)| call.id.clone()).collect();
+        let note = |(call, due): (Call, bool)| {
+            let hosted = self.is_hosted(&call) || !due;
+            CallNote { repeatable: self.repeats(&call.tool), hosted, call }
+        };
+        ordered.into_iter().map(note).collect()
+    }
+
+    /// Whether a call of the agent's is due of which it was told to wait for it.
+    fn is_withheld_call_due(&self) -> bool {
+        self.in_order().iter().any(|(call, due)| *due && self.withheld.contains(&call.id))
+    }
+
+    /// Whether the agent has a call to run.
+    pub(super) fn is_agent_due(&self) -> bool {
+        self.in_order().iter().any(|(call, due)| *due && !self.is_hosted(call))
+    }
+
+    fn is_hosted(&self, call: &Call) -> bool {
+        self.setup.hosted.runs(&call.tool)
     }
 
     fn repeats(&self, tool: &str) -> bool {
@@ -54,34 +92,36 @@ impl Turn {
         }
     }
 
-    /// Lets the host run those pending calls that are its own: those that may run again side by side, the others
-    /// one after another, in the model's order.
+    /// Lets the host run those pending calls that are its own and may run now.
     pub(super) fn run_hosted(&mut self, effects: &mut Vec<Effect>) {
         if self.ending.is_some() {
             return;
         }
-        let mut effectful_ahead = false;
-        for (_, call) in self.pending() {
-            if !self.setup.hosted.runs(&call.tool) {
-                continue;
-            }
-            let waits = effectful_ahead && !self.repeats(&call.tool);
-            effectful_ahead |= !self.repeats(&call.tool);
+        for (call, due) in self.in_order() {
             let committing = self.committing.iter().any(|result| result.call == call.id);
-            if !waits && !committing && !self.running.contains(&call.id) {
+            if due && self.is_hosted(&call) && !committing && !self.running.contains(&call.id) {
                 self.running.push(call.id.clone());
                 effects.push(Effect::Run(call));
             }
         }
     }
 
-    /// Takes what came of a call from whoever was to run it: an agent has no say in a call of the host's.
-    pub(super) fn returned(&mut self, call: &str, output: Output, by_host: bool, effects: &mut Vec<Effect>) {
+    /// Takes what came of a call from whoever was to run it, and tells whether it was due: an agent has no say in a
+    /// call of the host's, nor in one that it was not given yet.
+    pub(super) fn returned(
+        &mut self,
+        call: &str,
+        output: Output,
+        by_host: bool,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         let over = self.ending.is_some();
         let under_way = over || self.committing.iter().any(|result| result.call == call);
-        let pending = self.pending().into_iter().find(|(_, pending)| pending.id == call);
-        let theirs = |call: &Call| self.setup.hosted.runs(&call.tool) == by_host;
-        let Some((_, call)) = pending.filter(|(_, call)| !under_way && theirs(call)) else { return };
+        let pending = self.in_order().into_iter().find(|(pending, _)| pending.id == call);
+        let theirs = |call: &Call| self.is_hosted(call) == by_host;
+        let Some((call, _)) = pending.filter(|(call, due)| !under_way && *due && theirs(call)) else {
+            return false;
+        };
         let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
         let numbered = output.passages.into_iter().take(room).zip(self.next_source..);
         let passages: Vec<_> = numbered
@@ -105,6 +145,7 @@ impl Turn {
             written: output.written,
         };
         self.commit_result(result, effects);
+        true
     }
 
     fn commit_result(&mut self, result: CallResult, effects: &mut Vec<Effect>) {
@@ -128,6 +169,10 @@ impl Turn {
         }
         self.running.retain(|running| running != call);
         self.run_hosted(effects);
+        if self.opened && self.ending.is_none() && self.is_withheld_call_due() {
+            self.unlinked();
+            effects.push(Effect::Relink);
+        }
     }
 }
 

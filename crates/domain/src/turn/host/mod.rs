@@ -19,6 +19,7 @@ mod calls;
 mod cited;
 mod context;
 mod draft;
+mod frames;
 mod reservation;
 mod summary;
 #[cfg(test)]
@@ -36,7 +37,7 @@ use self::draft::{Draft, Grown};
 use self::summary::Task;
 use self::transcript::Transcript;
 use super::backoff::pause_after;
-use super::{AgentFrame, HostFrame, LinkStamp, Open};
+use super::{HostFrame, LinkStamp, Open};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
@@ -71,6 +72,10 @@ pub struct Turn {
     opened: bool,
     links: u32,
     violations: u32,
+    /// Frames of the agent in a row that were not due.
+    undue: u32,
+    /// Calls of which the agent was told to wait for them, and that it is to run later.
+    withheld: Vec<String>,
     /// Calls that the host was told to run in this lease.
     running: Vec<String>,
     /// Results that are being committed.
@@ -108,6 +113,8 @@ impl Turn {
             opened: false,
             links: 0,
             violations: 0,
+            undue: 0,
+            withheld: Vec::new(),
             running: Vec::new(),
             committing: Vec::new(),
             next_source,
@@ -145,6 +152,13 @@ impl Turn {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle) && self.committing.is_empty()
+    }
+
+    /// Whether the next move is the agent's: it has a call to run, or it is to say how the answer goes on.
+    #[must_use]
+    pub fn awaits_agent(&self) -> bool {
+        let is_told = self.opened && self.ending.is_none() && self.is_idle();
+        is_told && (self.pending().is_empty() || self.is_agent_due())
     }
 
     /// Whether a link to the agent is worth having.
@@ -187,7 +201,9 @@ impl Turn {
                     self.publish(Change::Reported { call, keep, text }, &mut effects);
                 }
             }
-            Event::Hosted { call, output } => self.returned(&call, output, true, &mut effects),
+            Event::Hosted { call, output } => {
+                self.returned(&call, output, true, &mut effects);
+            }
             Event::StepCommitted { number, summary } => self.step_committed(number, summary, &mut effects),
             Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
             Event::Completed => {
@@ -205,14 +221,6 @@ impl Turn {
             Event::Fenced => {
                 self.phase = Phase::Over;
                 effects.extend([Effect::Hush, Effect::Leave]);
-            }
-            Event::Abandoned => {
-                effects.push(Effect::Hush);
-                if self.opened {
-                    effects.push(Effect::Send(HostFrame::Close));
-                }
-                self.phase = Phase::Over;
-                effects.push(Effect::Leave);
             }
         }
         self.settle(&mut effects);
@@ -237,6 +245,7 @@ impl Turn {
         self.instance = Some(instance);
         self.links += 1;
         self.opened = false;
+        self.undue = 0;
         if matches!(self.phase, Phase::Committing { .. }) {
             return; // the calls of that step are looked at when it is in the log
         }
@@ -255,42 +264,6 @@ impl Turn {
             self.fail(ErrorCode::MachineFailed, &machine_failed("the agent does not keep to the protocol"));
         } else {
             effects.push(Effect::Relink);
-        }
-    }
-
-    fn heard(&mut self, frame: AgentFrame, effects: &mut Vec<Effect>) {
-        if !self.opened || self.ending.is_some() {
-            return;
-        }
-        match frame {
-            AgentFrame::Want { number, keep } => {
-                let idle = matches!(self.phase, Phase::Idle);
-                if number != self.next() || !idle || !self.committing.is_empty() {
-                    return;
-                }
-                // After a step without calls there is nothing to go on with: no further one is bought.
-                let goes_on = !matches!(self.log.last(), Some(LogEntry::Step { .. }));
-                if !goes_on || !self.pending().is_empty() || !self.transcript.may_show(&keep) {
-                    return self.violated(effects);
-                }
-                if number >= self.setup.steps_max {
-                    let message = "The answer was ended: it took more steps than allowed.";
-                    return self.fail(ErrorCode::TooManySteps, message);
-                }
-                self.transcript.trim();
-                self.reserve(Task::first(keep), effects);
-            }
-            AgentFrame::Returned { call, output } => self.returned(&call, output, false, effects),
-            AgentFrame::Done { number } => {
-                let last_is_step = matches!(self.log.last(), Some(LogEntry::Step { .. }));
-                if matches!(self.phase, Phase::Idle) && last_is_step && number + 1 == self.next() {
-                    if self.pending().is_empty() {
-                        self.ending = Some(Ending::Done);
-                    } else {
-                        self.violated(effects);
-                    }
-                }
-            }
         }
     }
 
@@ -465,7 +438,7 @@ impl Turn {
             return;
         };
         if self.opened {
-            let calls = self.pending().into_iter().map(|(_, call)| self.note(call)).collect();
+            let calls = self.notes();
             effects.push(Effect::Send(HostFrame::Step { number, entry: note, calls }));
         } else if let Some(instance) = self.link {
             self.report_interrupted(instance, effects);
@@ -500,16 +473,18 @@ impl Turn {
             && !matches!(self.phase, Phase::Ending | Phase::Over)
         {
             self.opened = true;
-            effects.push(Effect::Send(HostFrame::Open(self.open())));
+            let open = self.open();
+            effects.push(Effect::Send(HostFrame::Open(open)));
         }
     }
 
-    fn open(&self) -> Open {
+    fn open(&mut self) -> Open {
+        let pending = self.notes();
         Open {
             answer: self.setup.answer,
             link: LinkStamp { epoch: self.setup.epoch, link: self.links },
             entries: self.transcript.notes(),
-            pending: self.pending().into_iter().map(|(_, call)| self.note(call)).collect(),
+            pending,
             next: self.next(),
             saying: !matches!(self.phase, Phase::Idle),
             // What is left out is decided here: the agent wants all that there is.

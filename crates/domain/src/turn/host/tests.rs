@@ -1,12 +1,13 @@
 //! What the end of a turn says to whom, and when.
 
+use super::frames::UNDUE_FRAMES_MAX;
 use super::*;
 use crate::agent::AgentName;
 use crate::citation;
 use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
 use crate::step::{Call, Outcome, Purpose};
-use crate::turn::Output;
+use crate::turn::{AgentFrame, Output};
 
 #[derive(Debug)]
 struct OfHost;
@@ -17,7 +18,7 @@ impl Hosted for OfHost {
     }
 
     fn repeats(&self, tool: &str) -> bool {
-        tool != "registry__file"
+        !["registry__file", "shell"].contains(&tool)
     }
 }
 
@@ -121,14 +122,6 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     assert!(restarted.begin().contains(&Effect::Run(call)));
     let returned = turn.on(Event::Hosted { call: "c".to_owned(), output });
     assert!(matches!(returned.as_slice(), [Effect::CommitResult { .. }]), "{returned:?}");
-}
-
-#[test]
-fn what_runs_for_a_deleted_answer_is_stopped_at_once() {
-    let mut turn = turn();
-    turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    assert!(closes(&turn.on(Event::Abandoned)));
 }
 
 #[test]
@@ -288,4 +281,150 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     assert_eq!(report(&turn, 1), "Due [4], unless [3]; never.");
     turn.on(Event::Reported { call: "b".to_owned(), keep: 0, text: "late".to_owned() });
     assert_eq!(report(&turn, 1), "Due [4], unless [3]; never.", "it has settled");
+}
+
+fn output() -> Output {
+    Output {
+        images: Vec::new(),
+        outcome: Outcome::Done,
+        text: "x".into(),
+        passages: Vec::new(),
+        written: Vec::new(),
+    }
+}
+
+fn call(id: &str, tool: &str) -> Call {
+    Call { id: id.to_owned(), tool: tool.to_owned(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
+}
+
+/// A turn whose first step has made these calls, and what it wanted as that was committed.
+fn called(calls: &[Call]) -> (Turn, Vec<Effect>) {
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    for call in calls {
+        turn.on(said(StepEvent::Call(call.clone())));
+    }
+    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
+    (turn, committed)
+}
+
+/// The calls that the agent is given to run.
+fn given(effects: &[Effect]) -> Vec<&str> {
+    let notes = effects.iter().filter_map(|effect| match effect {
+        Effect::Send(HostFrame::Step { calls, .. }) => Some(calls),
+        Effect::Send(HostFrame::Open(open)) => Some(&open.pending),
+        _ => None,
+    });
+    notes.flatten().filter(|note| !note.hosted).map(|note| note.call.id.as_str()).collect()
+}
+
+#[test]
+fn effectful_calls_of_host_and_agent_run_one_after_another() {
+    let calls = [
+        call("a", "shell"),
+        call("b", "registry__file"),
+        call("c", "read"),
+        call("d", "registry__look_up"),
+        call("e", "shell"),
+        call("f", "registry__file"),
+    ];
+    let (mut turn, begun) = called(&calls);
+    assert_eq!((given(&begun), runs(&begun)), (vec!["a", "c"], vec!["d"]));
+    let returned =
+        |call: &str| Event::Agent(AgentFrame::Returned { call: call.to_owned(), output: output() });
+    let committed = |call: &str| Event::ResultCommitted { call: call.to_owned() };
+    let hosted = |call: &str| Event::Hosted { call: call.to_owned(), output: output() };
+    assert_eq!(turn.on(returned("e")), [], "it was not given yet");
+    turn.on(hosted("d"));
+    assert!(!turn.on(committed("d")).contains(&Effect::Relink), "nothing new is to be given");
+    assert_eq!(runs(&turn.on(returned("a"))), [""; 0], "it is not durable yet");
+    assert_eq!(runs(&turn.on(committed("a"))), ["b"]);
+    turn.on(hosted("b"));
+    let done = turn.on(committed("b"));
+    assert!(done.contains(&Effect::Relink) && runs(&done).is_empty(), "{done:?}");
+    let linked = turn.on(Event::Linked(InstanceId::from_random(1)));
+    assert_eq!((given(&linked), runs(&linked)), (vec!["c", "e"], vec![]));
+    turn.on(returned("e"));
+    assert_eq!(runs(&turn.on(committed("e"))), ["f"]);
+    turn.on(returned("c"));
+    turn.on(committed("c"));
+    turn.on(hosted("f"));
+    let last = turn.on(committed("f"));
+    assert!(!last.contains(&Effect::Relink), "nothing is left to be given: {last:?}");
+}
+
+#[test]
+fn a_call_that_was_withheld_from_a_life_of_the_agent_is_not_given_to_another() {
+    let (mut turn, begun) = called(&[call("a", "registry__file"), call("b", "shell")]);
+    assert_eq!((given(&begun), runs(&begun)), (vec![], vec!["a"]));
+    turn.on(Event::Unlinked);
+    let linked = turn.on(Event::Linked(InstanceId::from_random(2)));
+    let cut = linked.iter().find_map(|effect| match effect {
+        Effect::CommitResult { result, .. } => Some((result.call.as_str(), result.outcome)),
+        _ => None,
+    });
+    assert_eq!(cut, Some(("b", Outcome::Interrupted)));
+}
+
+#[test]
+fn the_agent_is_waited_for_only_while_the_next_move_is_its_own() {
+    let mut turn = turn();
+    turn.begin();
+    assert!(!turn.awaits_agent(), "there is no link");
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    assert!(turn.awaits_agent(), "it is to ask for the first step");
+    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    assert!(!turn.awaits_agent(), "credits are held");
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
+    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    assert!(!turn.awaits_agent(), "the model speaks");
+    let error = StepError::Unavailable { reason: "cut".to_owned(), retry_after: None };
+    turn.on(Event::SayFailed { number: 0, attempt: 0, error, jitter: 0 });
+    assert!(!turn.awaits_agent(), "the model is given a pause");
+    turn.on(Event::PauseOver { number: 0, attempt: 1 });
+    let said_again = |event| Event::Said { number: 0, attempt: 1, event };
+    turn.on(said(StepEvent::Text("late".to_owned())));
+    for call in [call("a", "registry__file"), call("b", "shell")] {
+        turn.on(said_again(StepEvent::Call(call)));
+    }
+    turn.on(said_again(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    assert!(!turn.awaits_agent(), "the step is committed");
+    turn.on(Event::StepCommitted { number: 0, summary: false });
+    assert!(!turn.awaits_agent(), "the host's call runs, and the agent's behind it");
+    turn.on(Event::Hosted { call: "a".to_owned(), output: output() });
+    turn.on(Event::ResultCommitted { call: "a".to_owned() });
+    assert!(!turn.awaits_agent(), "it is not told yet");
+    turn.on(Event::Linked(InstanceId::from_random(1)));
+    assert!(turn.awaits_agent(), "its call runs");
+    turn.on(Event::Agent(AgentFrame::Returned { call: "b".to_owned(), output: output() }));
+    assert!(!turn.awaits_agent(), "the result is committed");
+    turn.on(Event::ResultCommitted { call: "b".to_owned() });
+    assert!(turn.awaits_agent(), "it is to ask for the next step");
+    turn.on(Event::StopRequested);
+    assert!(!turn.awaits_agent(), "the answer ends");
+}
+
+#[test]
+fn an_agent_that_says_what_is_not_due_again_and_again_breaks_the_protocol() {
+    let undue = [
+        AgentFrame::Want { number: 7, keep: vec![0] },
+        AgentFrame::Done { number: 7 },
+        AgentFrame::Returned { call: "x".to_owned(), output: output() },
+    ];
+    let mut turn = turn();
+    turn.begin();
+    for _ in 0..VIOLATIONS_MAX {
+        turn.on(Event::Linked(InstanceId::from_random(1)));
+        let mut taken = 0;
+        while turn.on(Event::Agent(undue[taken as usize % undue.len()].clone())).is_empty() {
+            taken += 1;
+            assert!(taken <= UNDUE_FRAMES_MAX, "they cost the host without bound");
+        }
+    }
+    assert!(matches!(&turn.ending, Some(Ending::Failed(error)) if error.code == ErrorCode::MachineFailed));
 }

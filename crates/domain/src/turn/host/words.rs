@@ -137,8 +137,6 @@ pub enum Event {
     StopRequested,
     /// Another holds the lease: nothing that this turn writes counts any more.
     Fenced,
-    /// The answer was deleted with its conversation: whatever works on it is to stop.
-    Abandoned,
 }
 
 /// What a turn wants done.

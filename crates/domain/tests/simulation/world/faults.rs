@@ -42,7 +42,7 @@ impl World {
                 && self.rng.chance(80)
             {
                 let at = Seat { node, life, answer, epoch: running.epoch };
-                self.after(0, 50, What::ToTurn { at, connection: None, event: Event::Abandoned });
+                self.after(0, 50, What::ToTurn { at, connection: None, event: Event::StopRequested });
             }
         }
     }

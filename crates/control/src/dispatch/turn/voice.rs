@@ -1,0 +1,31 @@
+//! What a model is saying.
+
+use domain::step::StepError;
+use domain::turn::host::Event;
+use futures_util::StreamExt;
+use models::StepStream;
+
+/// A model that is saying a step.
+pub(super) struct Voice {
+    pub(super) number: u32,
+    pub(super) attempt: u32,
+    pub(super) stream: StepStream,
+    pub(super) jitter: u64,
+}
+
+/// What the model says next; never, while none is asked.
+pub(super) async fn said(voice: &mut Option<Voice>) -> Event {
+    let Some(Voice { number, attempt, stream, jitter }) = voice else { return std::future::pending().await };
+    let (number, attempt, jitter) = (*number, *attempt, *jitter);
+    match stream.next().await {
+        Some(Ok(event)) => Event::Said { number, attempt, event },
+        other => {
+            *voice = None;
+            let cut =
+                StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
+            let error = other.and_then(Result::err).unwrap_or(cut);
+            tracing::info!(%error, number, attempt, "a model step failed");
+            Event::SayFailed { number, attempt, error, jitter }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What must hold of calls that change something: each runs once, and those of a step in its order.
+
+use domain::answer::LogEntry;
+use domain::id::MessageId;
+use domain::step::Call;
+use domain::turn::host::Hosted;
+
+use super::World;
+use crate::store::OfHost;
+
+impl World {
+    pub(super) fn count_effect(&mut self, answer: MessageId, call: &str) {
+        let runs = self.effects.entry((answer, call.to_owned())).or_default();
+        *runs += 1;
+        assert_eq!(*runs, 1, "an effectful call ran twice");
+        self.check_order(answer, call);
+    }
+
+    /// The effectful calls of a step run one after another in the step's order, whoever runs them.
+    fn check_order(&mut self, answer: MessageId, call: &str) {
+        let log = &self.store.rows[&answer].log;
+        let of_call = |entry: &LogEntry| matches!(entry, LogEntry::Step { step, .. } if step.calls().any(|one| one.id == call));
+        let at = log.iter().rposition(of_call).expect("only calls of committed steps run");
+        let LogEntry::Step { step, .. } = &log[at] else { unreachable!("found as a step") };
+        let ahead: Vec<&Call> = step.calls().take_while(|one| one.id != call).collect();
+        let tool = step.calls().find(|one| one.id == call).map(|one| one.tool.as_str());
+        for earlier in ahead.into_iter().filter(|one| !OfHost.repeats(&one.tool)) {
+            let of_earlier = |entry: &LogEntry| matches!(entry, LogEntry::Result { result, .. } if result.call == earlier.id);
+            let over =
+                log[at..].iter().any(of_earlier) || self.finished.contains(&(answer, earlier.id.clone()));
+            assert!(over, "an effectful call ran before the one ahead of it was over");
+            self.handovers += u64::from(Some(earlier.tool.as_str()) != tool);
+        }
+    }
+}
