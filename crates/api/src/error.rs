@@ -295,6 +295,8 @@ impl From<WorkspaceError> for ApiError {
             WorkspaceError::NotEmpty => Code::NotEmpty,
             WorkspaceError::TooManyEntries(_) => Code::TooManyEntries,
             WorkspaceError::QuotaExceeded => Code::QuotaExceeded,
+            // It passes: the kernel takes a lease away from whoever does not give it up.
+            WorkspaceError::Leased => Code::Unavailable,
             WorkspaceError::Io(source) => return Self::internal(source),
         };
         Self::new(code, error)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::{Admin, Catalog, DatabaseUrl, Environment};
+use control::{Admin, Catalog, DatabaseUrl, Environment, privileges};
 use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -24,11 +24,30 @@ use crate::failure::Failure;
 use crate::settings::Places;
 use crate::{config, model_commands, settings, socket, usage};
 
+/// Has root do what a command does as the owner of its data folder, so that the service can use what comes of it. For a
+/// process that has one thread.
+pub(crate) fn become_owner(at: &Where) -> Result<(), Failure> {
+    let data = places(at)?.data;
+    privileges::become_owner(&data).map_err(|error| unusable(&data, &error))
+}
+
+/// Data folder and database, by settings that only the caller may be able to read.
+fn places(at: &Where) -> Result<Places, Failure> {
+    let read = privileges::as_caller(|| {
+        let sources = settings::sources(at.config.as_deref(), at.arguments());
+        settings::places(sources).map_err(config::invalid)
+    });
+    read.map_err(|error| Failure::new("INVALID_CONFIGURATION", error.to_string()))?
+}
+
+fn unusable(data: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
+}
+
 /// Carries a command out and prints what came of it.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
     let (request, at) = request(command)?;
-    let sources = settings::sources(at.config.as_deref(), at.arguments());
-    let places = settings::places(sources).map_err(config::invalid)?;
+    let places = places(&at)?;
     let answer = carry_out(&places, request).await?;
     print(&answer, at.json);
     Ok(())
@@ -37,9 +56,7 @@ pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
 /// Has the service do it; without one, does it straight to the data folder, which no service can take meanwhile.
 async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> {
     let data = places.data.as_path();
-    let unusable = |error: std::io::Error| {
-        Failure::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
-    };
+    let unusable = |error: std::io::Error| unusable(data, &error);
     // Who makes the first account may make the data folder with it; everybody else has mistyped its name.
     let first = matches!(request, Request::CreateAccount { .. });
     if !first
@@ -152,9 +169,9 @@ pub(crate) async fn answer(
 }
 
 /// What was written to a backup, or read from one.
-fn with_file(file: &Path, summary: control::backup::Summary) -> Value {
+fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
     let mut told = json!({ "file": file });
-    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(summary)) {
+    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(outcome)) {
         told.extend(counts);
     }
     told
@@ -162,8 +179,7 @@ fn with_file(file: &Path, summary: control::backup::Summary) -> Value {
 
 /// Restores a backup, for a service that does not run yet.
 pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), Failure> {
-    let sources = settings::sources(at.config.as_deref(), at.arguments());
-    let Places { data, database } = settings::places(sources).map_err(config::invalid)?;
+    let Places { data, database } = places(&at)?;
     let restoring = tokio::task::spawn_blocking(move || {
         let summary = control::backup::restore(&file, &data, database.as_ref())?;
         Ok::<_, Failure>(with_file(&file, summary))

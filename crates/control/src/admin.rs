@@ -16,7 +16,7 @@ use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, machines, usage};
 use workspace::{WorkspaceError, Workspaces};
 
-use crate::backup::{self, BackupError, Summary};
+use crate::backup::{self, BackupError, Summary, Written};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::Report;
 use crate::{Access, Environment};
@@ -377,14 +377,18 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Backup`].
-    pub async fn backup(&self, to: &Path) -> Result<Summary, AdminError> {
+    pub async fn backup(&self, to: &Path) -> Result<Written, AdminError> {
         let (database, workspaces) = (self.store.exporter(), self.workspaces.clone());
         let (file, now) = (to.to_owned(), self.environment.now());
         let writing = tokio::task::spawn_blocking(move || backup::write(&database, &workspaces, &file, now));
-        let summary = writing.await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))?;
-        let detail = format!("files {}, bytes {}", summary.files, summary.bytes);
+        let written = writing.await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))?;
+        let Summary { files, bytes, left_out, .. } = written.summary;
+        for file in &written.left_out_files {
+            tracing::warn!(path = file.path, reason = file.reason, "a file is not in the backup");
+        }
+        let detail = format!("files {files}, bytes {bytes}, left out {left_out}");
         self.note(None, "backup", &to.display().to_string(), &detail).await?;
-        Ok(summary)
+        Ok(written)
     }
 
     fn forget(&self) {

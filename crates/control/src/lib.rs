@@ -17,6 +17,7 @@ pub mod figures;
 pub mod guide;
 pub mod live;
 pub mod passwords;
+pub mod privileges;
 pub mod questions;
 pub mod service;
 mod settle;

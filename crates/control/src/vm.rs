@@ -64,6 +64,9 @@ impl MachineRecords for Records {
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
             let kept = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
+            // Nothing in a machine gets into a workspace whose permissions a tool took away. Where there is no
+            // workspace, or none that can be opened, the driver tells.
+            let _ = self.workspaces.of(account).repair().await;
             Ok(kept.map(|kept| MachineRecord {
                 home: Home {
                     account,

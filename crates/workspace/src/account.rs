@@ -116,6 +116,15 @@ impl Workspace {
         self.counted(self.shared.quota.recount_after).await
     }
 
+    /// Gives the home folder the permissions back that a machine took away, with which nothing could work in it.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`] without a home folder, and what the file system answers.
+    pub async fn repair(&self) -> Result<(), WorkspaceError> {
+        let workspace = self.clone();
+        off_thread(move || workspace.home().map(drop)).await
+    }
+
     pub(crate) async fn counted(&self, age: Duration) -> Result<Usage, WorkspaceError> {
         self.books
             .counted(age, async || {

@@ -3,23 +3,27 @@
 use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use domain::time::Timestamp;
 use futures_util::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
-use rustix::fs::{FileType, OFlags, Stat, fstat};
-use rustix::io::ReadWriteFlags;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::{Errno, ReadWriteFlags};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::account::Workspace;
 use crate::error::WorkspaceError;
-use crate::jail::{file_type, off_thread, size};
+use crate::jail::{Home, file_type, off_thread, size};
 use crate::path::{AskedPath, WorkspacePath, shown};
+use crate::tree::FILE_FLAGS;
 
 /// The size of a read off the threads that serve requests; a stream holds two at most, the one that is sent and the
 /// next.
@@ -29,8 +33,9 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 /// than changing threads, and keeps no other request waiting for long.
 const AT_HAND_BYTES: u64 = 64 * 1024;
 
-/// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
-const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+/// How long a file that is leased is waited for, and how often it is looked at.
+const LEASE_WAIT: Duration = Duration::from_secs(2);
+const LEASE_EVERY: Duration = Duration::from_millis(50);
 
 /// The MIME type of what nothing is known about.
 pub(crate) const UNKNOWN_MIME: &str = "application/octet-stream";
@@ -58,7 +63,8 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::IsFolder`], [`WorkspaceError::NotAFile`],
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], [`WorkspaceError::Leased`] after a while, and what the
+    /// file system answers.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
         // Whatever else this meets is met again, and told, by the look-up that may wait.
         let preferred = asked.preferred();
@@ -68,18 +74,66 @@ impl Workspace {
             return Ok(file);
         }
         let (workspace, asked) = (self.clone(), asked.clone());
-        off_thread(move || {
+        let found = off_thread(move || {
             let home = workspace.home()?;
             for path in asked.candidates() {
-                match home.open_beneath(path, FILE_FLAGS).map_err(Into::into) {
+                match open(&home, path) {
                     Err(WorkspaceError::NotFound) => {}
-                    opened => return OpenFile::new(opened?, path),
+                    found => return found,
                 }
             }
             Err(WorkspaceError::NotFound)
-        })
-        .await
+        });
+        match found.await? {
+            Found::Open(file) => Ok(file),
+            Found::Leased(file, path) => unlease(file, path).await,
+        }
     }
+}
+
+/// What an attempt to open a file came to.
+enum Found {
+    Open(OpenFile),
+    /// It is leased; open as a path alone.
+    Leased(Arc<OwnedFd>, WorkspacePath),
+}
+
+fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
+    match home.open_beneath(path, FILE_FLAGS) {
+        // The kernel says the same of a lease and of a way that changed all the time. A path has no lease.
+        Err(Errno::AGAIN) => {
+            let file = home.open_beneath(path, OFlags::PATH)?;
+            match reopen(&file) {
+                Err(Errno::AGAIN) => Ok(Found::Leased(Arc::new(file), path.clone())),
+                done => Ok(Found::Open(OpenFile::new(done?, path)?)),
+            }
+        }
+        done => Ok(Found::Open(OpenFile::new(done?, path)?)),
+    }
+}
+
+/// Waits for a file that is leased. Whoever holds the lease was told by the attempt to open it; the kernel takes it away
+/// from one who does not listen, but later than a request waits.
+async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
+    let deadline = Instant::now() + LEASE_WAIT;
+    while Instant::now() < deadline {
+        tokio::time::sleep(LEASE_EVERY).await;
+        let (file, path) = (file.clone(), path.clone());
+        let opened = off_thread(move || match reopen(&file) {
+            Err(Errno::AGAIN) => Ok(None),
+            done => OpenFile::new(done?, &path).map(Some),
+        });
+        if let Some(opened) = opened.await? {
+            return Ok(opened);
+        }
+    }
+    Err(WorkspaceError::Leased)
+}
+
+fn reopen(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    // Not what is under its name by now: the look-up was kept beneath the home folder.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    openat(CWD, path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl OpenFile {
@@ -174,7 +228,7 @@ fn read_all(file: &OwnedFd, range: Range<u64>) -> io::Result<Bytes> {
         let at = range.start + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), at) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(other) => return Err(other.into()),
         }
     }

@@ -42,6 +42,9 @@ pub enum WorkspaceError {
     /// The file system refuses the service; the machine made it so (403).
     #[error("the workspace does not permit this")]
     Denied,
+    /// A program in the machine holds a lease on the file and does not give it up yet (409).
+    #[error("a program in the machine holds a lease on the file; try again later")]
+    Leased,
     /// The uploaded file has no content (400).
     #[error("the file is empty")]
     Empty,

@@ -1,20 +1,41 @@
 //! Every file of every account, for backups: without following a link, whatever machines do meanwhile.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::iter;
+use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, openat, readlinkat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Mode, SeekFrom, Stat, fstat, openat, readlinkat, seek};
+use rustix::io::Errno;
 
 use crate::account::Workspaces;
-use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, size};
+use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
 use crate::path::is_staging;
+use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
 
-/// Folders deeper than this are left out; each level holds one descriptor.
-const DEPTH_MAX: usize = 256;
+/// What has a longer path, from the folder of all accounts on, is left out. No client of the interface can name
+/// half of it; tools can nest folders without end.
+const PATH_KEPT_MAX_BYTES: usize = 8 * 1024;
+
+/// So many leased files are looked at again in the end; what comes beyond them is left out.
+const LEASED_MAX: usize = 256;
+
+/// How long files stay leased at most once somebody wants to read them, by the kernel's own default, and some more.
+const LEASE_WAIT: Duration = Duration::from_secs(50);
+
+/// How often a leased file is looked at.
+const LEASE_EVERY: Duration = Duration::from_millis(100);
+
+/// A hole that is smaller than this counts as content.
+const HOLE_MIN_BYTES: u64 = 64 * 1024;
+
+/// A file with more pieces between its holes is left out.
+const PIECES_MAX: usize = 1_000_000;
 
 /// Something in a workspace.
 #[derive(Debug)]
@@ -32,83 +53,265 @@ pub struct Kept {
 /// What is kept of something.
 #[derive(Debug)]
 pub enum Content {
-    /// A file, open, of so many bytes when it was opened. It may grow and shrink while it is read.
-    File(File, u64),
-    /// A folder; what is in it comes next.
+    /// A file.
+    File(KeptFile),
+    /// A folder; what is in it comes next, but for files that were leased, which come last of all.
     Folder,
     /// A link to there.
     Link(PathBuf),
-    /// Something else, or a folder that is too deep: it is left out.
-    Other,
+    /// It cannot be kept, for this reason. Of a folder nothing that is in it comes.
+    LeftOut(String),
 }
 
+/// A file, open to be read. It may grow and shrink meanwhile.
+#[derive(Debug)]
+pub struct KeptFile {
+    /// The open file.
+    pub file: File,
+    /// How many bytes it had when it was opened.
+    pub size: u64,
+    /// Where it had content, in order; all between are holes.
+    pub pieces: Vec<Range<u64>>,
+    /// What tells it from other files, if it has more than one name.
+    pub shared: Option<(u64, u64)>,
+}
+
+/// A file to come back to: its path, and where it is.
+type Leased = (PathBuf, OwnedFd);
+
 impl Workspaces {
-    /// Shows everything, folders before what is in them. What goes while it is looked at is left out. Blocks.
+    /// Shows everything, folders before what is in them. What goes while it is looked at is not shown, everything else
+    /// is: what cannot be read, as left out. The service owns the files, so that missing permissions are no reason.
+    /// Blocks; waits at most a minute for files that are leased.
     ///
     /// # Errors
-    /// What the file system answers, or `visit`, which ends it.
+    /// What the file system answers for the folder of all accounts, or `visit`, which ends it.
     pub fn everything(&self, visit: &mut dyn FnMut(Kept) -> io::Result<()>) -> io::Result<()> {
-        let mut open = vec![Dir::new(openat(self.root(), c".", FOLDER_FLAGS, Mode::empty())?)?];
-        let mut path = PathBuf::new();
-        while let Some(folder) = open.last_mut() {
-            let Some(entry) = folder.read() else {
-                open.pop();
-                path.pop();
-                continue;
+        self.everything_within(LEASE_WAIT, visit)
+    }
+
+    fn everything_within(
+        &self,
+        lease_wait: Duration,
+        visit: &mut dyn FnMut(Kept) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut walk = TreeWalk::new(openat(self.root(), c".", FOLDER_FLAGS, Mode::empty())?)?;
+        // The path so far, and how long it is in each of the folders on the way.
+        let (mut path, mut lengths) = (Vec::new(), vec![0]);
+        let mut leased = Vec::new();
+        while let Some(next) = walk.next() {
+            let entry = match next {
+                Ok(entry) => entry,
+                Err(errno) => {
+                    path.truncate(lengths.last().copied().unwrap_or(0));
+                    visit(left_out(PathBuf::from(OsString::from_vec(path.clone())), reason(errno)))?;
+                    continue;
+                }
             };
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
             // What uploads under way have written is nobody's yet.
-            if matches!(name, b"." | b"..") || (open.len() == 2 && is_staging(name)) {
+            if entry.depth == 2 && is_staging(entry.name.to_bytes()) {
                 continue;
             }
-            let Some(parent) = open.last() else { break };
-            let own = path.join(OsStr::from_bytes(name));
-            let Some((kept, below)) = look(parent.fd()?, name, own, open.len() < DEPTH_MAX)? else {
-                continue;
+            lengths.truncate(entry.depth);
+            path.truncate(lengths.last().copied().unwrap_or(0));
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(entry.name.to_bytes());
+            let own = PathBuf::from(OsString::from_vec(path.clone()));
+            let (kept, enters) = match look(&mut walk, &entry, own) {
+                Ok(Some(Looked::Kept(kept))) => {
+                    let enters = matches!(kept.content, Content::Folder);
+                    (kept, enters)
+                }
+                Ok(Some(Looked::Leased((path, _)))) if leased.len() >= LEASED_MAX => {
+                    (left_out(path, reason(Errno::WOULDBLOCK)), false)
+                }
+                Ok(Some(Looked::Leased(file))) => {
+                    leased.push(file);
+                    continue;
+                }
+                Ok(None) => continue,
+                Err(kept) => (kept, false),
             };
             visit(kept)?;
-            if let Some(below) = below {
-                path.push(OsStr::from_bytes(name));
-                open.push(below);
+            if enters {
+                lengths.push(path.len());
             }
         }
-        Ok(())
+        // All were asked for at once, so that all have come free after one wait.
+        let deadline = Instant::now() + lease_wait;
+        leased.into_iter().try_for_each(|file| visit(wait(file, deadline)))
     }
 }
 
-/// The entry and, of a folder, what shows its own; `None` when it is gone.
-fn look(
-    parent: BorrowedFd<'_>,
-    name: &[u8],
-    path: PathBuf,
-    deeper: bool,
-) -> io::Result<Option<(Kept, Option<Dir>)>> {
-    let Ok(mut stat) = entry_stat(parent, name) else { return Ok(None) };
-    let mut below = None;
+/// What there is to an entry.
+enum Looked {
+    Kept(Kept),
+    Leased(Leased),
+}
+
+/// Looks at an entry and enters it if it is a folder. `None` when it is gone; as an error what is left out.
+fn look(walk: &mut TreeWalk, entry: &TreeEntry, path: PathBuf) -> Result<Option<Looked>, Kept> {
+    if path.as_os_str().len() > PATH_KEPT_MAX_BYTES {
+        let reason = format!("its path has more than {PATH_KEPT_MAX_BYTES} bytes");
+        return Err(left_out(path, reason));
+    }
+    match entry_of(walk, &entry.name, &path) {
+        Ok(looked) => Ok(Some(looked)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(left_out(path, reason(errno))),
+    }
+}
+
+fn entry_of(walk: &mut TreeWalk, name: &CStr, path: &Path) -> Result<Looked, Errno> {
+    let at = open_path(walk.folder()?, name)?;
+    let stat = fstat(&at)?;
     let content = match file_type(&stat) {
-        FileType::RegularFile => {
-            // Were it something else by now, opening it must not wait.
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let Ok(fd) = openat(parent, name, flags, Mode::empty()) else { return Ok(None) };
-            stat = fstat(&fd)?;
-            match file_type(&stat) {
-                FileType::RegularFile => Content::File(File::from(fd), size(&stat)),
-                _ => Content::Other,
-            }
-        }
-        FileType::Directory if deeper => {
-            let flags = FOLDER_FLAGS | OFlags::NOFOLLOW;
-            let Ok(fd) = openat(parent.as_fd(), name, flags, Mode::empty()) else { return Ok(None) };
-            below = Some(Dir::new(fd)?);
+        FileType::RegularFile => match read_file(&at, &stat) {
+            Ok(content) => content,
+            Err(Errno::WOULDBLOCK) => return Ok(Looked::Leased((path.to_owned(), at))),
+            Err(other) => return Err(other),
+        },
+        FileType::Directory => {
+            walk.enter(name)?;
             Content::Folder
         }
-        FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
-            Ok(target) => Content::Link(PathBuf::from(OsStr::from_bytes(target.as_bytes()))),
-            Err(_) => return Ok(None),
-        },
-        _ => Content::Other,
+        FileType::Symlink => {
+            let target = readlinkat(&at, c"", Vec::new())?;
+            Content::Link(PathBuf::from(OsString::from_vec(target.into_bytes())))
+        }
+        FileType::Fifo => Content::LeftOut("it is a pipe".to_owned()),
+        FileType::Socket => Content::LeftOut("it is a socket".to_owned()),
+        _ => Content::LeftOut("it is a device".to_owned()),
     };
+    Ok(Looked::Kept(kept(path.to_owned(), &stat, content)))
+}
+
+fn read_file(at: &OwnedFd, stat: &Stat) -> Result<Content, Errno> {
+    let opened = open_file(at, stat)?;
+    let stat = fstat(&opened)?;
+    let Some(pieces) = pieces(&opened, &stat)? else {
+        return Ok(Content::LeftOut(format!("it has more than {PIECES_MAX} holes")));
+    };
+    let shared = (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino));
+    Ok(Content::File(KeptFile { file: File::from(opened), size: size(&stat), pieces, shared }))
+}
+
+/// Where a file has content; `None` if that is in too many places.
+fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno> {
+    let end = size(stat);
+    if size_on_disk(stat) >= end {
+        return Ok(Some((end > 0).then_some(0..end).into_iter().collect()));
+    }
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < end {
+        let from = match seek(&file, SeekFrom::Data(at)) {
+            Ok(from) if from < end => from,
+            // There is no content any more.
+            Ok(_) | Err(Errno::NXIO) => break,
+            // The file system knows of no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(iter::once(0..end).collect())),
+            Err(other) => return Err(other),
+        };
+        at = match seek(&file, SeekFrom::Hole(from)) {
+            Ok(to) => to.clamp(from + 1, end),
+            Err(Errno::NXIO) => end,
+            Err(other) => return Err(other),
+        };
+        let full = pieces.len() == PIECES_MAX;
+        match pieces.last_mut() {
+            Some(last) if from.saturating_sub(last.end) < HOLE_MIN_BYTES => last.end = at,
+            _ if full => return Ok(None),
+            _ => pieces.push(from..at),
+        }
+    }
+    Ok(Some(pieces))
+}
+
+/// Waits for a file that is leased.
+fn wait((path, at): Leased, deadline: Instant) -> Kept {
+    loop {
+        let content = fstat(&at).and_then(|stat| Ok((read_file(&at, &stat)?, stat)));
+        match content {
+            Ok((content, stat)) => return kept(path, &stat, content),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LEASE_EVERY),
+            Err(errno) => return left_out(path, reason(errno)),
+        }
+    }
+}
+
+fn kept(path: PathBuf, stat: &Stat, content: Content) -> Kept {
     let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
-    Ok(Some((Kept { path, mode: stat.st_mode & 0o777, modified, content }, below)))
+    Kept { path, mode: stat.st_mode & 0o777, modified, content }
+}
+
+fn left_out(path: PathBuf, reason: String) -> Kept {
+    Kept { path, mode: 0, modified: 0, content: Content::LeftOut(reason) }
+}
+
+fn reason(errno: Errno) -> String {
+    match errno {
+        Errno::WOULDBLOCK => "a program holds a lease on it".to_owned(),
+        Errno::STALE => "it was moved while it was read".to_owned(),
+        other => io::Error::from(other).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_file_that_stays_leased_is_left_out_and_named() {
+        const HOLD: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        std::fs::create_dir(root.path().join("account")).unwrap();
+        for name in ["leased", "other"] {
+            std::fs::write(root.path().join("account").join(name), "content").unwrap();
+        }
+        let mut holder = Command::new("python3");
+        holder.args(["-c", HOLD]).arg(root.path().join("account/leased"));
+        let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let (mut files, mut left_out) = (0, Vec::new());
+        let visited = workspaces.everything_within(Duration::ZERO, &mut |kept| {
+            match kept.content {
+                Content::File(_) => files += 1,
+                Content::LeftOut(reason) => left_out.push((kept.path, reason)),
+                Content::Folder | Content::Link(_) => {}
+            }
+            Ok(())
+        });
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        visited.unwrap();
+        assert_eq!(files, 1);
+        assert_eq!(left_out, [(PathBuf::from("account/leased"), reason(Errno::WOULDBLOCK))]);
+    }
+
+    #[test]
+    fn small_holes_count_as_content_and_large_ones_do_not() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        for at in [0, HOLE_MIN_BYTES / 2, 16 * HOLE_MIN_BYTES] {
+            file.write_all_at(b"x", at).unwrap();
+        }
+        let size = 32 * HOLE_MIN_BYTES;
+        file.set_len(size).unwrap();
+        let pieces = pieces(&file, &fstat(&file).unwrap()).unwrap().unwrap();
+        let [first, second] = &pieces[..] else { panic!("{pieces:?}") };
+        assert!(first.start == 0 && first.end > HOLE_MIN_BYTES / 2 && first.end < 16 * HOLE_MIN_BYTES);
+        assert!(second.contains(&(16 * HOLE_MIN_BYTES)) && second.end < size);
+    }
 }

@@ -1,15 +1,18 @@
 //! Folders are made and things are deleted.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode};
 use rustix::io::Errno;
 
 use crate::account::Workspace;
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size};
+use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, NameError, WorkspacePath};
+use crate::tree::open_folder;
 use crate::usage::{Room, Usage};
 
 /// So often a folder is swept again when the machine keeps putting things into it.
@@ -93,7 +96,7 @@ fn delete(home: &Home, path: &WorkspacePath, recursive: bool) -> Result<Option<U
         },
         kind => {
             fs::unlinkat(&parent, name, AtFlags::empty())?;
-            let bytes = if kind == FileType::RegularFile { size(&stat) } else { 0 };
+            let bytes = if kind == FileType::RegularFile { size_charged(&stat) } else { 0 };
             Some(Usage { bytes, files: 1 })
         }
     };
@@ -178,6 +181,7 @@ impl Tree {
             match fs::renameat(folder, name, &self.top, lifted) {
                 Ok(()) | Err(Errno::NOENT) => return Ok(()),
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                Err(Errno::ACCESS) => drop(open_entry(folder.as_fd(), name.to_bytes())?),
                 Err(other) => return Err(other.into()),
             }
         }
@@ -210,8 +214,31 @@ impl Tree {
     }
 }
 
+/// Removes a folder of the service's own with all that is in it, however deep, following no link. Blocks.
+///
+/// # Errors
+/// What the file system answers; a folder that is missing is none.
+pub fn remove_folder(path: &Path) -> std::io::Result<()> {
+    let failed = |error| match error {
+        WorkspaceError::Io(error) => error,
+        other => std::io::Error::other(other),
+    };
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(Errno::INVAL)?;
+    let parent = fs::openat(CWD, parent, FOLDER_FLAGS, Mode::empty())?;
+    match delete_tree(parent.as_fd(), name.as_bytes()) {
+        Err(WorkspaceError::NotFound) => Ok(()),
+        done => done.map_err(failed),
+    }
+}
+
 fn open_entry(folder: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, WorkspaceError> {
-    Ok(fs::openat(folder, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?)
+    let entry = open_folder(folder, &CString::new(name).map_err(|_| WorkspaceError::NotFound)?)?;
+    let mode = Mode::from_raw_mode(fs::fstat(&entry)?.st_mode);
+    // What its owner may not change cannot be emptied, nor lifted.
+    if mode & Mode::RWXU != Mode::RWXU {
+        fs::fchmod(&entry, mode | Mode::RWXU)?;
+    }
+    Ok(entry)
 }
 
 fn is_dots(name: &CStr) -> bool {

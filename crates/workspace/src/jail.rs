@@ -3,15 +3,24 @@
 //! A path is resolved by `openat2` with `RESOLVE_BENEATH` in the same call that opens, so that nothing can be
 //! swapped between a check and its use. What is done to an entry is done by its name in a folder that is open.
 
+use std::ffi::CString;
+
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
 use crate::path::WorkspacePath;
+use crate::tree::open_folder;
 
 /// The kernel gives up on a look-up when something on the way is moved at that moment; so often it is tried.
 const LOOK_UPS_MAX: usize = 128;
+
+/// The unit in which `stat` tells what a file takes on the disk.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// What file systems round a file's size up by, and need to find its blocks.
+const ROUNDING_MAX_BYTES: u64 = 16 * 1024;
 
 /// Permissions of files that the service makes.
 pub(crate) const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
@@ -30,8 +39,19 @@ pub(crate) struct Home {
 
 impl Home {
     /// Opens the folder of this name in the folder of all accounts.
+    ///
+    /// It belongs to the service. A machine that takes its owner's permissions away locks nobody out: they are given
+    /// back.
     pub(crate) fn open(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
-        Ok(Self { fd: fs::openat(root, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())? })
+        let name = CString::new(name).map_err(|_| WorkspaceError::NotFound)?;
+        let fd = open_folder(root, &name)?;
+        let mode = Mode::from_raw_mode(fs::fstat(&fd)?.st_mode);
+        // A service that is root gets in all the same; what runs in the machine, as two users, does not.
+        if mode & FOLDER_MODE != FOLDER_MODE {
+            // One that belongs to somebody else is theirs to open.
+            let _ = fs::fchmod(&fd, FOLDER_MODE);
+        }
+        Ok(Self { fd })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -64,7 +84,8 @@ impl Home {
         }
     }
 
-    /// Opens a folder in a folder that is open, making it when it is missing. A link is not followed.
+    /// Opens a folder in a folder that is open, making it when it is missing. A link is not followed. Permissions that
+    /// its owner lacks are given back.
     pub(crate) fn open_or_make(
         &self,
         parent: BorrowedFd<'_>,
@@ -73,7 +94,8 @@ impl Home {
         match fs::mkdirat(parent, name, FOLDER_MODE) {
             Ok(()) => self.adopt_folder(parent, name),
             Err(Errno::EXIST) => {
-                match fs::openat(parent, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
+                let name = CString::new(name).map_err(|_| WorkspaceError::NotAFolder)?;
+                match open_folder(parent, &name) {
                     Err(Errno::NOTDIR | Errno::LOOP) => Err(WorkspaceError::NotAFolder),
                     opened => Ok(opened?),
                 }
@@ -139,6 +161,17 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
 /// The size in what `stat` tells, in bytes.
 pub(crate) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+/// What a file takes on the disk, in bytes, by what `stat` tells: nothing where it has holes.
+pub(crate) fn size_on_disk(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES)
+}
+
+/// What a file counts for: its size, but without its holes, and with what is kept for it beyond its end.
+pub(crate) fn size_charged(stat: &Stat) -> u64 {
+    let (size, disk) = (size(stat), size_on_disk(stat));
+    if disk > size && disk - size <= ROUNDING_MAX_BYTES { size } else { disk }
 }
 
 /// Does work that may block, off the threads that serve requests. It goes on when nobody waits any more.

@@ -13,13 +13,15 @@ mod folders;
 mod jail;
 mod listing;
 mod path;
+mod tree;
 mod upload;
 mod usage;
 
 pub use account::{Workspace, Workspaces};
 pub use download::{FileStream, OpenFile};
 pub use error::WorkspaceError;
-pub use everything::{Content, Kept};
+pub use everything::{Content, Kept, KeptFile};
+pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
 pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
 pub use upload::{Destination, Staged, Staging, Uploaded};

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::account::Workspace;
 use crate::error::WorkspaceError;
-use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size};
+use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
 use crate::usage::{Books, Room, Usage};
 
@@ -257,10 +257,10 @@ impl Staged {
     }
 }
 
-/// The upload folder, made when somebody deleted it.
+/// The upload folder, made when somebody deleted it, and opened again for its owner when somebody shut it.
 fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
     match home.open_folder(&WorkspacePath::uploads()) {
-        Err(WorkspaceError::NotFound) => {
+        Err(WorkspaceError::NotFound | WorkspaceError::Denied) => {
             let made = home.open_or_make(home.fd(), b"uploads")?;
             fs::fsync(home.fd())?;
             Ok(made)
@@ -338,7 +338,9 @@ impl StagedFile {
     fn place(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, WorkspaceError> {
         let replaced = match entry_stat(folder, name) {
             Ok(stat) if file_type(&stat) == FileType::Directory => return Err(WorkspaceError::AlreadyExists),
-            Ok(stat) if file_type(&stat) == FileType::RegularFile => Usage { bytes: size(&stat), files: 1 },
+            Ok(stat) if file_type(&stat) == FileType::RegularFile => {
+                Usage { bytes: size_charged(&stat), files: 1 }
+            }
             Ok(_) => Usage { bytes: 0, files: 1 },
             Err(_) => Usage::default(),
         };

@@ -8,14 +8,16 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{Dir, FileType, Mode, OFlags, openat};
+use rustix::fd::BorrowedFd;
+use rustix::fs::{FileType, Mode, openat};
+use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, size};
+use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, size_charged};
+use crate::tree::TreeWalk;
 
-/// The walk does not look into folders deeper than this; each level holds one descriptor.
-const WALK_DEPTH_MAX: usize = 64;
+/// So often is counted anew what was moved while it was counted.
+const WALKS_MAX: usize = 3;
 
 /// A count that took long is made anew only after so many times its own duration.
 const WALK_SHARE: u32 = 20;
@@ -205,43 +207,58 @@ impl Drop for Room {
     }
 }
 
-/// Counts what is beneath an open folder, without following links. Stops once `files_max` is passed:
-/// what comes after cannot matter.
+/// Counts what is beneath an open folder, however deep, without following links. Stops once `files_max` is passed: what
+/// comes after cannot matter. An account with a folder that cannot be looked into counts as full, because anything may
+/// be in it.
 pub(crate) fn walk(home: BorrowedFd<'_>, books: &Books) -> Result<Usage, WorkspaceError> {
     let mut usage = Usage::default();
-    let mut open = vec![Dir::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?];
-    while let Some(folder) = open.last_mut() {
-        let Some(entry) = folder.read() else {
-            open.pop();
-            continue;
-        };
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let at_home = open.len() == 1;
-        if at_home && books.is_staging(name.to_bytes()) {
-            continue;
-        }
-        let Some(folder) = open.last() else { break };
-        let parent = folder.fd()?;
-        usage.files += 1;
-        if usage.files > books.quota().files_max {
-            break;
-        }
-        let kind = entry.file_type();
-        if matches!(kind, FileType::RegularFile | FileType::Unknown)
-            && let Ok(stat) = entry_stat(parent, name.to_bytes())
-            && file_type(&stat) == FileType::RegularFile
-        {
-            usage.bytes = usage.bytes.saturating_add(size(&stat));
-        } else if matches!(kind, FileType::Directory | FileType::Unknown)
-            && open.len() < WALK_DEPTH_MAX
-            && let Ok(fd) = openat(parent.as_fd(), name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())
-        {
-            open.push(Dir::new(fd)?);
+    for _ in 0..WALKS_MAX {
+        match walk_once(home, books)? {
+            (counted, true) => return Ok(counted),
+            (counted, false) => usage = counted,
         }
     }
-    Ok(usage)
+    let full = Usage { bytes: books.quota().bytes_max, files: books.quota().files_max };
+    Ok(Usage { bytes: usage.bytes.max(full.bytes), files: usage.files.max(full.files) })
+}
+
+/// Counts, and tells whether everything was seen.
+fn walk_once(home: BorrowedFd<'_>, books: &Books) -> Result<(Usage, bool), WorkspaceError> {
+    let (mut usage, mut whole) = (Usage::default(), true);
+    let mut walk = TreeWalk::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?;
+    while let Some(next) = walk.next() {
+        let Ok(entry) = next else {
+            whole = false;
+            continue;
+        };
+        if entry.depth == 1 && books.is_staging(entry.name.to_bytes()) {
+            continue;
+        }
+        usage.files += 1;
+        if usage.files > books.quota().files_max {
+            return Ok((usage, true));
+        }
+        let is_folder = match entry.kind {
+            FileType::Directory => true,
+            FileType::RegularFile | FileType::Unknown => {
+                match entry_stat(walk.folder()?, entry.name.to_bytes()) {
+                    Ok(stat) if file_type(&stat) == FileType::RegularFile => {
+                        usage.bytes = usage.bytes.saturating_add(size_charged(&stat));
+                        false
+                    }
+                    Ok(stat) => file_type(&stat) == FileType::Directory,
+                    Err(errno) => {
+                        whole &= errno == Errno::NOENT;
+                        false
+                    }
+                }
+            }
+            _ => false,
+        };
+        if is_folder && let Err(errno) = walk.enter(&entry.name) {
+            // It went, or something else has its name; the next count sees.
+            whole &= matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+        }
+    }
+    Ok((usage, whole))
 }

@@ -6,12 +6,17 @@
 //! causerie-backup.json      the form, and who wrote it when
 //! database/000000-version   the database, a chunk after the other (`store::Exporter`): the same from either engine
 //! database/000001-accounts
-//! workspaces/ACCOUNT/…      files, folders and links
+//! workspaces/ACCOUNT/…      files, folders and links; files with holes in GNU's sparse form 1.0
 //! seal.json                 how much there is, and the SHA-256 of all before it
 //! ```
 //! The database comes first: so whatever it names is among the files, unless it was deleted meanwhile. Files that
-//! change while they are read are kept as they were read; those that shrink are filled up and counted.
+//! change while they are read are kept as they were read; those that shrink are filled up and counted. A file that
+//! cannot be kept, or put back, is named and keeps no other from being so.
 
+mod entry;
+mod extract;
+mod left_out;
+mod output;
 mod restore;
 mod seal;
 mod write;
@@ -21,28 +26,30 @@ use std::path::PathBuf;
 
 use store::StoreError;
 
-pub use restore::restore;
-pub use write::write;
+pub use left_out::LeftOut;
+pub use restore::{Restored, restore};
+pub use write::{Written, write};
 
-const FORM: u32 = 1;
+/// The form that is written. The first had neither files with holes nor files with several names.
+const FORM: u32 = 2;
 const HEAD: &str = "causerie-backup.json";
 const SEAL: &str = "seal.json";
 const DATABASE: &str = "database";
 const WORKSPACES: &str = "workspaces";
 
-/// What was written or restored.
+/// What a backup holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Files, folders and links.
     pub files: u64,
-    /// What is in the files.
+    /// What is in the files, without their holes.
     pub bytes: u64,
     /// Chunks of the database.
     pub chunks: u64,
     /// Files that shrank while they were read.
     pub changed: u64,
-    /// What is neither file, folder nor link, or too deep.
+    /// What was left out: pipes, sockets and devices, and what could not be read.
     pub left_out: u64,
 }
 

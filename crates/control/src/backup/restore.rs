@@ -1,18 +1,22 @@
 //! Restoring an archive: it is read twice, first to see that it is whole.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use store::{DatabaseUrl, Importer};
 use tar::{Archive, Entry, EntryType};
 use zstd::Decoder;
 
+use super::extract::{Extracted, Extractor, parts};
+use super::left_out::{LeftOut, List};
 use super::seal::{Seal, Sum};
-use super::write::beside;
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
+use crate::privileges::as_caller;
+use crate::service;
 
 /// The largest chunk of a database: one row of two of the largest texts.
 const CHUNK_MAX_BYTES: u64 = 1 << 30;
@@ -22,55 +26,117 @@ const TEXT_MAX_BYTES: u64 = 64 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The folder of all workspaces can be walked through and not read.
 const WORKSPACES_MODE: u32 = 0o711;
+/// What a folder that is empty may hold: file systems make it.
+const LOST_AND_FOUND: &str = "lost+found";
+/// Where the data is while it is restored: in a data folder that is there, or beside one that is not.
+const STAGING: &str = ".restoring";
 
-type Reader = Decoder<'static, BufReader<BufReader<File>>>;
+type Reader<'a> = Decoder<'static, BufReader<BufReader<&'a File>>>;
+
+/// What was restored.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restored {
+    /// What the backup holds.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// How many of its files, folders and links could not be made here.
+    pub skipped: u64,
+    /// Which those are; of many, some of each account.
+    pub skipped_files: Vec<LeftOut>,
+}
 
 /// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must be
-/// without tables; without one, into the data folder's own. All is there in the end, or nothing. Blocks.
+/// without tables; without one, into the data folder's own. All is there in the end, or nothing, but for files that
+/// cannot be made here, such as those whose names its file system does not take. Blocks.
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn restore(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Summary, BackupError> {
+pub fn restore(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Restored, BackupError> {
     let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
-    match fs::read_dir(data).map(|mut entries| entries.next().is_none()) {
-        Ok(true) => {}
+    let file = as_caller(|| File::open(from))?.map_err(|error| place(from, error))?;
+    let exists = match is_empty(data) {
+        Ok(true) => true,
         Ok(false) => return Err(BackupError::NotEmpty(data.to_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(place(data, error)),
-    }
-    let summary = verify(from)?;
-    let name = data.file_name().ok_or_else(|| BackupError::NotEmpty(data.to_owned()))?;
-    let staging = beside(&data.with_file_name(name), ".restoring");
-    let folder = data.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
+    };
+    let summary = verify(&file)?;
+    let staging = staging(data, exists)?;
     // One that is there is another restore's, or what a cut one left: it is told of and not touched.
     let made = DirBuilder::new().mode(0o700).create(&staging);
     made.map_err(|error| place(&staging, error))?;
-    let filled = unpack(from, &staging, database).and_then(|importer| Ok(importer.finish()?));
-    if let Err(error) = filled {
-        // What is left of it is of no use; why it failed is told.
-        let _ = fs::remove_dir_all(&staging);
-        return Err(error);
-    }
-    // From here on all is there: what fails names the folder in which it is.
-    let settle = || {
-        rustix::fs::syncfs(File::open(&staging)?)?;
-        fs::rename(&staging, data)?;
-        File::open(folder)?.sync_all()
+    let filled = unpack(&file, &staging, database).and_then(|(importer, skipped)| {
+        importer.finish()?;
+        Ok(skipped)
+    });
+    let skipped = match filled {
+        Ok(skipped) => skipped,
+        Err(error) => {
+            // What is left of it is of no use; why it failed is told.
+            let _ = workspace::remove_folder(&staging);
+            return Err(error);
+        }
     };
-    settle().map_err(|error| place(&staging, error))?;
-    Ok(summary)
+    // From here on all is there: what fails names the folder in which it is.
+    settle(&staging, data, exists).map_err(|error| place(&staging, error))?;
+    Ok(Restored { summary, skipped: skipped.count, skipped_files: skipped.named })
 }
 
-fn open(from: &Path) -> Result<Archive<Reader>, BackupError> {
-    let file = File::open(from).map_err(|error| BackupError::Place { path: from.to_owned(), error })?;
+fn is_empty(data: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(data)? {
+        if entry?.file_name() != LOST_AND_FOUND {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where the data is put together: in the data folder if that exists, because its parent need not be the service's and
+/// it may be a file system of its own; otherwise beside it, so that it is there at once.
+fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
+    if exists {
+        return Ok(data.join(STAGING));
+    }
+    let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
+    let absolute = std::path::absolute(data).map_err(|error| place(data, error))?;
+    let missing = || place(data, io::ErrorKind::InvalidInput.into());
+    let (folder, name) = absolute.parent().zip(absolute.file_name()).ok_or_else(missing)?;
+    fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
+    let mut staging = name.to_owned();
+    staging.push(STAGING);
+    Ok(folder.join(staging))
+}
+
+/// Puts what is restored where it belongs. A data folder that existed gets its database last.
+fn settle(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
+    rustix::fs::syncfs(File::open(staging)?)?;
+    if !exists {
+        fs::rename(staging, data)?;
+        return match std::path::absolute(data)?.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        };
+    }
+    let mut names =
+        fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    names.sort_by_key(|name| name == OsStr::new(service::DATABASE));
+    for name in names {
+        fs::rename(staging.join(&name), data.join(&name))?;
+    }
+    fs::remove_dir(staging)?;
+    File::open(data)?.sync_all()
+}
+
+fn open(mut file: &File) -> Result<Archive<Reader<'_>>, BackupError> {
+    file.seek(SeekFrom::Start(0))?;
     Ok(Archive::new(Decoder::new(BufReader::new(file))?))
 }
 
-/// Reads it all and compares it with its seal.
-fn verify(from: &Path) -> Result<Summary, BackupError> {
+/// Reads it all, sees that each entry is one that [`unpack`] takes, and compares it with its seal.
+pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
     let damaged = |error: io::Error| BackupError::Damaged(error.to_string());
-    let mut archive = open(from)?;
+    let mut archive = open(file)?;
     let (mut sum, mut buffer, mut first) = (Sum::default(), vec![0; BUFFER_BYTES], true);
     let mut found = None;
     for entry in archive.entries().map_err(damaged)? {
@@ -81,6 +147,7 @@ fn verify(from: &Path) -> Result<Summary, BackupError> {
             found = Some(seal.map_err(|error| BackupError::Damaged(error.to_string()))?);
             break;
         }
+        belongs(&path, &entry)?;
         let link = entry.link_name().map_err(damaged)?.map(|link| link.into_owned());
         sum.entry(&path, link.as_deref(), entry.size());
         if std::mem::take(&mut first) {
@@ -105,6 +172,18 @@ fn verify(from: &Path) -> Result<Summary, BackupError> {
     Ok(seal.summary)
 }
 
+/// Whether what is among the workspaces is a file, a folder or a link, and in one of them.
+fn belongs(path: &Path, entry: &Entry<'_, Reader<'_>>) -> Result<(), BackupError> {
+    if !path.starts_with(WORKSPACES) {
+        return Ok(());
+    }
+    use EntryType::{Directory, Link, Regular, Symlink};
+    match entry.header().entry_type() {
+        Regular | Directory | Symlink | Link if parts(path).is_some() => Ok(()),
+        _ => Err(BackupError::Damaged(format!("{} is no file of a workspace", path.display()))),
+    }
+}
+
 fn check_head(path: &Path, text: &[u8]) -> Result<(), BackupError> {
     #[derive(Deserialize)]
     struct Head {
@@ -112,13 +191,13 @@ fn check_head(path: &Path, text: &[u8]) -> Result<(), BackupError> {
     }
     let head: Option<Head> = (path == Path::new(HEAD)).then(|| serde_json::from_slice(text).ok()).flatten();
     match head {
-        Some(Head { form: FORM }) => Ok(()),
+        Some(Head { form: 1..=FORM }) => Ok(()),
         Some(Head { form }) if form > FORM => Err(BackupError::TooNew(form)),
         _ => Err(BackupError::Damaged("it is no backup of this program".to_owned())),
     }
 }
 
-fn whole(entry: &mut Entry<'_, Reader>, most: u64) -> Result<Vec<u8>, BackupError> {
+fn whole(entry: &mut Entry<'_, Reader<'_>>, most: u64) -> Result<Vec<u8>, BackupError> {
     if entry.size() > most {
         return Err(BackupError::Damaged("an entry is too large".to_owned()));
     }
@@ -127,38 +206,35 @@ fn whole(entry: &mut Entry<'_, Reader>, most: u64) -> Result<Vec<u8>, BackupErro
     Ok(text)
 }
 
-fn unpack(from: &Path, staging: &Path, database: Option<&DatabaseUrl>) -> Result<Importer, BackupError> {
-    DirBuilder::new().mode(WORKSPACES_MODE).create(staging.join(WORKSPACES))?;
+fn unpack(
+    file: &File,
+    staging: &Path,
+    database: Option<&DatabaseUrl>,
+) -> Result<(Importer, List), BackupError> {
+    let workspaces = staging.join(WORKSPACES);
+    DirBuilder::new().mode(WORKSPACES_MODE).create(&workspaces)?;
     let mut importer = match database {
         Some(url) => Importer::database(url)?,
-        None => Importer::file(&staging.join(crate::service::DATABASE))?,
+        None => Importer::file(&staging.join(service::DATABASE))?,
     };
-    let mut archive = open(from)?;
-    archive.set_overwrite(false);
+    let (mut extractor, mut skipped) = (Extractor::new(&workspaces)?, List::default());
+    let mut archive = open(file)?;
     for entry in archive.entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
-        let mut parts = path.components();
-        match parts.next() {
+        match path.components().next() {
             Some(Component::Normal(first)) if first == DATABASE => {
                 importer.take(&whole(&mut entry, CHUNK_MAX_BYTES)?)?;
             }
             Some(Component::Normal(first)) if first == WORKSPACES => {
-                let plain = parts.all(|part| matches!(part, Component::Normal(_)));
-                let kind = entry.header().entry_type();
-                if !plain || !matches!(kind, EntryType::Regular | EntryType::Directory | EntryType::Symlink) {
-                    return Err(BackupError::Damaged(format!(
-                        "{} is no file of a workspace",
-                        path.display()
-                    )));
-                }
-                // It leads nowhere but into the folder, and follows no link that came before.
-                if !entry.unpack_in(staging)? {
-                    return Err(BackupError::Damaged(format!("{} leads out", path.display())));
+                belongs(&path, &entry)?;
+                if let Extracted::Skipped(reason) = extractor.put(&path, &mut entry)? {
+                    skipped.add(path.strip_prefix(WORKSPACES).unwrap_or(&path), reason);
                 }
             }
             _ => {}
         }
     }
-    Ok(importer)
+    extractor.finish()?;
+    Ok((importer, skipped))
 }

@@ -1,25 +1,47 @@
 //! Writing an archive.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
 
 use domain::time::Timestamp;
 use serde_json::json;
 use store::Exporter;
-use tar::{Builder, EntryType, Header};
-use workspace::{Content, Kept, Workspaces};
+use tar::{EntryType, Header};
+use workspace::{Content, Kept, KeptFile, Workspaces};
 use zstd::Encoder;
 
+use super::left_out::{LeftOut, List};
+use super::output::Output;
+use super::restore::verify;
 use super::seal::{Seal, Sum};
-use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
+use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES, entry};
 
 /// How hard to press: the disks of today are no faster.
 const LEVEL: i32 = 3;
 
-/// Writes database and files to `to`, where nothing may be: whole, or not at all. Blocks.
+/// What is read of a file at once.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How many bytes of paths are remembered of an account's files that have several names. Those of further files are
+/// left out: each would be a copy.
+const SHARED_PATHS_MAX_BYTES: usize = 64 << 20;
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Written {
+    /// How much.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What was left out; of many, some of each account.
+    pub left_out_files: Vec<LeftOut>,
+}
+
+/// Writes database and files to `to`, where nothing may be: whole and read back once, or not at all. Blocks.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -28,28 +50,15 @@ pub fn write(
     workspaces: &Workspaces,
     to: &Path,
     now: Timestamp,
-) -> Result<Summary, BackupError> {
-    if to.symlink_metadata().is_ok() {
-        return Err(BackupError::Taken(to.to_owned()));
+) -> Result<Written, BackupError> {
+    let output = Output::create(to)?;
+    let written = archive(output.file().try_clone()?, database, workspaces, now)?;
+    let read = verify(output.file())?;
+    if read != written.summary {
+        return Err(BackupError::Damaged("it was not read back as it was written".to_owned()));
     }
-    let partial = beside(to, ".partial");
-    let place = |error| BackupError::Place { path: partial.clone(), error };
-    match fs::remove_file(&partial) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(place(error)),
-        Ok(()) | Err(_) => {}
-    }
-    let file = File::options().create_new(true).write(true).mode(0o600).open(&partial).map_err(place)?;
-    let written = archive(file, database, workspaces, now).and_then(|summary| {
-        fs::rename(&partial, to)?;
-        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-        Ok(summary)
-    });
-    if written.is_err() {
-        // What is left of it would only take room; why it failed is told.
-        let _ = fs::remove_file(&partial);
-    }
-    written
+    output.place()?;
+    Ok(written)
 }
 
 fn archive(
@@ -57,11 +66,17 @@ fn archive(
     database: &Exporter,
     workspaces: &Workspaces,
     now: Timestamp,
-) -> Result<Summary, BackupError> {
+) -> Result<Written, BackupError> {
     let mut encoder = Encoder::new(BufWriter::new(file), LEVEL)?;
     encoder.include_checksum(true)?;
-    let mut archive =
-        Archive { tar: Builder::new(encoder), sum: Sum::default(), summary: Summary::default() };
+    let mut archive = Archive {
+        out: encoder,
+        sum: Sum::default(),
+        summary: Summary::default(),
+        left_out: List::default(),
+        shared: Shared::default(),
+        buffer: vec![0; BUFFER_BYTES],
+    };
     let head = json!({ "form": FORM, "program": env!("CARGO_PKG_VERSION"), "createdAt": now.to_string() });
     archive.text(Path::new(HEAD), head.to_string().as_bytes(), now)?;
     database.run::<BackupError>(&mut |name, chunk| {
@@ -70,27 +85,31 @@ fn archive(
         Ok(archive.text(&path, chunk, now)?)
     })?;
     workspaces.everything(&mut |kept| archive.keep(kept))?;
-    let seal = Seal { sha256: archive.sum.hex(), summary: archive.summary };
-    let text = serde_json::to_vec(&seal).map_err(io::Error::other)?;
-    append(&mut archive.tar, Path::new(SEAL), &text, now)?;
-    let file = archive.tar.into_inner()?.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let Archive { mut out, sum, summary, left_out, .. } = archive;
+    let text = serde_json::to_vec(&Seal { sha256: sum.hex(), summary }).map_err(io::Error::other)?;
+    append(&mut out, Path::new(SEAL), &text, now)?;
+    entry::end_archive(&mut out)?;
+    let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
-    Ok(archive.summary)
+    Ok(Written { summary, left_out_files: left_out.named })
 }
 
-type Tar = Builder<Encoder<'static, BufWriter<File>>>;
+type Out = Encoder<'static, BufWriter<File>>;
 
 struct Archive {
-    tar: Tar,
+    out: Out,
     sum: Sum,
     summary: Summary,
+    left_out: List,
+    shared: Shared,
+    buffer: Vec<u8>,
 }
 
 impl Archive {
     fn text(&mut self, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
         self.sum.entry(path, None, text.len() as u64);
         self.sum.content(text);
-        append(&mut self.tar, path, text, now)
+        append(&mut self.out, path, text, now)
     }
 
     fn keep(&mut self, kept: Kept) -> io::Result<()> {
@@ -98,75 +117,148 @@ impl Archive {
         let mut header = Header::new_gnu();
         header.set_mtime(kept.modified);
         header.set_mode(kept.mode);
-        self.summary.files += 1;
+        header.set_size(0);
         match kept.content {
-            Content::File(file, length) => {
-                header.set_entry_type(EntryType::Regular);
-                header.set_size(length);
-                self.sum.entry(&path, None, length);
-                let mut exact = Exact { from: file, left: length, sum: &mut self.sum, shrank: false };
-                self.tar.append_data(&mut header, &path, &mut exact)?;
-                self.summary.changed += u64::from(exact.shrank);
-                self.summary.bytes += length;
-            }
+            Content::File(file) => return self.keep_file(&mut header, kept.path, file),
             Content::Folder => {
                 header.set_entry_type(EntryType::Directory);
-                header.set_size(0);
                 // Whoever restores it has to put files in.
                 header.set_mode(kept.mode | 0o700);
-                self.sum.entry(&path, None, 0);
-                self.tar.append_data(&mut header, &path, io::empty())?;
+                self.begin(&mut header, &path, None)?;
             }
             Content::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                header.set_size(0);
-                self.sum.entry(&path, Some(&target), 0);
-                self.tar.append_link(&mut header, &path, &target)?;
+                self.begin(&mut header, &path, Some(&target))?;
             }
-            Content::Other => {
-                self.summary.files -= 1;
-                self.summary.left_out += 1;
+            Content::LeftOut(reason) => {
+                self.leave_out(&kept.path, reason);
+                return Ok(());
             }
+        }
+        self.summary.files += 1;
+        Ok(())
+    }
+
+    fn keep_file(&mut self, header: &mut Header, path: PathBuf, file: KeptFile) -> io::Result<()> {
+        let own = Path::new(WORKSPACES).join(&path);
+        let shared = file.shared.map_or(Sharing::First, |id| self.shared.first(&path, id));
+        match shared {
+            Sharing::With(first) => {
+                header.set_entry_type(EntryType::Link);
+                self.begin(header, &own, Some(&Path::new(WORKSPACES).join(first)))?;
+            }
+            Sharing::Unknown => {
+                self.leave_out(&path, "too many files of the account have several names");
+                return Ok(());
+            }
+            Sharing::First => self.content(header, &path, &own, &file)?,
+        }
+        self.summary.files += 1;
+        Ok(())
+    }
+
+    fn content(&mut self, header: &mut Header, path: &Path, own: &Path, kept: &KeptFile) -> io::Result<()> {
+        let bytes: u64 = kept.pieces.iter().map(|piece| piece.end - piece.start).sum();
+        let map = if bytes == kept.size { Vec::new() } else { entry::map(&kept.pieces, kept.size) };
+        if !map.is_empty() {
+            entry::announce_holes(&mut self.out, own, kept.size)?;
+            // Other programs read this form in headers of POSIX alone.
+            let mut posix = Header::new_ustar();
+            posix.set_mode(header.mode()?);
+            posix.set_mtime(header.mtime()?);
+            *header = posix;
+        }
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(map.len() as u64 + bytes);
+        self.begin(header, own, None)?;
+        self.sum.content(&map);
+        self.out.write_all(&map)?;
+        let mut unread = None;
+        let mut shrank = false;
+        for piece in &kept.pieces {
+            let mut at = piece.start;
+            while at < piece.end {
+                let wanted = usize::try_from(piece.end - at).unwrap_or(usize::MAX).min(self.buffer.len());
+                let buffer = &mut self.buffer[..wanted];
+                // As many bytes as were announced, whatever becomes of the file meanwhile.
+                let read = match kept.file.read_at(buffer, at) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(0) => {
+                        shrank = true;
+                        0
+                    }
+                    Err(error) => {
+                        unread.get_or_insert(error);
+                        0
+                    }
+                    Ok(read) => read,
+                };
+                let taken = if read == 0 { wanted } else { read };
+                buffer[read..taken].fill(0);
+                self.sum.content(&buffer[..taken]);
+                self.out.write_all(&buffer[..taken])?;
+                at += taken as u64;
+            }
+        }
+        entry::end(&mut self.out, map.len() as u64 + bytes)?;
+        self.summary.changed += u64::from(shrank);
+        self.summary.bytes += bytes;
+        if let Some(error) = unread {
+            self.leave_out(path, format!("a part of it cannot be read: {error}"));
         }
         Ok(())
     }
+
+    fn begin(&mut self, header: &mut Header, path: &Path, link: Option<&Path>) -> io::Result<()> {
+        self.sum.entry(path, link, header.size()?);
+        entry::begin(&mut self.out, header, path, link)
+    }
+
+    fn leave_out(&mut self, path: &Path, reason: impl Into<String>) {
+        self.left_out.add(path, reason);
+        self.summary.left_out = self.left_out.count;
+    }
 }
 
-fn append(tar: &mut Tar, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
+/// The files of the present account that have several names, by the first that came.
+#[derive(Default)]
+struct Shared {
+    account: OsString,
+    paths: HashMap<(u64, u64), PathBuf>,
+    bytes: usize,
+}
+
+enum Sharing {
+    First,
+    With(PathBuf),
+    Unknown,
+}
+
+impl Shared {
+    fn first(&mut self, path: &Path, id: (u64, u64)) -> Sharing {
+        let account = path.components().next().map(Component::as_os_str).unwrap_or_default();
+        if account != self.account {
+            *self = Self { account: account.to_owned(), ..Self::default() };
+        }
+        if let Some(first) = self.paths.get(&id) {
+            return Sharing::With(first.clone());
+        }
+        self.bytes += path.as_os_str().len();
+        if self.bytes > SHARED_PATHS_MAX_BYTES {
+            return Sharing::Unknown;
+        }
+        self.paths.insert(id, path.to_owned());
+        Sharing::First
+    }
+}
+
+fn append(out: &mut Out, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
     header.set_size(text.len() as u64);
     header.set_mode(0o600);
     header.set_mtime(u64::try_from(now.micros() / 1_000_000).unwrap_or(0));
-    tar.append_data(&mut header, path, text)
-}
-
-/// As many bytes as were announced, whatever becomes of the file meanwhile.
-struct Exact<'a> {
-    from: File,
-    left: u64,
-    sum: &'a mut Sum,
-    shrank: bool,
-}
-
-impl Read for Exact<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let wanted = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
-        let buffer = &mut buffer[..wanted];
-        let mut read = self.from.read(buffer)?;
-        if read == 0 && wanted > 0 {
-            self.shrank = true;
-            buffer.fill(0);
-            read = wanted;
-        }
-        self.sum.content(&buffer[..read]);
-        self.left -= read as u64;
-        Ok(read)
-    }
-}
-
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
+    entry::begin(out, &mut header, path, None)?;
+    out.write_all(text)?;
+    entry::end(out, text.len() as u64)
 }

@@ -5,6 +5,7 @@
 mod escapes;
 mod files;
 mod folders;
+mod hostile;
 mod quotas;
 
 use std::convert::Infallible;

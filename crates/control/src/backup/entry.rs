@@ -1,0 +1,220 @@
+//! The forms of entries that the `tar` crate does not write, or not as they are: long names, links, files with holes.
+//!
+//! The crate tidies paths and links up before it writes them, so that what is read is another one.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use tar::{EntryType, Header};
+
+/// Archives consist of blocks of so many bytes.
+const BLOCK_BYTES: u64 = 512;
+
+/// How an archive ends.
+const END_BLOCKS: usize = 2;
+
+/// The entry in front of one whose name, or the place that it leads to, is longer than its header.
+const LONG_NAME: u8 = b'L';
+const LONG_LINK: u8 = b'K';
+
+/// The name of entries that only tell of the next one.
+const ABOUT_NEXT: &[u8] = b"././@LongLink";
+
+/// What the entry of a file with holes is told by.
+const SPARSE_MAJOR: (&str, &str) = ("GNU.sparse.major", "1");
+const SPARSE_MINOR: (&str, &str) = ("GNU.sparse.minor", "0");
+const SPARSE_NAME: &str = "GNU.sparse.name";
+const SPARSE_SIZE: &str = "GNU.sparse.realsize";
+
+/// More pieces than a backup writes for a file, and the longest of their numbers.
+const PIECES_MAX: u64 = 2_000_000;
+const DIGITS_MAX: usize = 20;
+
+/// Writes the header of an entry, and what must come before it.
+pub(super) fn begin(
+    out: &mut impl Write,
+    header: &mut Header,
+    path: &Path,
+    link: Option<&Path>,
+) -> io::Result<()> {
+    let path = path.as_os_str().as_bytes();
+    if fill(&mut header.as_old_mut().name, path) {
+        about_next(out, LONG_NAME, &[path, b"\0"].concat())?;
+    }
+    if let Some(link) = link.map(|link| link.as_os_str().as_bytes())
+        && fill(&mut header.as_old_mut().linkname, link)
+    {
+        about_next(out, LONG_LINK, &[link, b"\0"].concat())?;
+    }
+    header.set_cksum();
+    out.write_all(header.as_bytes())
+}
+
+/// Fills the blocks of an entry of so many bytes up.
+pub(super) fn end(out: &mut impl Write, length: u64) -> io::Result<()> {
+    out.write_all(&[0; BLOCK_BYTES as usize][..padding(length)])
+}
+
+/// Ends an archive.
+pub(super) fn end_archive(out: &mut impl Write) -> io::Result<()> {
+    (0..END_BLOCKS).try_for_each(|_| out.write_all(&[0; BLOCK_BYTES as usize]))
+}
+
+/// Writes that the next entry is a file with holes.
+pub(super) fn announce_holes(out: &mut impl Write, path: &Path, size: u64) -> io::Result<()> {
+    let mut records = Vec::new();
+    let mut add = |key: &str, value: &[u8]| {
+        // The length counts itself.
+        let rest = key.len() + value.len() + 3;
+        let length = (rest..).find(|length| length.to_string().len() + rest == *length).unwrap_or(rest);
+        records.extend_from_slice(format!("{length} {key}=").as_bytes());
+        records.extend_from_slice(value);
+        records.push(b'\n');
+    };
+    add(SPARSE_MAJOR.0, SPARSE_MAJOR.1.as_bytes());
+    add(SPARSE_MINOR.0, SPARSE_MINOR.1.as_bytes());
+    add(SPARSE_NAME, path.as_os_str().as_bytes());
+    add(SPARSE_SIZE, size.to_string().as_bytes());
+    about_next(out, EntryType::XHeader.as_byte(), &records)
+}
+
+/// What stands in front of the content of a file with holes: where its pieces are.
+pub(super) fn map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
+    let end = pieces.last().map_or(0, |last| last.end);
+    // The last tells where the file ends.
+    let hole = (end < size || pieces.is_empty()).then_some(size..size);
+    let mut map = format!("{}\n", pieces.len() + usize::from(hole.is_some()));
+    for piece in pieces.iter().chain(&hole) {
+        // Writing to a text cannot fail.
+        let _ = write!(map, "{}\n{}\n", piece.start, piece.end - piece.start);
+    }
+    let mut map = map.into_bytes();
+    map.resize(map.len() + padding(map.len() as u64), 0);
+    map
+}
+
+/// Whether an entry is a file with holes, as [`announce_holes`] tells.
+pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
+    let Some(records) = entry.pax_extensions()? else { return Ok(false) };
+    for record in records {
+        let record = record?;
+        if record.key_bytes() == SPARSE_MAJOR.0.as_bytes() {
+            return match record.value_bytes() == SPARSE_MAJOR.1.as_bytes() {
+                true => Ok(true),
+                false => Err(io::Error::other("a file with holes has an unknown form")),
+            };
+        }
+    }
+    Ok(false)
+}
+
+/// Reads what [`map`] made; its content comes next.
+pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Range<u64>>> {
+    let wrong = || io::Error::other("a file's pieces are not told rightly");
+    let mut reader = MapReader { entry, block: [0; BLOCK_BYTES as usize], at: BLOCK_BYTES as usize };
+    let count = reader.number()?;
+    if count > PIECES_MAX {
+        return Err(wrong());
+    }
+    let (mut pieces, mut end) = (Vec::new(), 0);
+    for _ in 0..count {
+        let (start, length) = (reader.number()?, reader.number()?);
+        let piece = start..start.checked_add(length).ok_or_else(wrong)?;
+        if piece.start < end || i64::try_from(piece.end).is_err() {
+            return Err(wrong());
+        }
+        end = piece.end;
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+struct MapReader<'a, R> {
+    entry: &'a mut R,
+    block: [u8; BLOCK_BYTES as usize],
+    at: usize,
+}
+
+impl<R: Read> MapReader<'_, R> {
+    fn number(&mut self) -> io::Result<u64> {
+        let mut digits = String::new();
+        while digits.len() <= DIGITS_MAX {
+            if self.at == self.block.len() {
+                self.entry.read_exact(&mut self.block)?;
+                self.at = 0;
+            }
+            let byte = self.block[self.at];
+            self.at += 1;
+            if byte == b'\n' {
+                return digits.parse().map_err(io::Error::other);
+            }
+            digits.push(char::from(byte));
+        }
+        Err(io::Error::other("a number is too long"))
+    }
+}
+
+/// Puts as much of a name into its field as fits; tells whether something did not.
+fn fill(field: &mut [u8], name: &[u8]) -> bool {
+    let fits = name.len().min(field.len());
+    field.fill(0);
+    field[..fits].copy_from_slice(&name[..fits]);
+    fits < name.len()
+}
+
+fn about_next(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> {
+    let mut header = Header::new_gnu();
+    fill(&mut header.as_old_mut().name, ABOUT_NEXT);
+    header.set_entry_type(EntryType::new(kind));
+    header.set_mode(0o644);
+    header.set_mtime(0);
+    header.set_size(content.len() as u64);
+    header.set_cksum();
+    out.write_all(header.as_bytes())?;
+    out.write_all(content)?;
+    end(out, content.len() as u64)
+}
+
+fn padding(length: u64) -> usize {
+    // Less than a block.
+    (length.next_multiple_of(BLOCK_BYTES) - length) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_map_is_refused() {
+        for wrong in ["", "1\n5\n", "x\n", "2\n5\n5\n6\n1\n", "1\n1\n18446744073709551615\n", "99999999999\n"]
+        {
+            let mut block = wrong.as_bytes().to_vec();
+            block.resize(BLOCK_BYTES as usize, 0);
+            assert!(read_map(&mut &block[..]).is_err(), "{wrong:?}");
+        }
+        assert!(read_map(&mut &b"1\n"[..]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_map_is_read_as_it_was_written(lengths in prop::collection::vec((0..1_u64 << 40, 1..1_u64 << 40), 0..200)) {
+            let mut end = 0;
+            let pieces: Vec<_> = lengths.iter().map(|(gap, length)| {
+                let start = end + gap;
+                end = start + length;
+                start..end
+            }).collect();
+            for size in [end, end + 1] {
+                let written = map(&pieces, size);
+                prop_assert_eq!(written.len() % BLOCK_BYTES as usize, 0);
+                let read = read_map(&mut &written[..]).expect("a map");
+                prop_assert_eq!(read.last().map(|last| last.end), Some(size));
+                prop_assert_eq!(&read[..pieces.len()], &pieces[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The file that a backup is written to: without a name until it is whole, so that nothing is ever replaced, and two
+//! that are written at the same time have nothing in common.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::BackupError;
+use crate::privileges::as_caller;
+
+/// The backup's owner alone may read it.
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// A backup that is being written. Dropping it leaves nothing behind.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    folder: OwnedFd,
+    to: PathBuf,
+    /// Its name meanwhile, where the file system has no files without one.
+    partial: Option<OsString>,
+}
+
+impl Output {
+    /// Begins a file that shall be at `to`, where nothing may be.
+    pub(super) fn create(to: &Path) -> Result<Self, BackupError> {
+        if as_caller(|| to.symlink_metadata())?.is_ok() {
+            return Err(BackupError::Taken(to.to_owned()));
+        }
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let made = as_caller(|| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let folder = fs::openat(CWD, parent, flags, Mode::empty())?;
+            let (file, partial) = create(&folder, name(to)?)?;
+            Ok::<_, Errno>(Self { file: File::from(file), folder, to: to.to_owned(), partial })
+        })?;
+        made.map_err(|error| BackupError::Place { path: to.to_owned(), error: error.into() })
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Gives the file its name, unless something has it by now.
+    pub(super) fn place(mut self) -> Result<(), BackupError> {
+        let placed = as_caller(|| {
+            match &self.partial {
+                None => link(&self.file, &self.folder, name(&self.to)?)?,
+                Some(partial) => rename(&self.folder, partial, name(&self.to)?)?,
+            }
+            self.partial = None;
+            fs::fsync(&self.folder)
+        })?;
+        placed.map_err(|error| match error {
+            Errno::EXIST => BackupError::Taken(self.to.clone()),
+            other => BackupError::Place { path: self.to.clone(), error: other.into() },
+        })
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(partial) = self.partial.take() {
+            let _ = as_caller(|| fs::unlinkat(&self.folder, partial, AtFlags::empty()));
+        }
+    }
+}
+
+fn name(to: &Path) -> Result<&OsStr, Errno> {
+    to.file_name().ok_or(Errno::ISDIR)
+}
+
+fn create(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>), Errno> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match fs::openat(folder, c".", flags | OFlags::TMPFILE, MODE) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => create_named(folder, name),
+        done => Ok((done?, None)),
+    }
+}
+
+/// For file systems that have no files without names.
+fn create_named(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>), Errno> {
+    let mut bits = [0; 8];
+    getrandom::fill(&mut bits).map_err(|_| Errno::IO)?;
+    let mut partial = OsString::from(format!(".{:016x}.", u64::from_be_bytes(bits)));
+    partial.push(name);
+    partial.push(".partial");
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    Ok((fs::openat(folder, &partial, flags, MODE)?, Some(partial)))
+}
+
+fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::linkat(CWD, opened, folder, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+fn rename(folder: &OwnedFd, partial: &OsStr, name: &OsStr) -> Result<(), Errno> {
+    match fs::renameat_with(folder, partial, folder, name, RenameFlags::NOREPLACE) {
+        // The file system cannot rename so; a link replaces nothing either.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            fs::linkat(folder, partial, folder, name, AtFlags::empty())?;
+            fs::unlinkat(folder, partial, AtFlags::empty())
+        }
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_system_without_nameless_files_will_do() {
+        let root = tempfile::tempdir().expect("a folder");
+        let begun = |name: &str| {
+            let to = root.path().join(name);
+            let folder = File::open(root.path()).expect("a folder").into();
+            let (file, partial) = create_named(&folder, OsStr::new(name)).expect("a file");
+            let mut file = File::from(file);
+            file.write_all(b"content").expect("written");
+            Output { file, folder, to, partial }
+        };
+        let names = || {
+            let entries = std::fs::read_dir(root.path()).expect("a folder");
+            entries.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+        };
+        let (first, second, dropped) = (begun("backup"), begun("backup"), begun("backup"));
+        assert_eq!(names().len(), 3);
+        first.place().expect("placed");
+        assert!(matches!(second.place(), Err(BackupError::Taken(_))), "it replaces nothing");
+        drop(dropped);
+        assert_eq!(names(), ["backup"]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Root's commands on a data folder that is another user's: they do their work as that user, so that they leave no file
+//! that the service cannot use.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Gid, Uid};
+use rustix::process::{geteuid, getuid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+/// Has this thread, and those that it starts, act as the owner of a folder that exists, when root runs it. So it must be
+/// called while there is one thread. What only the caller may do can still be done by [`as_caller`].
+///
+/// # Errors
+/// What the kernel answers.
+pub fn become_owner(folder: &Path) -> io::Result<()> {
+    let owner = match std::fs::metadata(folder) {
+        Ok(owner) if owner.uid() != Uid::ROOT.as_raw() && geteuid().is_root() => owner,
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    set_thread_groups(&[])?;
+    set_thread_res_gid(None, Gid::from_raw(owner.gid()), None)?;
+    set_thread_res_uid(None, Uid::from_raw(owner.uid()), None)?;
+    Ok(())
+}
+
+/// Does work on this thread as the user who began the program: what leads to their own files, after [`become_owner`].
+///
+/// # Errors
+/// What the kernel answers when it does not let the thread change its user.
+pub fn as_caller<T>(work: impl FnOnce() -> T) -> io::Result<T> {
+    if !acts_as_owner() {
+        return Ok(work());
+    }
+    let owner = geteuid();
+    set_thread_res_uid(None, Uid::ROOT, None)?;
+    let done = work();
+    set_thread_res_uid(None, owner, None)?;
+    Ok(done)
+}
+
+/// Whether [`become_owner`] made this thread another user.
+#[must_use]
+pub fn acts_as_owner() -> bool {
+    getuid().is_root() && !geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{File, metadata};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn what_root_makes_is_the_owners_but_for_what_is_its_own() {
+        const SERVICE: u32 = 4711;
+        let outer = tempfile::tempdir().expect("a folder");
+        std::fs::set_permissions(outer.path(), PermissionsExt::from_mode(0o711)).expect("permissions");
+        let (folder, own) = (outer.path().join("data"), outer.path().join("own"));
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::create_dir(&own).expect("a folder");
+        std::fs::set_permissions(&own, PermissionsExt::from_mode(0o700)).expect("permissions");
+        if geteuid().is_root() {
+            chown(&folder, Some(SERVICE), Some(SERVICE)).expect("given away");
+        }
+        let begun_as = geteuid().as_raw();
+        let acting = std::thread::spawn(move || {
+            become_owner(&folder).expect("its owner");
+            File::create(folder.join("file")).expect("a file");
+            let mine = as_caller(|| File::create(own.join("file"))).expect("the caller").expect("a file");
+            File::create(folder.join("again")).expect("a file");
+            let owner = metadata(&folder).expect("a folder");
+            for name in ["file", "again"] {
+                let made = metadata(folder.join(name)).expect("a file");
+                assert_eq!((made.uid(), made.gid()), (owner.uid(), owner.gid()));
+            }
+            assert_eq!(mine.metadata().expect("a file").uid(), begun_as);
+        });
+        acting.join().expect("it holds");
+        become_owner(Path::new("/nowhere")).expect("what is missing is nobody's");
+    }
+}

@@ -1,0 +1,226 @@
+//! Backups hold every file that can be held, name those that cannot, and are restored whatever lies in a workspace.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use control::backup::{BackupError, Written, restore, write};
+use control::service::{DATABASE, open_store, open_workspaces};
+use domain::id::AccountId;
+use domain::time::Timestamp;
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use store::Store;
+use workspace::{Quota, Workspaces};
+
+/// The length of a name in a deep tree.
+const DEEP_NAME: usize = 254;
+/// How many lie in each other: 4,080 bytes, as the interface takes them, and more than one path may have.
+const DEEP: usize = 16;
+const DEEPER: usize = 30;
+
+/// A data folder with one account, and a place for its backups.
+struct Source {
+    root: tempfile::TempDir,
+    store: Store,
+    workspaces: Workspaces,
+    home: PathBuf,
+}
+
+impl Source {
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let store = open_store(&data, None, std::time::Duration::ZERO).await.unwrap();
+        let workspaces = open_workspaces(&data, Quota::default()).unwrap();
+        let home = workspaces.provision(AccountId::from_random(1), None).await.unwrap().host_dir();
+        Self { root, store, workspaces, home }
+    }
+
+    fn write(&self) -> Result<Written, BackupError> {
+        write(&self.store.exporter(), &self.workspaces, &self.archive(), Timestamp::from_micros(0))
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.root.path().join("backup.tar.zst")
+    }
+
+    /// Where the account's home folder is after a restore to [`Self::target`].
+    fn restored(&self) -> PathBuf {
+        self.target().join("workspaces").join(self.home.file_name().unwrap())
+    }
+
+    fn target(&self) -> PathBuf {
+        self.root.path().join("restored")
+    }
+}
+
+/// Makes folders in each other, deeper than one path may name, and returns the deepest.
+fn nest(top: &Path, name: &str, times: usize) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
+    for _ in 0..times {
+        let _ = mkdirat(&at, name, Mode::RWXU);
+        at = openat(&at, name, flags, Mode::empty()).unwrap();
+    }
+    at
+}
+
+fn put(folder: &OwnedFd, name: &str, content: &[u8]) {
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    let file = File::from(openat(folder, name, flags, Mode::RUSR | Mode::WUSR).unwrap());
+    file.write_all_at(content, 0).unwrap();
+}
+
+fn get(top: &Path, name: &str, times: usize, file: &str) -> String {
+    let folder = nest(top, name, times);
+    let file = File::from(openat(&folder, file, OFlags::RDONLY, Mode::empty()).unwrap());
+    std::io::read_to_string(file).unwrap()
+}
+
+#[tokio::test]
+async fn a_tree_deeper_than_paths_may_be_comes_back() {
+    let source = Source::new().await;
+    let name = "d".repeat(DEEP_NAME);
+    put(&nest(&source.home, &name, DEEP), "deep", b"deep");
+    put(&nest(&source.home, &name, DEEPER), "deeper", b"deeper");
+    source.write().unwrap();
+    restore(&source.archive(), &source.target(), None).unwrap();
+    assert_eq!(get(&source.restored(), &name, DEEP, "deep"), "deep");
+    assert_eq!(get(&source.restored(), &name, DEEPER, "deeper"), "deeper");
+}
+
+#[tokio::test]
+async fn links_come_back_as_they_were() {
+    let source = Source::new().await;
+    let long = "l/".repeat(2_000);
+    for (name, target) in [("a", "uploads//b"), ("b", "./uploads/./b/"), ("c", "/etc/../x"), ("d", &long)] {
+        symlink(target, source.home.join(name)).unwrap();
+    }
+    source.write().unwrap();
+    restore(&source.archive(), &source.target(), None).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        let link = |home: &Path| fs::read_link(home.join(name)).unwrap().into_os_string();
+        assert_eq!(link(&source.restored()), link(&source.home));
+    }
+}
+
+#[tokio::test]
+async fn holes_stay_holes() {
+    const SIZE: u64 = 8 << 40;
+    let source = Source::new().await;
+    let file = File::create(source.home.join("holes")).unwrap();
+    file.set_len(SIZE).unwrap();
+    file.write_all_at(b"middle", SIZE / 2).unwrap();
+    source.write().unwrap();
+    restore(&source.archive(), &source.target(), None).unwrap();
+    let restored = File::open(source.restored().join("holes")).unwrap();
+    assert_eq!(restored.metadata().unwrap().len(), SIZE);
+    assert!(restored.metadata().unwrap().blocks() * 512 < 1 << 20);
+    let mut middle = [0; 6];
+    restored.read_exact_at(&mut middle, SIZE / 2).unwrap();
+    assert_eq!(&middle, b"middle");
+}
+
+#[tokio::test]
+async fn a_file_with_several_names_is_kept_once() {
+    let source = Source::new().await;
+    let mut content = vec![0; 1 << 20];
+    getrandom::fill(&mut content).unwrap();
+    fs::write(source.home.join("first"), &content).unwrap();
+    fs::create_dir(source.home.join("folder")).unwrap();
+    for n in 0..40 {
+        fs::hard_link(source.home.join("first"), source.home.join(format!("folder/{n}"))).unwrap();
+    }
+    let written = source.write().unwrap();
+    assert_eq!(written.summary.bytes, content.len() as u64);
+    assert!(source.archive().metadata().unwrap().len() < 2 << 20);
+    restore(&source.archive(), &source.target(), None).unwrap();
+    assert_eq!(fs::read(source.restored().join("folder/39")).unwrap(), content);
+    assert_eq!(source.restored().join("first").metadata().unwrap().nlink(), 41);
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_named() {
+    let source = Source::new().await;
+    rustix::fs::mknodat(CWD, source.home.join("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let written = source.write().unwrap();
+    assert_eq!(written.summary.left_out, 1);
+    let [left_out] = &written.left_out_files[..] else { panic!("{written:?}") };
+    assert!(left_out.path.ends_with("/pipe") && left_out.reason == "it is a pipe", "{left_out:?}");
+}
+
+#[tokio::test]
+async fn of_backups_to_one_file_one_is_written_and_whole() {
+    let source = Source::new().await;
+    fs::write(source.home.join("file"), "content").unwrap();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let writing: Vec<_> = (0..4).map(|_| scope.spawn(|| source.write())).collect();
+        writing.into_iter().map(|writing| writing.join().unwrap()).collect()
+    });
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
+    let taken = outcomes.iter().filter(|outcome| matches!(outcome, Err(BackupError::Taken(_)))).count();
+    assert_eq!(taken, 3, "{outcomes:?}");
+    restore(&source.archive(), &source.target(), None).unwrap();
+    assert_eq!(fs::read(source.restored().join("file")).unwrap(), b"content");
+    let mut names: Vec<_> =
+        fs::read_dir(source.root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["backup.tar.zst", "data", "restored"], "nothing is left over");
+}
+
+/// Has this thread and those that it starts obey permissions, as a service does that is not root.
+fn obey_permissions() {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}
+
+#[tokio::test]
+async fn an_empty_data_folder_needs_no_parent_that_can_be_written_to() {
+    obey_permissions();
+    let source = Source::new().await;
+    fs::write(source.home.join("file"), "content").unwrap();
+    source.write().unwrap();
+    let shut = source.root.path().join("shut");
+    let data = shut.join("data");
+    // As of a disk of its own.
+    fs::create_dir_all(data.join("lost+found")).unwrap();
+    fs::set_permissions(&shut, PermissionsExt::from_mode(0o555)).unwrap();
+    let restored = restore(&source.archive(), &data, None);
+    fs::set_permissions(&shut, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(restored.unwrap().skipped, 0);
+    let home = data.join("workspaces").join(source.home.file_name().unwrap());
+    assert_eq!(fs::read(home.join("file")).unwrap(), b"content");
+    let mut names: Vec<_> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [DATABASE, "lost+found", "workspaces"]);
+}
+
+#[tokio::test]
+async fn a_data_folder_and_its_parents_are_made() {
+    let source = Source::new().await;
+    source.write().unwrap();
+    let data = source.root.path().join("not/there/yet");
+    restore(&source.archive(), &data, None).unwrap();
+    assert!(data.join(DATABASE).is_file());
+    assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o700);
+    let again = restore(&source.archive(), &data, None);
+    assert!(matches!(again, Err(BackupError::NotEmpty(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_restore_that_fails_leaves_nothing() {
+    let source = Source::new().await;
+    source.write().unwrap();
+    fs::create_dir(source.target()).unwrap();
+    let database = control::DatabaseUrl::from("postgres://nobody@127.0.0.1:1/none".to_owned());
+    let (archive, target) = (source.archive(), source.target());
+    let restored = tokio::task::spawn_blocking(move || restore(&archive, &target, Some(&database)));
+    restored.await.unwrap().unwrap_err();
+    assert_eq!(fs::read_dir(source.target()).unwrap().count(), 0);
+}

@@ -1,0 +1,204 @@
+//! Walks a tree of folders by descriptors: of any depth, with few of them open, without following a link.
+//!
+//! Whoever works in a machine may take a folder's permissions away, nest folders deeper than a path can name, and move
+//! them while they are walked. The service owns what lies in a workspace, so it gives itself back what it needs.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::AsRawFd;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::jail::{FOLDER_FLAGS, file_type};
+
+/// How many folders in each other stay open; of those below, only the deepest is.
+const OPEN_MAX: usize = 64;
+
+/// What an owner needs of a folder to read it, to look things up in it and to change it.
+const FOLDER_NEEDS: Mode = Mode::RWXU;
+
+/// What an owner needs of a file to read it.
+const FILE_NEEDS: Mode = Mode::RUSR;
+
+/// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
+pub(crate) const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
+/// An entry that a walk came to.
+#[derive(Debug)]
+pub(crate) struct TreeEntry {
+    /// Its name in the folder that [`TreeWalk::folder`] tells until the walk goes on.
+    pub(crate) name: CString,
+    /// What the folder says that it is.
+    pub(crate) kind: FileType,
+    /// In how many folders of the walk it is, from 1 on.
+    pub(crate) depth: usize,
+}
+
+/// A walk, which yields the entries of the folder that was entered last, then goes on in the one before.
+#[derive(Debug)]
+pub(crate) struct TreeWalk {
+    levels: Vec<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    /// Closed while a folder below is walked, deep in the tree.
+    dir: Option<Dir>,
+    id: (u64, u64),
+    /// Where to go on once it is open again.
+    resume: i64,
+}
+
+impl TreeWalk {
+    /// Begins in an open folder.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub(crate) fn new(top: OwnedFd) -> Result<Self, Errno> {
+        Ok(Self { levels: vec![Level::new(top)?] })
+    }
+
+    /// The folder of the entry that came last.
+    pub(crate) fn folder(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.levels.last().and_then(|level| level.dir.as_ref()).ok_or(Errno::BADF)?.fd()
+    }
+
+    /// The next entry. After an error the walk goes on outside the folder that caused it, whose rest it does not see:
+    /// [`Errno::STALE`] when folders were moved while they were walked.
+    pub(crate) fn next(&mut self) -> Option<Result<TreeEntry, Errno>> {
+        loop {
+            let depth = self.levels.len();
+            let level = self.levels.last_mut()?;
+            match level.dir.as_mut().and_then(Dir::read) {
+                Some(Ok(entry)) => {
+                    level.resume = entry.offset();
+                    if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                        continue;
+                    }
+                    let name = entry.file_name().to_owned();
+                    return Some(Ok(TreeEntry { name, kind: entry.file_type(), depth }));
+                }
+                Some(Err(errno)) => {
+                    let left = self.leave();
+                    return Some(Err(left.err().unwrap_or(errno)));
+                }
+                None => {
+                    if let Err(moved) = self.leave() {
+                        return Some(Err(moved));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Enters a folder in the present one: its entries come next.
+    ///
+    /// # Errors
+    /// What the file system answers; the walk then goes on beside it.
+    pub(crate) fn enter(&mut self, name: &CStr) -> Result<(), Errno> {
+        let level = Level::new(open_folder(self.folder()?, name)?)?;
+        if self.levels.len() >= OPEN_MAX
+            && let Some(above) = self.levels.last_mut()
+        {
+            above.dir = None;
+        }
+        self.levels.push(level);
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), Errno> {
+        let left = self.levels.pop();
+        let Some(above) = self.levels.last_mut() else { return Ok(()) };
+        if above.dir.is_some() {
+            return Ok(());
+        }
+        above.dir = left.and_then(|left| above.reopen(left.dir?.fd().ok()?).ok());
+        if above.dir.is_some() {
+            return Ok(());
+        }
+        while self.levels.last().is_some_and(|level| level.dir.is_none()) {
+            self.levels.pop();
+        }
+        Err(Errno::STALE)
+    }
+}
+
+impl Level {
+    fn new(folder: OwnedFd) -> Result<Self, Errno> {
+        let stat = fs::fstat(&folder)?;
+        Ok(Self { dir: Some(Dir::new(folder)?), id: (stat.st_dev, stat.st_ino), resume: 0 })
+    }
+
+    /// Opens the folder anew, above one that was in it, unless that is in another one by now.
+    fn reopen(&self, below: BorrowedFd<'_>) -> Result<Dir, Errno> {
+        let folder = fs::openat(below, c"..", FOLDER_FLAGS, Mode::empty())?;
+        let stat = fs::fstat(&folder)?;
+        if (stat.st_dev, stat.st_ino) != self.id {
+            return Err(Errno::STALE);
+        }
+        let mut dir = Dir::new(folder)?;
+        dir.seek(self.resume)?;
+        Ok(dir)
+    }
+}
+
+/// Opens a folder in an open one so that it can be read and looked up in. Permissions that its owner lacks for that
+/// are given back for good.
+pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = FOLDER_FLAGS | OFlags::NOFOLLOW;
+    match fs::openat(parent, name, flags, Mode::empty()) {
+        // Reading it is no permission to look up what is in it.
+        Ok(folder) => match fs::openat(&folder, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                grant(&folder, &fs::fstat(&folder)?, FOLDER_NEEDS)?;
+                Ok(folder)
+            }
+            _ => Ok(folder),
+        },
+        Err(Errno::ACCESS) => {
+            let at = open_path(parent, name)?;
+            let stat = fs::fstat(&at)?;
+            if file_type(&stat) != FileType::Directory {
+                return Err(Errno::NOTDIR);
+            }
+            grant(&at, &stat, FOLDER_NEEDS)?;
+            fs::openat(&at, c".", flags, Mode::empty())
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Opens an entry of an open folder to be read, as it was looked up by `open_path`: not a link and never something else
+/// that took its place. A permission that its owner lacks for that is given back while it is opened.
+///
+/// # Errors
+/// [`Errno::WOULDBLOCK`] while somebody holds a lease on it, who is told to give it up.
+pub(crate) fn open_file(at: &OwnedFd, stat: &Stat) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", at.as_raw_fd());
+    let open = || fs::openat(CWD, &path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty());
+    match open() {
+        Err(Errno::ACCESS) => {
+            grant(at, stat, FILE_NEEDS)?;
+            let opened = open();
+            let _ = fs::chmodat(CWD, &path, permissions(stat), fs::AtFlags::empty());
+            opened
+        }
+        done => done,
+    }
+}
+
+/// What is under a name in an open folder, open for nothing but to be named.
+pub(crate) fn open_path(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn grant(at: &impl AsFd, stat: &Stat, needs: Mode) -> Result<(), Errno> {
+    // What is open as a path alone has its permissions changed by this name only.
+    let path = format!("/proc/self/fd/{}", at.as_fd().as_raw_fd());
+    fs::chmodat(CWD, path, permissions(stat) | needs, fs::AtFlags::empty())
+}
+
+fn permissions(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & 0o7777)
+}

@@ -1,0 +1,227 @@
+//! What a machine does to its own workspace hides nothing from the count and the backup, and locks nobody out.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, mkdirat, openat};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use workspace::{Content, Destination, FileName, Quota, Usage, WorkspaceError, Workspaces};
+
+use crate::{Host, asked, chunks};
+
+/// Levels of folders that are more than a walk keeps open, and more than a path can name.
+const DEEP: usize = 300;
+const NAME: &str = "twenty bytes of name";
+
+/// Has this thread and those that it starts obey permissions, as a service does that is not root.
+fn obey_permissions() {
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}
+
+fn quota() -> Quota {
+    Quota { disk_free_min_bytes: 0, recount_after: Duration::ZERO, ..Quota::default() }
+}
+
+fn shut(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Makes folders in each other and returns the deepest.
+fn nest(top: &Path, times: usize) -> OwnedFd {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
+    for _ in 0..times {
+        mkdirat(&at, NAME, Mode::RWXU).unwrap();
+        at = openat(&at, NAME, flags, Mode::empty()).unwrap();
+    }
+    at
+}
+
+fn put(folder: &OwnedFd, name: &str, content: &[u8]) {
+    let file = openat(folder, name, OFlags::WRONLY | OFlags::CREATE, Mode::RUSR | Mode::WUSR).unwrap();
+    File::from(file).write_all_at(content, 0).unwrap();
+}
+
+#[tokio::test]
+async fn a_home_without_permissions_locks_nobody_out() {
+    obey_permissions();
+    let host = Host::with(quota()).await;
+    for taken in [0o000, 0o444, 0o555] {
+        host.upload("/", "file", "content").await.unwrap();
+        shut(&host.workspace.host_dir(), taken);
+        assert_eq!(host.read("/file").await.unwrap(), b"content");
+        shut(&host.workspace.host_dir(), taken);
+        assert_eq!(host.workspace.list(&asked("/")).await.unwrap().entries.len(), 2);
+        shut(&host.workspace.host_dir(), taken);
+        host.workspace.repair().await.unwrap();
+        assert_eq!(mode(&host.workspace.host_dir()), 0o755);
+    }
+    shut(&host.at("uploads"), 0);
+    let name = FileName::from_upload("again").unwrap();
+    host.workspace.upload(&Destination::Uploads, &name, chunks("content")).await.unwrap();
+    assert_eq!(host.read("/uploads/again").await.unwrap(), b"content");
+}
+
+#[tokio::test]
+async fn what_is_deep_or_shut_counts() {
+    obey_permissions();
+    let host = Host::with(quota()).await;
+    put(&nest(&host.workspace.host_dir(), DEEP), "deep", &[b'x'; 500]);
+    // What comes after a deep tree is seen as well.
+    put(&nest(&host.at("uploads"), DEEP), "deep", &[b'x'; 500]);
+    for (taken, name) in [(0o000, "shut"), (0o444, "unsearchable"), (0o300, "unreadable")] {
+        std::fs::create_dir(host.at(name)).unwrap();
+        std::fs::write(host.at(name).join("file"), [b'x'; 500]).unwrap();
+        shut(&host.at(name), taken);
+    }
+    let counted = host.workspace.usage().await.unwrap();
+    assert_eq!(counted, Usage { bytes: 5 * 500, files: 1 + 2 * (DEEP as u64 + 1) + 3 * 2 });
+}
+
+#[tokio::test]
+async fn files_count_for_what_they_take() {
+    let host = Host::with(quota()).await;
+    File::create(host.at("holes")).unwrap().set_len(1 << 40).unwrap();
+    assert_eq!(host.workspace.usage().await.unwrap().bytes, 0);
+    let kept = File::create(host.at("kept")).unwrap();
+    fallocate(&kept, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
+    assert!(host.workspace.usage().await.unwrap().bytes >= 8 << 20);
+}
+
+#[tokio::test]
+async fn a_tree_without_permissions_is_deleted() {
+    obey_permissions();
+    let host = Host::with(quota()).await;
+    for (n, taken) in [0o000, 0o444, 0o555, 0o300].into_iter().enumerate() {
+        let top = host.at(&format!("tree/{n}"));
+        std::fs::create_dir_all(top.join("in/deeper")).unwrap();
+        std::fs::write(top.join("in/deeper/file"), "x").unwrap();
+        for path in [top.join("in/deeper"), top.join("in"), top] {
+            shut(&path, taken);
+        }
+    }
+    shut(&host.at("tree"), 0);
+    host.workspace.delete(&asked("/tree"), true).await.unwrap();
+    assert_eq!(host.names_at_home(), ["uploads"]);
+}
+
+/// What a backup would keep: paths in the workspace, and what of them.
+fn kept(host: &Host) -> BTreeMap<String, String> {
+    let workspaces = Workspaces::new(host.root.path().join("all"), quota()).unwrap();
+    let mut found = BTreeMap::new();
+    let visited = workspaces.everything(&mut |kept| {
+        let path: Vec<_> = kept.path.to_str().unwrap().split('/').skip(1).collect();
+        let content = match kept.content {
+            Content::File(file) => {
+                let mut content = vec![0; file.size as usize];
+                file.file.read_exact_at(&mut content, 0)?;
+                String::from_utf8(content).unwrap()
+            }
+            Content::Folder => "folder".to_owned(),
+            Content::Link(target) => format!("to {}", target.display()),
+            Content::LeftOut(reason) => reason,
+        };
+        found.insert(path.join("/"), format!("{content} {:o}", kept.mode));
+        Ok(())
+    });
+    visited.unwrap();
+    found
+}
+
+#[tokio::test]
+async fn a_backup_sees_what_is_deep_shut_or_no_file() {
+    obey_permissions();
+    let host = Host::with(quota()).await;
+    put(&nest(&host.workspace.host_dir(), DEEP), "deep", b"deep");
+    std::fs::write(host.at("shut"), "shut").unwrap();
+    shut(&host.at("shut"), 0);
+    std::fs::create_dir(host.at("folder")).unwrap();
+    std::fs::write(host.at("folder/file"), "in it").unwrap();
+    shut(&host.at("folder"), 0);
+    host.link("nowhere", "link");
+    let _socket = std::os::unix::net::UnixListener::bind(host.at("socket")).unwrap();
+    let found = kept(&host);
+    let deep = format!("{}deep", format!("{NAME}/").repeat(DEEP));
+    assert_eq!(found.get(&deep).map(String::as_str), Some("deep 600"));
+    assert_eq!(found["shut"], "shut 0");
+    assert_eq!(mode(&host.at("shut")), 0, "a file keeps its permissions");
+    assert_eq!(found["folder/file"], "in it 644");
+    assert_eq!(found["link"], "to nowhere 777");
+    assert!(found["socket"].starts_with("it is a socket"));
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_for_a_backup_is_named_and_no_reason_to_leave_others_out() {
+    let host = Host::with(quota()).await;
+    put(&nest(&host.workspace.host_dir(), 500), "deep", b"deep");
+    host.upload("/", "zzz", "after").await.unwrap();
+    let found = kept(&host);
+    let left_out: Vec<_> = found.values().filter(|content| content.contains("its path has more")).collect();
+    assert_eq!(left_out.len(), 1);
+    assert_eq!(found["zzz"], "after 644");
+}
+
+/// Holds a lease on a file, as a program in a machine can.
+struct Leased(Child);
+
+impl Leased {
+    /// `yields` is whether it gives the lease up when it is told to.
+    fn hold(path: &Path, yields: bool) -> Self {
+        const PROGRAM: &str = "
+import fcntl, os, signal, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+give_up = lambda *_: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+signal.signal(signal.SIGIO, give_up if sys.argv[2] == 'True' else signal.SIG_IGN)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+        let mut command = Command::new("python3");
+        command.args(["-c", PROGRAM]).arg(path).arg(if yields { "True" } else { "False" });
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n");
+        Self(child)
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leased_file_is_waited_for_and_not_for_ever() {
+    let host = Host::with(quota()).await;
+    host.upload("/", "polite", "content").await.unwrap();
+    host.upload("/", "stubborn", "content").await.unwrap();
+    let _polite = Leased::hold(&host.at("polite"), true);
+    let _stubborn = Leased::hold(&host.at("stubborn"), false);
+    let refused = host.read("/stubborn").await;
+    assert!(matches!(refused, Err(WorkspaceError::Leased)), "{refused:?}");
+    tokio::time::resume();
+    assert_eq!(host.read("/polite").await.unwrap(), b"content");
+}
+
+#[tokio::test]
+async fn a_backup_waits_for_a_leased_file() {
+    let host = Host::with(quota()).await;
+    host.upload("/", "polite", "content").await.unwrap();
+    let _polite = Leased::hold(&host.at("polite"), true);
+    assert_eq!(kept(&host)["polite"], "content 644");
+}
