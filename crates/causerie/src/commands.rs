@@ -279,6 +279,11 @@ pub(crate) enum AdminCommand {
 impl AdminCommand {
     /// Whether its answer and its failure are for programs.
     pub(crate) fn as_json(&self) -> bool {
+        self.at().json
+    }
+
+    /// What it is done to.
+    pub(crate) fn at(&self) -> &Where {
         let (Self::Account(AccountCommand::Create { at, .. } | AccountCommand::SetPassword { at, .. })
         | Self::Key(
             KeyCommand::Create { at, .. } | KeyCommand::List { at, .. } | KeyCommand::Revoke { at, .. },
@@ -289,7 +294,7 @@ impl AdminCommand {
         | Self::Machine(MachineCommand::List { at })
         | Self::Audit(AuditCommand::List { at, .. })
         | Self::Backup { at, .. }) = self;
-        at.json
+        at
     }
 }
 

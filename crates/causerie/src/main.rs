@@ -48,6 +48,17 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
+    // While there is one thread: all others act as it does.
+    let at = match &cli.command {
+        Command::Admin(command) => Some(command.at()),
+        Command::Restore { at, .. } => Some(at),
+        _ => None,
+    };
+    if let Some(at) = at
+        && let Err(error) = admin::become_owner(at)
+    {
+        return refused(&error, at.json);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
