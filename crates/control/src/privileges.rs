@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{Gid, Uid};
+use rustix::io::Errno;
 use rustix::process::{geteuid, getuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
@@ -15,16 +16,25 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 /// # Errors
 /// What the kernel answers.
 pub fn become_owner(folder: &Path) -> io::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
     let owner = match std::fs::metadata(folder) {
-        Ok(owner) if owner.uid() != Uid::ROOT.as_raw() && geteuid().is_root() => owner,
-        Ok(_) => return Ok(()),
+        Ok(owner) if owner.uid() == Uid::ROOT.as_raw() => return Ok(()),
+        Ok(owner) => owner,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    set_thread_groups(&[])?;
-    set_thread_res_gid(None, Gid::from_raw(owner.gid()), None)?;
-    set_thread_res_uid(None, Uid::from_raw(owner.uid()), None)?;
-    Ok(())
+    let become_it = || {
+        set_thread_groups(&[])?;
+        set_thread_res_gid(None, Gid::from_raw(owner.gid()), None)?;
+        set_thread_res_uid(None, Uid::from_raw(owner.uid()), None)
+    };
+    match become_it() {
+        // A root that may not change its user, as in some containers, works as itself.
+        Ok(()) | Err(Errno::PERM) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Does work on this thread as the user who began the program: what leads to their own files, after [`become_owner`].

@@ -340,6 +340,10 @@ impl Questions {
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
             tokio::spawn(async move { settle_surely(&store, &known, &meta).await });
         }
+        // A tool of an earlier answer may have shut the workspace for everybody who works in the machine.
+        if let Err(error) = self.workspaces.of(account).repair().await {
+            tracing::warn!(%account, %error, "the workspace cannot be opened");
+        }
         // Before dispatch looks: why an earlier start was given up must not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}

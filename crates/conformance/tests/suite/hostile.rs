@@ -51,6 +51,40 @@ fn html_of_an_answer_is_harmless() {
 }
 
 #[test]
+fn a_workspace_that_a_tool_shuts_is_opened_again() {
+    let Stage { vendor, api, service: _service, .. } = stage();
+    api.upload("a.txt", b"inside").expect_status(201);
+    let shut = "chmod 000 /workspace";
+    let works = || {
+        let (answer, told) = shell(&api, &vendor, "cat uploads/a.txt && echo $((40 + 2))");
+        assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{told}");
+        assert!(told.contains("42"), "{told}");
+    };
+    shell(&api, &vendor, shut);
+    api.list_home().expect_status(200);
+    api.upload("b.txt", b"inside").expect_status(201);
+    works();
+    shell(&api, &vendor, shut);
+    works();
+    shell(&api, &vendor, shut);
+    api.stop_vm().expect_status(202);
+    works();
+}
+
+#[test]
+fn a_name_that_is_no_utf_8_is_found_as_it_is_listed_and_encoded() {
+    let Stage { vendor, api, service: _service, .. } = stage();
+    shell(&api, &vendor, r#"mkdir odd && cd odd && printf found > "$(printf '50%%\377 %%41')""#);
+    let listing = api.list("/odd").expect_status(200).json();
+    let path = listing["entries"][0]["path"].as_str().expect("a path").to_owned();
+    let encoded: String = path.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    for path in [path.replace(' ', "%20"), encoded] {
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        assert_eq!(api.download(&path).expect_status(200).body, b"found", "{path}");
+    }
+}
+
+#[test]
 fn links_that_lead_out_of_the_workspace_are_not_followed() {
     let Stage { vendor, api, service: _service, .. } = stage();
     api.upload("a.txt", b"inside").expect_status(201);

@@ -15,7 +15,8 @@ const PATH_MAX_CHARS: usize = 1_024;
 /// Something that was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Where it is, from the folder of all accounts on; cut when it is long, and not exact when it is not UTF-8.
+    /// Where it is, from the folder of all accounts on; cut when it is long, not exact when it is not UTF-8.
+    /// Control characters are escaped.
     pub path: String,
     /// Why it was left out.
     pub reason: String,
@@ -40,15 +41,37 @@ impl List {
         }
         self.of_account += 1;
         if self.of_account <= NAMED_OF_ACCOUNT_MAX && self.named.len() < NAMED_MAX {
-            let path = path.to_string_lossy().chars().take(PATH_MAX_CHARS).collect();
+            let path = printable(&path.to_string_lossy());
             self.named.push(LeftOut { path, reason: reason.into() });
         }
     }
 }
 
+/// A path that goes to terminals and logs: a machine chose it.
+fn printable(path: &str) -> String {
+    let mut shown = String::new();
+    for character in path.chars().take(PATH_MAX_CHARS) {
+        if character.is_control() {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_does_nothing_to_a_terminal() {
+        let mut list = List::default();
+        list.add(Path::new("account/\u{1b}[2Jžluť\n"), "it is a pipe");
+        assert_eq!(list.named[0].path, "account/\\u{1b}[2Jžluť\\n");
+        list.add(Path::new(&"x".repeat(10 * PATH_MAX_CHARS)), "it is a pipe");
+        assert_eq!(list.named[1].path.len(), PATH_MAX_CHARS);
+    }
 
     #[test]
     fn no_account_hides_what_another_leaves_out() {
