@@ -197,6 +197,7 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             memory_bytes: 1,
+            memory_counted: false,
             processes: 1,
             shell_seconds: 1,
             workspace_bytes: 1,

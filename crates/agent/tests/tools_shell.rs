@@ -198,6 +198,89 @@ async fn commands_make_no_file_that_runs_as_its_owner() {
     assert!(output.text.starts_with("750\n"), "{}", output.text);
 }
 
+/// The kernel counts watches for each user of the host, who may be the service's as well.
+#[tokio::test]
+async fn epoll_watches_are_bounded() {
+    let machine = Machine::new();
+    // Two hundred instances, each of which watches two hundred counters: forty thousand watches.
+    machine.put(
+        "watches.pl",
+        r#"
+        $count = 0;
+        for (1..200) { push @counters, syscall(290, 0, 0); push @instances, syscall(291, 0) }
+        for $instance (@instances) { for $counter (@counters) {
+            $event = pack('LQ', 1, 0);
+            if (syscall(233, $instance + 0, 1, $counter + 0, $event) < 0) { print "$count ", $! + 0, "\n"; exit }
+            $count++;
+        } }
+        print "$count without end\n";
+        "#,
+    );
+    let output = machine.shell("perl watches.pl").await;
+    if cfg!(target_arch = "x86_64") {
+        assert!(output.text.starts_with("4096 28\n"), "{}", output.text);
+    }
+    // What is usual goes on.
+    machine.put(
+        "loop.py",
+        "import asyncio\n\
+         async def main():\n\
+         \x20 p = await asyncio.create_subprocess_exec('echo', 'hi', stdout=-1)\n\
+         \x20 print((await p.communicate())[0].decode().strip())\n\
+         asyncio.run(main())\n",
+    );
+    let output = machine.shell("command -v python3 >/dev/null || { echo hi; exit; }; python3 loop.py").await;
+    assert_eq!(output.text, "hi\n[exit status 0]");
+}
+
+#[tokio::test]
+async fn memory_of_all_processes_together_is_bounded() {
+    let mut machine = Machine::new();
+    machine.limits.memory_bytes = 64 << 20;
+    let hold = "for (1..5) { unless (fork) { $held = 'a' x 20000000; sleep 100; exit } } sleep 100";
+    let output = machine.shell(&format!("perl -e \"{}\"", hold.replace('$', "\\$"))).await;
+    if machine.limits.tools_user.is_some() {
+        assert_eq!(output.text, "[killed: commands took more than 64 MiB of memory together]");
+    }
+}
+
+/// How much of the workspace's disk is taken, in bytes.
+fn taken(machine: &Machine) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(&machine.limits.workspace).expect("the folder is ours");
+    files.flatten().filter_map(|file| Some(file.metadata().ok()?.blocks() * 512)).sum()
+}
+
+/// Writes as fast as the disk's cache takes it; each file alone is within its bound.
+const FILL: &str = "i=0; while true; do i=$((i+1)); head -c 33554432 /dev/zero > f$i; done";
+
+#[tokio::test]
+async fn a_disk_that_is_filled_fast_keeps_its_floor() {
+    const ROOM: u64 = 256 << 20;
+    const OVERSHOOT_MAX: u64 = 256 << 20;
+    // A disk on which nobody else writes much meanwhile.
+    let mut machine = Machine::below("/dev/shm".as_ref());
+    let disk = rustix::fs::statvfs(&machine.limits.workspace).unwrap();
+    machine.limits.disk_free_floor_bytes = disk.f_bavail * disk.f_frsize - ROOM;
+    let output = machine.shell(&format!("({FILL}) & ({FILL})")).await;
+    assert!(output.text.ends_with("[killed: the disk is full]"), "{}", output.text);
+    assert!(taken(&machine) < ROOM + OVERSHOOT_MAX, "{} MiB", taken(&machine) >> 20);
+    // No single file may take what the floor is.
+    let one = machine.shell("rm -f f*; truncate -s 1G large 2>/dev/null; stat -c %s large").await;
+    assert!(!one.text.contains("1073741824"), "{}", one.text);
+}
+
+#[tokio::test]
+async fn a_workspace_that_is_filled_fast_stays_small() {
+    const ROOM: u64 = 128 << 20;
+    const OVERSHOOT_MAX: u64 = 384 << 20;
+    let mut machine = Machine::below("/dev/shm".as_ref());
+    machine.limits.workspace_bytes = ROOM;
+    let output = machine.shell(FILL).await;
+    assert!(output.text.contains("the workspace grew"), "{}", output.text);
+    assert!(taken(&machine) < ROOM + OVERSHOOT_MAX, "{} MiB", taken(&machine) >> 20);
+}
+
 /// Commands can't reach the process that watches over them, nor the one that runs the tools.
 #[tokio::test]
 async fn the_watcher_is_out_of_reach() {

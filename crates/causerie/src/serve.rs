@@ -13,7 +13,7 @@ use axum::routing::get;
 use control::service::StartError;
 use control::{Environment, PluginsConfig, Service, ServiceConfig};
 use edge::Guard;
-use machine::{Driver, DriverError, Sandbox, SandboxConfig};
+use machine::{Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -225,6 +225,20 @@ async fn ready(State(sources): State<Sources>) -> StatusCode {
     if sources.service.ready().await { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
+/// Logs which limits of machines the kernel enforces on this host, and which it does not.
+fn log_limits(report: &[LimitStatus]) {
+    for LimitStatus { limit, enforced_by, detail } in report {
+        let by = enforced_by.as_str();
+        match enforced_by {
+            Enforcement::Nothing => {
+                tracing::warn!(limit, enforced_by = by, detail, "machine limit not enforced")
+            }
+            Enforcement::Watch => tracing::info!(limit, enforced_by = by, detail, "machine limit enforced"),
+            Enforcement::Kernel => tracing::debug!(limit, enforced_by = by, detail, "machine limit enforced"),
+        }
+    }
+}
+
 async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> {
     let refused = |error: DriverError| ServeError::Driver(error.to_string());
     match settings.driver {
@@ -238,6 +252,7 @@ async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> 
             config.limits = settings.machine.clone();
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;
+            log_limits(&sandbox.limits_report());
             Ok(Driver::Sandbox(sandbox))
         }
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use domain::id::AccountId;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::limits::LimitStatus;
 use crate::sandbox::{Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
@@ -59,6 +60,15 @@ impl Driver {
         match self {
             Self::Sandbox(driver) => driver.start(home).await.map(RunningMachine::Sandbox),
             Self::Simulated(driver) => driver.start(home.account).await.map(RunningMachine::Simulated),
+        }
+    }
+
+    /// Lists the limits of machines, and what enforces each on this host.
+    #[must_use]
+    pub fn limits_report(&self) -> Vec<LimitStatus> {
+        match self {
+            Self::Sandbox(driver) => driver.limits_report(),
+            Self::Simulated(_) => Vec::new(),
         }
     }
 

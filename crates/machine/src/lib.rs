@@ -11,12 +11,14 @@
 //! `sandbox::sys` alone.
 
 pub mod driver;
+pub mod limits;
 pub mod link;
 pub mod sandbox;
 pub mod simulated;
 mod supervisor;
 
 pub use driver::{ByteStream, Driver, DriverError, Home, RunningMachine};
+pub use limits::{Enforcement, LimitStatus};
 pub use link::{AgentLink, Body, LinkError};
 pub use sandbox::{Limits, LimitsKind, Sandbox, SandboxConfig};
 pub use simulated::Simulated;

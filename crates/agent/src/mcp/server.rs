@@ -122,7 +122,7 @@ impl Server {
         let asked = up.connection.request("tools/call", params, CALL);
         let answer = tokio::select! {
             answer = asked => answer,
-            why = tools::watch::disk(limits) => {
+            why = tools::watch::resources(limits) => {
                 up.connection.give_up(&why);
                 return Err(format!("The MCP server was ended: {why}. The call may have run."));
             }

@@ -91,8 +91,8 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
         let _running = running().await;
         let writes = matches!(task, Task::Write(_) | Task::Edit(_));
         if writes
-            && super::jail::Jail::free_bytes(&limits.workspace)
-                .is_some_and(|free| free < limits.disk_free_floor_bytes)
+            && super::jail::Jail::free(&limits.workspace)
+                .is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
         {
             return Err("the disk is full".to_owned());
         }

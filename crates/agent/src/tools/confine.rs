@@ -18,7 +18,7 @@ use rustix::thread::{
 use seccomp::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, end};
+use super::{Limits, end, watch};
 
 /// Programs reserve far more addresses than memory; this many times as many are allowed to command lines.
 const ADDRESSES_PER_MEMORY: u64 = 64;
@@ -67,7 +67,11 @@ impl Confinement {
 
     /// For an MCP server, which runs as a command line does and lives on.
     pub(crate) fn of_server(limits: &Limits) -> Self {
-        Self { cpu_seconds: SERVER_CPU_SECONDS, ..Self::of_shell(limits, Duration::ZERO) }
+        Self {
+            cpu_seconds: SERVER_CPU_SECONDS,
+            file_bytes: limits.file_bytes,
+            ..Self::of_shell(limits, Duration::ZERO)
+        }
     }
 
     /// For a command line, which may run what the machine has.
@@ -81,7 +85,7 @@ impl Confinement {
             memory_bytes: limits.memory_bytes,
             address_bytes: limits.memory_bytes.saturating_mul(ADDRESSES_PER_MEMORY),
             processes: limits.processes.saturating_add(others),
-            file_bytes: limits.file_bytes,
+            file_bytes: watch::file_bytes(limits),
             cpu_seconds: time_max.as_secs().saturating_add(1),
             readable: vec![PathBuf::from("/")],
             writable,

@@ -79,6 +79,26 @@ pub(super) fn count_user(user: u32) -> u64 {
     processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
 }
 
+/// What the user's processes hold in memory that no file backs, in bytes; what they share counts in each.
+pub(super) fn memory_of_user(user: u32) -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| held_by(pid, user)).fold(0, u64::saturating_add)
+}
+
+fn held_by(pid: i32, user: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let number = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    if number("Uid:")? != u64::from(user) {
+        return None;
+    }
+    let kib = number("RssAnon:")?.saturating_add(number("RssShmem:")?);
+    Some(kib.saturating_mul(1024))
+}
+
 fn end(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> usize {
     let mut known = HashSet::new();
     for _ in 0..ROUNDS_MAX {

@@ -164,13 +164,29 @@ impl Jail {
         Ok(folder)
     }
 
-    /// Bytes that are free on the workspace's disk.
-    pub(crate) fn free_bytes(workspace: &Path) -> Option<u64> {
+    /// Asks what is free on the workspace's disk.
+    pub(crate) fn free(workspace: &Path) -> Option<Free> {
         let folder =
             open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let disk = rustix::fs::fstatvfs(folder).ok()?;
-        Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+        // Some file systems have no bound on files; they say 0.
+        let files = (disk.f_files > 0).then_some(Files { total: disk.f_files, free: disk.f_favail });
+        Some(Free { bytes: disk.f_bavail.saturating_mul(disk.f_frsize), files })
     }
+}
+
+/// What is free on a disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Free {
+    pub(crate) bytes: u64,
+    pub(crate) files: Option<Files>,
+}
+
+/// How many files a disk can hold.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
 }
 
 /// Puts a path's names before those that are left to walk.

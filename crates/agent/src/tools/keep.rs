@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -20,6 +21,7 @@ use rustix::process::{
 
 use super::confine::{Fork, confine, fork};
 use super::end::end_descendants;
+use super::epoll::{self, Counter};
 use super::request::{Request, Task};
 use super::supervise::{Ended, PATH, read_line, report};
 
@@ -41,17 +43,21 @@ fn watch(request: &Request) -> Result<Ended, String> {
     let text = |error: io::Error| format!("the server cannot be started: {error}");
     let null = File::options().write(true).open("/dev/null").map_err(text)?;
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
+    let (counted, counting) = epoll::ends().map_err(text)?;
     let process = match fork().map_err(text)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
-            let why = become_server(request, server, temp);
+            drop(counted);
+            let why = become_server(request, server, temp, &counting);
             report(&Ended::Failed(why), rustix::stdio::stderr());
             std::process::exit(1);
         }
     };
     // The pipe must end with the server, not with its watcher.
     rustix::stdio::dup2_stdout(&null).map_err(|error| text(error.into()))?;
-    let status = wait_or_end(process).map_err(text)?;
+    drop(counting);
+    let counter = Counter::receive(&counted, epoll::SERVER_WATCHES_MAX);
+    let status = wait_or_end(process, counter).map_err(text)?;
     let left = end_descendants();
     Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
         Some((Some(status), _)) => Ended::Exit { status, left },
@@ -62,25 +68,37 @@ fn watch(request: &Request) -> Result<Ended, String> {
 
 /// Waits until the server ends. When the agent closes its end of standard input, the server has seen that, too; then
 /// it is told to end, and what is left after that is for the caller to end.
-fn wait_or_end(server: Pid) -> io::Result<Option<WaitStatus>> {
+fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(server, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     let ended = || Ok(waitpid(Some(server), WaitOptions::empty())?.map(|(_, status)| status));
     loop {
         // What the agent writes is the server's: only the end of it counts here, which is always told.
-        let mut watched =
-            [PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::empty())];
-        match poll(&mut watched, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            outcome => outcome?,
+        let (over, asked, calls) = {
+            let mut watched = vec![
+                PollFd::new(&handle, PollFlags::IN),
+                PollFd::from_borrowed_fd(stdin, PollFlags::empty()),
+            ];
+            watched.extend(
+                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.fd(), PollFlags::IN)),
+            );
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                outcome => outcome?,
+            };
+            let calls = watched.get(2).map_or(PollFlags::empty(), PollFd::revents);
+            (!watched[0].revents().is_empty(), !watched[1].revents().is_empty(), calls)
         };
-        if !watched[0].revents().is_empty() {
+        if over {
             return ended();
         }
-        if !watched[1].revents().is_empty() {
+        if asked {
             break;
         }
+        epoll::serve(&mut counter, calls);
     }
+    // Whoever still adds a watch is refused.
+    drop(counter);
     for told in [None, Some(Signal::TERM)] {
         if let Some(signal) = told {
             // It may be gone by now.
@@ -95,10 +113,17 @@ fn wait_or_end(server: Pid) -> io::Result<Option<WaitStatus>> {
 }
 
 /// Becomes the server; comes back only with what failed.
-fn become_server(request: &Request, server: &protocol::mcp::Server, temp: &Path) -> String {
+fn become_server(
+    request: &Request,
+    server: &protocol::mcp::Server,
+    temp: &Path,
+    counting: &OwnedFd,
+) -> String {
     if let Err(error) = confine(&request.confinement) {
         return error.to_string();
     }
+    // Not every surrounding lets a filter have a listener.
+    let _ = epoll::hand_over(counting);
     let error = Command::new(&server.command)
         .args(&server.args)
         .env_clear()

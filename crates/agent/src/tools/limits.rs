@@ -14,6 +14,8 @@ use crate::mcp::Servers;
 pub struct Limits {
     /// Memory of each process, in bytes.
     pub memory_bytes: u64,
+    /// Whether a control group counts the memory of all processes together.
+    pub memory_counted: bool,
     /// Processes and threads of the tools' user, all calls together.
     pub processes: u64,
     /// How long a command line may run at most, in seconds, whatever its call says.
@@ -43,6 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
+            memory_counted: false,
             processes: 256,
             shell_seconds: 600,
             workspace_bytes: 10 << 30,
@@ -61,7 +64,7 @@ impl Default for Limits {
 impl Limits {
     /// The limits that the machine's driver left in the environment, each with its default: `CAUSERIE_TOOLS_UID`
     /// and `CAUSERIE_TOOLS_GID`, `CAUSERIE_WORKSPACE`, `CAUSERIE_INDEX`, `CAUSERIE_MEMORY_BYTES`,
-    /// `CAUSERIE_PROCESSES`, `CAUSERIE_WORKSPACE_BYTES`, `CAUSERIE_FILE_BYTES`, `CAUSERIE_DISK_FREE_BYTES`,
+    /// `CAUSERIE_MEMORY_COUNTED` (1 or 0), `CAUSERIE_PROCESSES`, `CAUSERIE_WORKSPACE_BYTES`, `CAUSERIE_FILE_BYTES`, `CAUSERIE_DISK_FREE_BYTES`,
     /// `CAUSERIE_SHELL_SECONDS`.
     #[must_use]
     pub fn from_environment() -> Self {
@@ -71,6 +74,8 @@ impl Limits {
         let library = text("CAUSERIE_INDEX").map(|index| Library::new(&workspace, index.as_ref()));
         Self {
             memory_bytes: value("CAUSERIE_MEMORY_BYTES").unwrap_or(default.memory_bytes),
+            memory_counted: value("CAUSERIE_MEMORY_COUNTED")
+                .map_or(default.memory_counted, |counted: u8| counted == 1),
             processes: value("CAUSERIE_PROCESSES").unwrap_or(default.processes),
             shell_seconds: value("CAUSERIE_SHELL_SECONDS").unwrap_or(default.shell_seconds),
             workspace_bytes: value("CAUSERIE_WORKSPACE_BYTES").unwrap_or(default.workspace_bytes),

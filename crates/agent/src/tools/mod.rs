@@ -11,6 +11,7 @@ mod child;
 mod confine;
 mod edit;
 mod end;
+mod epoll;
 mod find;
 mod folder;
 mod glob;
@@ -131,7 +132,7 @@ async fn dispatch(
 
 /// Whether nothing more may be written to the workspace's disk.
 pub(crate) fn is_disk_full(limits: &Limits) -> bool {
-    jail::Jail::free_bytes(&limits.workspace).is_some_and(|free| free < limits.disk_free_floor_bytes)
+    jail::Jail::free(&limits.workspace).is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
 }
 
 /// What a call says that was killed.

@@ -68,7 +68,7 @@ enum Cut {
     Time,
     Stopped,
     Flood,
-    Disk(String),
+    Resources(String),
 }
 
 struct Run {
@@ -112,7 +112,7 @@ impl Run {
         stopped: impl Future<Output = ()>,
     ) -> Result<Self, String> {
         let mut until = Instant::now() + time_max;
-        let (mut stopped, mut disk) = (pin!(stopped), pin!(watch::disk(limits)));
+        let (mut stopped, mut taken) = (pin!(stopped), pin!(watch::resources(limits)));
         let mut buffer = vec![0; 64 * 1024];
         let mut watched = true;
         loop {
@@ -142,7 +142,7 @@ impl Run {
                     Cut::Time
                 }
                 () = &mut stopped, if running => Cut::Stopped,
-                why = &mut disk, if running => Cut::Disk(why),
+                why = &mut taken, if running => Cut::Resources(why),
             };
             self.cut = Some(cut);
             self.stdin = None;
@@ -178,7 +178,7 @@ impl Run {
                     Cut::Time => format!("it ran longer than {seconds} s"),
                     Cut::Stopped => "it was stopped".to_owned(),
                     Cut::Flood => format!("it put out more than {FLOOD_MAX_BYTES} bytes"),
-                    Cut::Disk(why) => why.clone(),
+                    Cut::Resources(why) => why.clone(),
                 };
                 (format!("killed: {why}"), 0, false)
             }

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::confine::{Fork, confine, fork};
 use super::end::end_descendants;
+use super::epoll::{self, Counter};
 use super::request::{Request, Task};
 
 /// Where programs are looked for.
@@ -87,12 +89,14 @@ fn watch(request: &Request) -> Result<Ended, String> {
     let text = |error: io::Error| format!("the command cannot be started: {error}");
     let null = File::options().write(true).open("/dev/null").map_err(text)?;
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
+    let (counted, counting) = epoll::ends().map_err(text)?;
     let shell = match fork().map_err(text)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
+            drop(counted);
             // What it says at the end of all is told on the descriptor that the command does not get.
             if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
-                let why = become_shell(request, command, temp);
+                let why = become_shell(request, command, temp, &counting);
                 report(&Ended::Failed(why), &told);
             }
             std::process::exit(1);
@@ -100,7 +104,9 @@ fn watch(request: &Request) -> Result<Ended, String> {
     };
     // The pipe must end with the command, not with its watcher.
     rustix::stdio::dup2_stdout(&null).map_err(|error| text(error.into()))?;
-    let status = wait_or_end(shell).map_err(text)?;
+    drop(counting);
+    let counter = Counter::receive(&counted, epoll::COMMAND_WATCHES_MAX);
+    let status = wait_or_end(shell, counter).map_err(text)?;
     let mut left = end_descendants();
     let status = match status {
         Some(status) => Some(status),
@@ -118,30 +124,40 @@ fn watch(request: &Request) -> Result<Ended, String> {
 }
 
 /// Waits until the command ends, or the agent closes its end of standard input.
-fn wait_or_end(shell: Pid) -> io::Result<Option<WaitStatus>> {
+fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(shell, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     loop {
-        let mut watched =
-            [PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
-        match poll(&mut watched, None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            outcome => outcome?,
+        let (ended, asked, calls) = {
+            let mut watched =
+                vec![PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+            watched.extend(
+                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.fd(), PollFlags::IN)),
+            );
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                outcome => outcome?,
+            };
+            let calls = watched.get(2).map_or(PollFlags::empty(), PollFd::revents);
+            (!watched[0].revents().is_empty(), !watched[1].revents().is_empty(), calls)
         };
-        if !watched[0].revents().is_empty() {
+        if ended {
             return Ok(waitpid(Some(shell), WaitOptions::empty())?.map(|(_, status)| status));
         }
-        if !watched[1].revents().is_empty() {
+        if asked {
             return Ok(None);
         }
+        epoll::serve(&mut counter, calls);
     }
 }
 
 /// Becomes the shell; comes back only with what failed.
-fn become_shell(request: &Request, command: &str, temp: &Path) -> String {
+fn become_shell(request: &Request, command: &str, temp: &Path, counting: &OwnedFd) -> String {
     if let Err(error) = confine(&request.confinement) {
         return error.to_string();
     }
+    // Not every surrounding lets a filter have a listener.
+    let _ = epoll::hand_over(counting);
     let Ok(output) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3) else {
         return "standard output cannot be shared".to_owned();
     };

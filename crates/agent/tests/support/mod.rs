@@ -23,7 +23,11 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new() -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        Self::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(parent: &Path) -> Self {
+        let folder = TempDir::new_in(parent).expect("a temporary folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
         let workspace = folder.path().join("workspace");
         let temp = folder.path().join("tmp");

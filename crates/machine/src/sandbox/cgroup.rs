@@ -63,6 +63,16 @@ impl Cgroups {
         }
     }
 
+    /// Whether groups share the processors out.
+    pub(crate) fn bounds_cpu(&self) -> bool {
+        match self {
+            Self::Unified(base) => fs::read_to_string(base.join("cgroup.subtree_control"))
+                .is_ok_and(|controllers| controllers.split_whitespace().any(|name| name == "cpu")),
+            Self::Split { cpu, .. } => cpu.is_some(),
+            Self::None => false,
+        }
+    }
+
     /// The folders of a machine's groups, made or not.
     pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         match self {

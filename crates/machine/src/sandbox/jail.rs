@@ -125,7 +125,7 @@ fn prepare(
         sys::inherit_as(null.as_fd(), number).doing("closing the service's standard streams")?;
     }
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
-    root::enter(sources, &plan.spec.limits)?;
+    root::enter(sources, &plan.spec.limits, plan.spec.grouped())?;
     privileges::limit(&plan.spec.limits, plan.spec.grouped())?;
     privileges::reduce()?;
 
@@ -168,13 +168,14 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Fa
     }
     match spec.task {
         Task::Check => check_as_tools(),
-        Task::Run | Task::Clear => {
-            Failure::new("executing the agent", sys::exec("/agent", &[], &environment(&spec.limits)))
-        }
+        Task::Run | Task::Clear => Failure::new(
+            "executing the agent",
+            sys::exec("/agent", &[], &environment(&spec.limits, spec.grouped())),
+        ),
     }
 }
 
-fn environment(limits: &Limits) -> Vec<String> {
+fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> {
     let Limits {
         memory_bytes,
         processes,
@@ -194,6 +195,7 @@ fn environment(limits: &Limits) -> Vec<String> {
         "CAUSERIE_WORKSPACE=/workspace".into(),
         "CAUSERIE_INDEX=/index".into(),
         format!("CAUSERIE_MEMORY_BYTES={memory_bytes}"),
+        format!("CAUSERIE_MEMORY_COUNTED={}", u8::from(memory_counted)),
         format!("CAUSERIE_PROCESSES={processes}"),
         format!("CAUSERIE_WORKSPACE_BYTES={workspace_bytes}"),
         format!("CAUSERIE_FILE_BYTES={file_bytes}"),
@@ -211,7 +213,7 @@ fn check_as_tools() -> Failure {
     match changed {
         Ok(()) => Failure::new(
             "running /bin/sh inside",
-            sys::exec("/bin/sh", &["-c", CHECK], &environment(&Limits::default())),
+            sys::exec("/bin/sh", &["-c", CHECK], &environment(&Limits::default(), false)),
         ),
         Err(error) => Failure::new("becoming the tools' user", error),
     }

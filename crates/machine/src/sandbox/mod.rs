@@ -10,6 +10,7 @@ mod identity;
 mod jail;
 mod launch;
 mod privileges;
+mod report;
 mod root;
 mod spec;
 mod subordinate;
@@ -39,6 +40,7 @@ pub use self::spec::Limits;
 use self::cgroup::Cgroups;
 use self::spec::{Identity, Ids, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task};
 use crate::driver::{DriverError, Home};
+use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].
 pub const LAUNCH_ARGUMENT: &str = "machine-launch";
@@ -126,6 +128,12 @@ impl Sandbox {
     #[must_use]
     pub const fn limits_kind(&self) -> LimitsKind {
         self.cgroups.kind()
+    }
+
+    /// Lists the limits of machines, and what enforces each on this host.
+    #[must_use]
+    pub fn limits_report(&self) -> Vec<LimitStatus> {
+        report::limits(&self.cgroups, self.users)
     }
 
     /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.

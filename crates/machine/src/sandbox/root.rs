@@ -26,6 +26,8 @@ const SYSTEM: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// What programs look up below `/etc` and what says nothing about the host.
 const ETC: [&str; 5] = ["alternatives", "fonts", "ld.so.cache", "localtime", "mime.types"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// The most inotify instances and watches of all processes of a machine together.
+const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "64"), ("max_inotify_watches", "16384")];
 /// Parts of `/proc` that could change the kernel's behaviour for all.
 const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];
 /// Parts of `/proc` that tell about the host's memory and kernel.
@@ -63,8 +65,9 @@ pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, F
 }
 
 /// Puts the new root together and makes it the calling process's, which must be the first of its process namespace
-/// and have all capabilities in its user namespace.
-pub(crate) fn enter(sources: &Sources, limits: &Limits) -> Result<(), Failure> {
+/// and have all capabilities in its user namespace. Memory that belongs to no process is to be had only where a control
+/// group has it `counted`.
+pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("making mounts private")?;
     let root = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
@@ -74,7 +77,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits) -> Result<(), Failure> {
     system()?;
     etc()?;
     proc()?;
-    dev(limits)?;
+    dev(limits, counted)?;
     place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
     folder("run")?;
     folder("var")?;
@@ -178,6 +181,10 @@ fn proc() -> Result<(), Failure> {
     // Another layer under the filter and the empty bounding set: no user namespace can be made from inside. Where the
     // kernel does not let it be written the other layers hold.
     let _ = fs::write("proc/sys/user/max_user_namespaces", "0");
+    // The kernel counts these for a user of the host, who may have other processes.
+    for (name, most) in INOTIFY {
+        let _ = fs::write(Path::new("proc/sys/user").join(name), most);
+    }
     for name in PROC_READ_ONLY {
         let path = Path::new("proc").join(name);
         if path.exists() {
@@ -202,11 +209,13 @@ fn proc() -> Result<(), Failure> {
     Ok(())
 }
 
-fn dev(limits: &Limits) -> Result<(), Failure> {
+fn dev(limits: &Limits, counted: bool) -> Result<(), Failure> {
     let dev = tmpfs(64 << 10, "0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
     place(&dev, "dev")?;
     for name in DEVICES {
-        let mount = tree(Path::new("/dev").join(name), false)?;
+        // A shared mapping of `zero` is memory; `full` reads the same and cannot be mapped.
+        let device = if name == "zero" && !counted { "full" } else { name };
+        let mount = tree(Path::new("/dev").join(device), false)?;
         restrict(&mount, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev")?;
         let inside = Path::new("dev").join(name);
         fs::write(&inside, "").doing("making a device file")?;

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use machine::{Enforcement, LimitsKind};
+
 use crate::site::{Site, as_agent, as_tools};
 
 /// Every way to make a file or to change its mode.
@@ -44,4 +46,53 @@ async fn no_program_of_a_machine_runs_as_another_user_on_the_host() {
     let usual = "umask 022; echo x > a && cp -a a b && mkdir -p d/e && mv b d/e/ && ln d/e/b c && ln -s a l && \
                  chmod 750 a && install -m 755 a i && tar -cf t.tar a d && tar -xf t.tar -C d && stat -c %a a i";
     assert_eq!(as_tools(&link, usual).await, "750\n755");
+}
+
+/// Memory that no process holds, twice as much as the machine may use: with a control group the kernel ends who takes
+/// it, otherwise it is not to be had.
+#[tokio::test]
+async fn memory_that_belongs_to_no_process_is_bounded() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    let counted = site.sandbox.limits_kind() != LimitsKind::Rlimit;
+    for way in ["memfd", "shm", "shared", "zero"] {
+        let outcome = as_tools(&link, &format!("/agent attack {way}; true")).await;
+        assert!(!outcome.contains("got"), "{way}: {outcome}");
+        if !counted || way == "shm" {
+            assert!(outcome.starts_with("refused"), "{way}: {outcome}");
+        }
+        assert_eq!(as_tools(&link, "echo still here").await, "still here", "after {way}");
+    }
+    // What programs do with the device goes on.
+    assert_eq!(as_tools(&link, "head -c 10 /dev/zero | od -An -tx1 | tr -d ' \\n'").await, "0".repeat(20));
+    // What is left of shared memory ends with its processes: all of it is to be had again.
+    let most = "head -c 12m /dev/zero > /dev/shm/x && stat -c %s /dev/shm/x && rm /dev/shm/x";
+    assert_eq!(as_tools(&link, most).await, (12 << 20).to_string());
+}
+
+#[tokio::test]
+async fn watches_of_files_are_bounded_for_the_machine() {
+    let site = Site::new();
+    let (_machine, link) = site.start().await;
+    let seen =
+        as_tools(&link, "cat /proc/sys/user/max_inotify_instances /proc/sys/user/max_inotify_watches").await;
+    assert_eq!(seen, "64\n16384");
+}
+
+/// The operator is told which limits the kernel does not hold here, and why.
+#[test]
+fn the_report_names_every_limit() {
+    let site = Site::new();
+    let report = site.sandbox.limits_report();
+    let names: Vec<_> = report.iter().map(|status| status.limit).collect();
+    let expected = "memory kernel_memory processes cpu disk_bytes disk_files file_size temporary_files \
+                    epoll_watches inotify_watches ipc";
+    assert_eq!(names.join(" "), expected.split_whitespace().collect::<Vec<_>>().join(" "));
+    let of = |name| report.iter().find(|status| status.limit == name).unwrap();
+    let counted = site.sandbox.limits_kind() != LimitsKind::Rlimit;
+    let expected = if counted { Enforcement::Kernel } else { Enforcement::Watch };
+    assert_eq!(of("memory").enforced_by, expected);
+    let own = rustix::process::geteuid().is_root();
+    assert_eq!(of("epoll_watches").enforced_by == Enforcement::Kernel, own);
+    assert!(report.iter().all(|status| !status.detail.is_empty()));
 }

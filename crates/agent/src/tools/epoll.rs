@@ -1,0 +1,137 @@
+//! Bounds how many epoll watches a program adds. The kernel counts them for each user of the whole host, and where an
+//! ordinary user runs the service its tools are that user: without a bound a command could leave the service none, and
+//! it would take no connection any more.
+//!
+//! The program's filter hands each `epoll_ctl` that adds a watch to the process that watches over it, which counts and
+//! lets the call go on. Kernels and surroundings that cannot do this do without.
+#![expect(unsafe_code, reason = "filters with a listener have no safe form")]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::event::PollFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+/// The most watches that a command line adds in all, and an MCP server in its life.
+pub(super) const COMMAND_WATCHES_MAX: u32 = 4096;
+pub(super) const SERVER_WATCHES_MAX: u32 = 65_536;
+
+/// Makes the two ends over which the program's listener is handed over: the watcher's and the program's.
+pub(super) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(Into::into)
+}
+
+/// Filters the calling process and all that it starts, and hands the listener over. It must have given up new
+/// privileges.
+///
+/// # Errors
+/// When the kernel gives no listener.
+pub(super) fn hand_over(to: &OwnedFd) -> io::Result<()> {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const NUMBER: u32 = 0;
+    const SECOND_ARGUMENT: u32 = 24;
+    let call = u32::try_from(libc::SYS_epoll_ctl).map_err(io::Error::other)?;
+    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // Calls of other architectures never come this far: another filter ends the process.
+    let mut program = [
+        instruction(LOAD_WORD, 0, 0, NUMBER),
+        instruction(JUMP_IF_EQUAL, 0, 3, call),
+        instruction(LOAD_WORD, 0, 0, SECOND_ARGUMENT),
+        instruction(JUMP_IF_EQUAL, 0, 1, libc::EPOLL_CTL_ADD.cast_unsigned()),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+    let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
+    // SAFETY: the program lives through the call, which copies it; the descriptor that comes back is fresh.
+    let listener = unsafe {
+        let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+        match libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) {
+            -1 => return Err(io::Error::last_os_error()),
+            fd => OwnedFd::from_raw_fd(i32::try_from(fd).map_err(io::Error::other)?),
+        }
+    };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    let listeners = [listener.as_fd()];
+    message.push(SendAncillaryMessage::ScmRights(&listeners));
+    sendmsg(to, &[IoSlice::new(b"l")], &mut message, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Counts the watches of one program.
+pub(super) struct Counter {
+    listener: OwnedFd,
+    left: u32,
+}
+
+impl Counter {
+    /// Waits for the listener until it comes or the program's end is closed, which executing something does.
+    pub(super) fn receive(from: &OwnedFd, watches_max: u32) -> Option<Self> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut message = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        loop {
+            let mut buffers = [IoSliceMut::new(&mut byte)];
+            match recvmsg(from, &mut buffers, &mut message, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return None,
+                Ok(_) => break,
+            }
+        }
+        let listener = message.drain().find_map(|part| match part {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })?;
+        Some(Self { listener, left: watches_max })
+    }
+
+    /// Is readable when a call waits, and hangs up when nobody is left to make one.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Lets the call that waits go on, or refuses it when there were too many. `false` when the listener is broken.
+    pub(super) fn answer(&mut self) -> bool {
+        // SAFETY: the structures are plain numbers, live through the calls, and are as long as the requests say.
+        unsafe {
+            let mut asked: libc::seccomp_notif = mem::zeroed();
+            if libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) == -1 {
+                // Whoever asked may be gone by now.
+                return matches!(
+                    io::Error::last_os_error().raw_os_error(),
+                    Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)
+                );
+            }
+            let mut told: libc::seccomp_notif_resp = mem::zeroed();
+            told.id = asked.id;
+            match self.left.checked_sub(1) {
+                Some(left) => {
+                    self.left = left;
+                    told.flags = 1; // Go on with the call.
+                }
+                None => told.error = -libc::ENOSPC,
+            }
+            let _ = libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut told);
+        }
+        true
+    }
+}
+
+/// Answers a call when polling says that one waits, and lets go of a counter that nobody asks any more.
+pub(super) fn serve(counter: &mut Option<Counter>, polled: PollFlags) {
+    let goes_on = match counter {
+        Some(counting) if polled.contains(PollFlags::IN) => counting.answer(),
+        Some(_) => polled.is_empty(),
+        None => return,
+    };
+    if !goes_on {
+        *counter = None;
+    }
+}

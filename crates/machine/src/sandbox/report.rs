@@ -1,0 +1,65 @@
+//! Which limits of a sandbox the kernel enforces on this host.
+
+use super::Users;
+use super::cgroup::{Cgroups, LimitsKind};
+use crate::limits::{Enforcement, LimitStatus};
+
+/// Lists every limit.
+pub(super) fn limits(cgroups: &Cgroups, users: Users) -> Vec<LimitStatus> {
+    let kind = cgroups.kind();
+    let counted = kind != LimitsKind::Rlimit;
+    let by_kernel = |limit, detail: &str| status(limit, Enforcement::Kernel, detail);
+    let group = format!("control group ({})", kind.as_str());
+    let delegate = "let the service make control groups (systemd: Delegate=yes)";
+    let grouped = |limit, otherwise: LimitStatus| if counted { by_kernel(limit, &group) } else { otherwise };
+    let cpu = if cgroups.bounds_cpu() {
+        by_kernel("cpu", &group)
+    } else {
+        let detail = format!("machines run at a lower priority than the service; {delegate}");
+        status("cpu", Enforcement::Nothing, &detail)
+    };
+    let epoll = match users {
+        Users::Root => by_kernel("epoll_watches", "each machine has users of its own"),
+        Users::Ordinary { .. } => status(
+            "epoll_watches",
+            Enforcement::Watch,
+            "tools have the service's user, and each program may add a number of watches; as root each machine has \
+             users of its own",
+        ),
+    };
+    let disk = "the service sets no project quotas; command lines end before the disk is full";
+    vec![
+        grouped(
+            "memory",
+            status(
+                "memory",
+                Enforcement::Watch,
+                &format!(
+                    "each process has its bound, what no process holds is refused, and command lines end that hold \
+                     twice as much together; {delegate}"
+                ),
+            ),
+        ),
+        grouped(
+            "kernel_memory",
+            status(
+                "kernel_memory",
+                Enforcement::Watch,
+                &format!("sockets are counted, pipes and files bounded for each process; {delegate}"),
+            ),
+        ),
+        by_kernel("processes", if counted { &group } else { "RLIMIT_NPROC" }),
+        cpu,
+        status("disk_bytes", Enforcement::Watch, disk),
+        status("disk_files", Enforcement::Watch, disk),
+        by_kernel("file_size", "RLIMIT_FSIZE"),
+        by_kernel("temporary_files", "size of tmpfs"),
+        epoll,
+        by_kernel("inotify_watches", "user namespace"),
+        by_kernel("ipc", "refused by the filter of system calls"),
+    ]
+}
+
+fn status(limit: &'static str, enforced_by: Enforcement, detail: &str) -> LimitStatus {
+    LimitStatus { limit, enforced_by, detail: detail.to_owned() }
+}
