@@ -288,3 +288,28 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
     assert!(dead.failed && dead.text.starts_with("It was not called"), "{}", dead.text);
     assert_eq!(stage.said("fine__echo", "here").await, "here");
 }
+
+/// What a server does while nobody calls it is bounded as well.
+#[tokio::test]
+async fn a_server_that_fills_the_disk_between_calls_is_ended() {
+    const ROOM: u64 = 128 << 20;
+    const OVERSHOOT_MAX: u64 = 256 << 20;
+    // Writes a gigabyte once it is told to.
+    const FILL: &str = "import subprocess\n\
+        subprocess.Popen(['sh', '-c', 'while ! test -e go; do sleep 0.02; done; for i in $(seq 64); do \
+        head -c 16777216 /dev/zero > f$i; done; : > all'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)\n";
+    let mut machine = Machine::below("/dev/shm".as_ref());
+    let disk = rustix::fs::statvfs(&machine.limits.workspace).unwrap();
+    machine.limits.disk_free_floor_bytes = disk.f_bavail * disk.f_frsize - ROOM;
+    let program = fs::read_to_string(PROGRAM).unwrap();
+    fs::write(machine.outside().join("mcp.py"), format!("{FILL}{program}")).unwrap();
+    machine.limits.servers = Some(Servers::below(machine.outside()));
+    let stage = Stage { machine };
+    stage.bring(&[("registry", "plain")], "1");
+    let pid = &stage.environment().await["pid"];
+    stage.machine.put("go", "");
+    until("it is ended, or has written all", || !runs(pid) || stage.machine.path("all").exists()).await;
+    let files = fs::read_dir(&stage.machine.limits.workspace).unwrap().flatten();
+    let taken: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
+    assert!(taken < ROOM + OVERSHOOT_MAX, "{} MiB", taken >> 20);
+}

@@ -42,8 +42,6 @@ const REST_DOUBLINGS_MAX: u32 = 6;
 const REST_WAITED_MAX: Duration = Duration::from_secs(2);
 /// How many calls of a server run at once.
 const CALLS_MAX: usize = 16;
-/// How often the disk is looked at while the server does whatever it does.
-const DISK_EVERY: Duration = Duration::from_secs(10);
 
 /// A server of this machine.
 #[derive(Debug)]
@@ -311,14 +309,11 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
 /// Waits for the watcher's end, which comes after that of the server and all that it started; meanwhile looks at the
 /// disk, which a server may fill while nobody calls it.
 async fn see_to(mut child: Child, kept: Option<Kept>, limits: Limits, ending: super::connection::Ending) {
-    loop {
-        tokio::select! {
-            _ = child.wait() => break,
-            () = tokio::time::sleep(DISK_EVERY) => {
-                if tools::is_disk_full(&limits) {
-                    ending.end("the disk is full");
-                }
-            }
+    tokio::select! {
+        _ = child.wait() => {}
+        why = tools::watch::between_calls(&limits) => {
+            ending.end(&why);
+            let _ = child.wait().await;
         }
     }
     drop(kept);

@@ -130,11 +130,6 @@ async fn dispatch(
     }
 }
 
-/// Whether nothing more may be written to the workspace's disk.
-pub(crate) fn is_disk_full(limits: &Limits) -> bool {
-    jail::Jail::free(&limits.workspace).is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
-}
-
 /// What a call says that was killed.
 const STOPPED: &str = "stopped before it was done";
 

@@ -31,6 +31,7 @@ const LEEWAY_FILES: u64 = 1024;
 const FILES_FLOOR_SHARE: u64 = 100;
 /// How often memory and sockets are looked at.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
+const MEMORY_BETWEEN_CALLS_EVERY: Duration = Duration::from_secs(1);
 /// Memory that processes share is seen in each of them; so much more than there may be is let pass.
 const MEMORY_SEEN_TWICE: u64 = 2;
 /// The most sockets that commands have open together; each holds up to some hundred KiB of the kernel's memory.
@@ -42,7 +43,15 @@ pub(crate) async fn resources(limits: &Limits) -> String {
     tokio::select! {
         why = disk(limits) => why,
         why = growth(limits) => why,
-        why = memory(limits) => why,
+        why = memory(limits, MEMORY_EVERY) => why,
+    }
+}
+
+/// The same for what runs while nobody waits for it, as far as it can be had for little.
+pub(crate) async fn between_calls(limits: &Limits) -> String {
+    tokio::select! {
+        why = disk(limits) => why,
+        why = memory(limits, MEMORY_BETWEEN_CALLS_EVERY) => why,
     }
 }
 
@@ -120,7 +129,7 @@ async fn growth(limits: &Limits) -> String {
 }
 
 /// Watches what no bound of a single process holds; with a control group the kernel counts the memory of all.
-async fn memory(limits: &Limits) -> String {
+async fn memory(limits: &Limits, every: Duration) -> String {
     let Some((user, _)) = limits.tools_user.filter(|_| !limits.memory_counted) else {
         return std::future::pending().await;
     };
@@ -133,7 +142,7 @@ async fn memory(limits: &Limits) -> String {
         if sockets().saturating_sub(sockets_before) > SOCKETS_MAX {
             return format!("commands opened more than {SOCKETS_MAX} sockets");
         }
-        sleep(MEMORY_EVERY).await;
+        sleep(every).await;
     }
 }
 
