@@ -82,7 +82,7 @@ pub enum Code {
     TooSlow,
     /// The service failed.
     Internal,
-    /// The service is starting or stopping, or cannot reach its database.
+    /// The service is starting or stopping, cannot reach its database, or has no disk space left.
     Unavailable,
 }
 
@@ -204,6 +204,10 @@ impl ApiError {
 
     /// A store that failed. One that cannot be reached is a matter of time.
     pub(crate) fn of_store(error: &StoreError) -> Self {
+        if matches!(error, StoreError::Full) {
+            tracing::error!(%error, "disk full: request refused");
+            return Self::new(Code::Unavailable, "the service has no disk space left; try again later");
+        }
         if !error.is_outage() {
             return Self::internal(error);
         }
@@ -337,6 +341,7 @@ impl From<AskError> for ApiError {
             AskError::Attachment { error: WorkspaceError::Outside, .. } => Code::OutsideWorkspace,
             AskError::Attachment { .. } => Code::BadRequest,
             AskError::NoMachine => Code::NoMachine,
+            AskError::DiskLow => Code::Unavailable,
             AskError::MachineNotRunning(_) => Code::MachineNotRunning,
             AskError::Machine(error) => return Self::of_machine(error),
             AskError::Refused(refused) => match refused {

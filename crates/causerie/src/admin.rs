@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use control::admin::KeyBounds;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::{Admin, Catalog, DatabaseUrl, Environment, privileges};
+use control::{Admin, Catalog, Disk, DiskConfig, Environment, privileges};
 use domain::credits::{Credits, Purse};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -22,7 +22,7 @@ use crate::commands::{
 use crate::data::{self, Holder};
 use crate::failure::Failure;
 use crate::settings::Places;
-use crate::{config, model_commands, settings, socket, usage};
+use crate::{config, model_commands, output, settings, socket, usage};
 
 /// Has root do what a command does as the owner of its data folder, so that the service can use what comes of it. For a
 /// process that has one thread.
@@ -74,7 +74,7 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> 
     match data::hold(&data).await.map_err(unusable)? {
         Holder::Service(service) => socket::ask(service, &request).await,
         Holder::Us(lock) => {
-            let answered = offline(&data, places.database.as_ref(), request).await;
+            let answered = offline(&data, places, request).await;
             drop(lock);
             answered
         }
@@ -179,7 +179,7 @@ fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
 
 /// Restores a backup, for a service that does not run yet.
 pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), Failure> {
-    let Places { data, database } = places(&at)?;
+    let Places { data, database, .. } = places(&at)?;
     let restoring = tokio::task::spawn_blocking(move || {
         let summary = control::backup::restore(&file, &data, database.as_ref())?;
         Ok::<_, Failure>(with_file(&file, summary))
@@ -312,9 +312,12 @@ fn purse(purse: Purse) -> Value {
 }
 
 /// Without a service: straight to the data folder, which this process holds.
-async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) -> Result<Value, Failure> {
-    let store = control::service::open_store(data, database, Duration::ZERO).await?;
-    let workspaces = control::service::open_workspaces(data, Quota::default())?;
+async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, Failure> {
+    Disk::new(data, DiskConfig::default()).make_room_to_start();
+    let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
+    let opened =
+        control::provisioning::open(data, database, accepts_empty, Duration::ZERO, Quota::default()).await;
+    let (store, workspaces) = opened?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let admin = admin.acting_as(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = answer(&admin, None, request).await;
@@ -322,10 +325,9 @@ async fn offline(data: &Path, database: Option<&DatabaseUrl>, request: Request) 
     answered
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command line")]
 pub(crate) fn print(answer: &Value, as_json: bool) {
     if as_json {
-        println!("{answer}");
+        output::line(answer);
         return;
     }
     let Value::Object(fields) = answer else { return };
@@ -333,11 +335,11 @@ pub(crate) fn print(answer: &Value, as_json: bool) {
         match value {
             Value::Array(rows) => {
                 for row in rows {
-                    println!("{}", columns(row));
+                    output::line(columns(row));
                 }
             }
-            Value::Object(_) => println!("{name}: {}", columns(value)),
-            value => println!("{name}: {}", plain(value)),
+            Value::Object(_) => output::line(format_args!("{name}: {}", columns(value))),
+            value => output::line(format_args!("{name}: {}", plain(value))),
         }
     }
 }

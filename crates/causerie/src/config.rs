@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::commands::ConfigCommand;
 use crate::failure::Failure;
+use crate::output;
 use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
 
 /// Checks a file alone, or shows what holds for a service that were started here.
@@ -70,14 +71,12 @@ fn plain(key: &Effective) -> Value {
     value.map_or(Value::Null, |toml| serde_json::from_str(toml).unwrap_or_else(|_| json!(toml)))
 }
 
-#[expect(clippy::print_stderr, reason = "this is the command line")]
 fn warn(loaded: &Loaded) {
     for warning in &loaded.warnings {
-        eprintln!("causerie: {warning}");
+        output::error_line(format_args!("causerie: {warning}"));
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command line")]
 fn say(line: &str) {
-    println!("{line}");
+    output::line(line);
 }

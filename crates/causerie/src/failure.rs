@@ -50,6 +50,7 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let code = match &error {
             StartError::Store(error) => store(error),
+            StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
             _ => "DATABASE_FAILED",
         };
         Self::new(code, error.to_string())

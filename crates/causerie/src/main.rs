@@ -15,6 +15,7 @@ mod model_commands;
 mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod output;
 mod plugin_commands;
 mod requests;
 mod serve;
@@ -127,21 +128,19 @@ async fn serve(options: &ServeOptions) -> Result<(), String> {
     serve::run(loaded.settings).await.map_err(|error| error.to_string())
 }
 
-#[expect(clippy::print_stderr, reason = "this is the command line")]
 fn failed(error: &str) -> ExitCode {
     // It is the last word.
     log::flush();
     for line in error.lines() {
-        eprintln!("causerie: {line}");
+        output::error_line(format_args!("causerie: {line}"));
     }
     ExitCode::FAILURE
 }
 
 /// Of an operator's command: for programs one JSON object on standard error, where nothing of an answer goes.
-#[expect(clippy::print_stderr, reason = "this is the command line")]
 fn refused(error: &Failure, as_json: bool) -> ExitCode {
     match serde_json::to_string(error) {
-        Ok(json) if as_json => eprintln!("{json}"),
+        Ok(json) if as_json => output::error_line(json),
         _ => return failed(&error.message),
     }
     ExitCode::FAILURE

@@ -1,10 +1,10 @@
 //! `causerie plugins`: what plugins hold, and what is wrong with them. Needs no service.
-#![expect(clippy::print_stdout, reason = "this is the command line")]
 
 use plugins::{Library, Notice};
 use serde_json::{Value, json};
 
 use crate::commands::PluginsCommand;
+use crate::output;
 
 /// Carries the command out.
 pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
@@ -25,23 +25,28 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
 
 fn show(library: &Library, json: bool) {
     if json {
-        println!("{}", as_json(library));
+        output::line(as_json(library));
         return;
     }
     for skill in &library.skills {
-        println!("skill  {}  {}", skill.name.full_name, short(&skill.description));
+        output::line(format_args!("skill  {}  {}", skill.name.full_name, short(&skill.description)));
     }
     for agent in &library.agents {
-        println!("agent  {}  {}", agent.full_name, short(&agent.description));
+        output::line(format_args!("agent  {}  {}", agent.full_name, short(&agent.description)));
     }
     for server in &library.servers {
-        println!("server {}  {} (of {})", server.spec.name, short(&server.spec.command), server.plugin);
+        output::line(format_args!(
+            "server {}  {} (of {})",
+            server.spec.name,
+            short(&server.spec.command),
+            server.plugin
+        ));
     }
     for notice in &library.notices {
-        println!("{}  {notice}", if notice.skipped { "left out" } else { "note" });
+        output::line(format_args!("{}  {notice}", if notice.skipped { "left out" } else { "note" }));
     }
     if library.notices_left_out > 0 {
-        println!("and {} more", library.notices_left_out);
+        output::line(format_args!("and {} more", library.notices_left_out));
     }
 }
 

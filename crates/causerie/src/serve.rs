@@ -7,14 +7,16 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
-use control::{Environment, PluginsConfig, Service, ServiceConfig};
+use control::{Check, CheckStatus, Disk, Environment, PluginsConfig, Service, ServiceConfig};
 use edge::Guard;
 use machine::{Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -150,6 +152,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         Holder::Us(lock) => lock,
         Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
     };
+    Disk::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
     let driver = driver(&data, &settings).await?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
@@ -158,13 +161,16 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let config = ServiceConfig {
         data: data.clone(),
         database: settings.database,
+        accept_empty_database: settings.accept_empty_database,
         quota: settings.quota,
         limits: settings.dispatch,
         rules: settings.rules,
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
         instructions: settings.instructions,
+        host_checks: host_checks(&driver),
         driver,
+        disk: settings.disk,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,
     };
@@ -221,8 +227,23 @@ fn state_of(sources: Sources) -> Router {
         .with_state(sources)
 }
 
-async fn ready(State(sources): State<Sources>) -> StatusCode {
-    if sources.service.ready().await { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+/// Whether requests can be served; with `?verbose`, each check as JSON.
+async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Response {
+    let checks = sources.service.checks().await;
+    let is_ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut words = query.as_deref().unwrap_or_default().split('&');
+    if words.any(|word| matches!(word.split('=').next(), Some("verbose"))) {
+        (status, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
+    } else {
+        status.into_response()
+    }
+}
+
+/// What is known of this host: the driver of machines. What it reports of limits that the kernel enforces or does not
+/// belongs here, a check for each; what did not pass is logged at the start.
+fn host_checks(driver: &Driver) -> Vec<Check> {
+    vec![Check::new("machine_driver", CheckStatus::Pass, driver.to_string())]
 }
 
 /// Logs which limits of machines the kernel enforces on this host, and which it does not.

@@ -10,9 +10,10 @@ use domain::scope::Scope;
 use domain::time::Timestamp;
 use store::keys::{self, Resolved};
 use store::{Store, StoreError};
+use workspace::Workspaces;
 
-use crate::Environment;
 use crate::denials::{Denial, Denials};
+use crate::{Environment, provisioning};
 
 /// How long a resolved key is believed without asking the store. Revocation through this service is seen at
 /// once; this bounds what another node can do.
@@ -54,6 +55,7 @@ pub enum AccessError {
 pub struct Access {
     store: Store,
     environment: Environment,
+    workspaces: Workspaces,
     memory: Arc<Mutex<Memory>>,
     denials: Denials,
 }
@@ -72,11 +74,11 @@ struct Remembered {
 }
 
 impl Access {
-    /// Resolves by this store.
+    /// Resolves by this store. The workspaces of accounts whose keys are used are seen to.
     #[must_use]
-    pub fn new(store: Store, environment: Environment) -> Self {
+    pub fn new(store: Store, environment: Environment, workspaces: Workspaces) -> Self {
         let denials = Denials::new(store.clone(), environment.clone());
-        Self { store, environment, memory: Arc::default(), denials }
+        Self { store, environment, workspaces, memory: Arc::default(), denials }
     }
 
     /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
@@ -146,6 +148,7 @@ impl Access {
         let forgotten = self.memory().forgotten;
         let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
+        provisioning::ensure(&self.workspaces, resolved.account).await;
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {

@@ -23,7 +23,7 @@ use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
 use crate::guide::Guide;
 use crate::live::{Live, LiveAnswer, Meta, Moment, Snapshot};
 use crate::settle::settle_surely;
-use crate::{Environment, Plugins, spans};
+use crate::{Disk, Environment, Plugins, spans};
 
 /// The most names that a refusal lists.
 const NAMES_TOLD_MAX: usize = 100;
@@ -141,6 +141,9 @@ pub enum AskError {
     /// The account's machine does not run, and questions start none here.
     #[error("the machine is {}; start it and wait until it is RUNNING", .0.as_str())]
     MachineNotRunning(MachineStatus),
+    /// The disk is nearly full: nothing new is begun.
+    #[error("the service is short of disk space and takes no questions; try again later")]
+    DiskLow,
     /// The state of the account's machine could not be told.
     #[error(transparent)]
     Machine(MachineError),
@@ -193,6 +196,7 @@ pub struct Questions {
     pub(crate) guide: Arc<Guide>,
     pub(crate) plugins: Plugins,
     pub(crate) web: Web,
+    pub(crate) disk: Disk,
     /// Whether a question starts a machine that does not run.
     pub(crate) machine_started: bool,
 }
@@ -239,6 +243,9 @@ impl Questions {
             return Err(AskError::NoMachine);
         }
         self.machine_permits(caller.account).await?;
+        if self.disk.is_low() {
+            return Err(AskError::DiskLow);
+        }
         let jurisdictions = match &target {
             Target::New(new) => new.jurisdictions.as_slice(),
             Target::Existing(_) => &[],

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use domain::machine::{MachineStatus, Rules};
 use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, Misconfigured, VendorsConfig};
-use store::{DatabaseUrl, Store, StoreError, Tenure, audit, conversations, questions};
+use store::{DatabaseUrl, Options, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use web::WebConfig;
@@ -21,11 +22,13 @@ use crate::catalogs::PluginsError;
 use crate::dispatch::{self, Dispatch, DispatchLimits, Web};
 use crate::figures::Figures;
 use crate::guide::{Guide, TemplateError};
+use crate::health::Health;
 use crate::live::Live;
+use crate::provisioning;
 use crate::vm::Records;
 use crate::{
-    Access, Admin, Answers, Catalogs, Conversations, Environment, Passwords, Plugins, PluginsConfig,
-    Questions, Vm,
+    Access, Admin, Answers, Catalogs, Check, Conversations, Disk, DiskConfig, Environment, Passwords,
+    Plugins, PluginsConfig, Questions, Vm,
 };
 
 /// How long the start waits for a database that can't be reached, and how long between two attempts.
@@ -34,8 +37,10 @@ const DATABASE_AGAIN: Duration = Duration::from_secs(1);
 /// How long it waits for another service to leave the database: a server may take half a minute to see that the
 /// host of one is gone.
 const TENURE_PATIENCE: Duration = Duration::from_secs(40);
-/// How long the database may take to show that it is there.
-const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Room that the database's files are given on the disk beyond their ends.
+const SLACK_BYTES: u64 = 8 << 20;
+/// How long the end waits for the database before what it does is cancelled.
+const STORE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often vendors are asked for their models, and so whether they answer; sooner after one did not.
@@ -55,6 +60,8 @@ pub struct ServiceConfig {
     pub data: PathBuf,
     /// The database, when it is not the data folder's own.
     pub database: Option<DatabaseUrl>,
+    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    pub accept_empty_database: bool,
     /// Bounds of each workspace.
     pub quota: Quota,
     /// How much is worked on at once.
@@ -73,6 +80,10 @@ pub struct ServiceConfig {
     pub plugins: PluginsConfig,
     /// What of the web answers may use.
     pub web: WebConfig,
+    /// What is kept free on the disk of the data folder.
+    pub disk: DiskConfig,
+    /// What was found out about the host and the driver of machines.
+    pub host_checks: Vec<Check>,
 }
 
 /// Why a service did not start.
@@ -84,6 +95,12 @@ pub enum StartError {
     /// The database cannot be used.
     #[error("the database: {0}")]
     Store(#[from] StoreError),
+    /// The database is not that of the workspaces.
+    #[error(
+        "the database is missing or empty, but the data folder has {0} workspaces; restore a backup into an empty data \
+         folder, or set database.accept_empty to begin without accounts"
+    )]
+    EmptyDatabase(usize),
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] Misconfigured),
@@ -126,6 +143,7 @@ pub struct Service {
     /// Files.
     pub workspaces: Workspaces,
     store: Store,
+    health: Health,
     tenure: Tenure,
     machines: Machines,
     dispatch: Dispatch,
@@ -147,7 +165,8 @@ pub async fn open_store(
 ) -> Result<Store, StartError> {
     let own = data.join(DATABASE);
     let Some(database) = database.cloned() else {
-        return Ok(off_thread(move || Store::open(&own)).await?);
+        let options = Options { slack_bytes: SLACK_BYTES, ..Options::default() };
+        return Ok(off_thread(move || Store::open_with(&own, options)).await?);
     };
     database.check()?;
     let begun = Instant::now();
@@ -194,9 +213,13 @@ impl Service {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
-        let store = open_store(&config.data, config.database.as_ref(), DATABASE_PATIENCE).await?;
+        let disk = Disk::new(&config.data, config.disk);
+        let (database, accepts_empty) = (config.database.as_ref(), config.accept_empty_database);
+        let (store, workspaces) =
+            provisioning::open(&config.data, database, accepts_empty, DATABASE_PATIENCE, config.quota)
+                .await?;
         let tenure = store.tenure(TENURE_PATIENCE).await?;
-        let workspaces = open_workspaces(&config.data, config.quota)?;
+        provisioning::ensure_all(&store, &workspaces).await?;
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
@@ -225,8 +248,9 @@ impl Service {
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         tasks.spawn(keep_fresh(catalog.clone(), told, shutdown.clone()));
         tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
+        tasks.spawn(disk.clone().keep(shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
-        let access = Access::new(store.clone(), environment.clone());
+        let access = Access::new(store.clone(), environment.clone(), workspaces.clone());
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
@@ -252,12 +276,14 @@ impl Service {
                 guide,
                 plugins,
                 web,
+                disk: disk.clone(),
                 machine_started: config.rules.started_by_questions,
             },
             catalog,
             jurisdictions,
             vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
             workspaces,
+            health: Health::new(store.clone(), disk, config.host_checks),
             store,
             tenure,
             machines,
@@ -273,9 +299,9 @@ impl Service {
         self.dispatch.turns()
     }
 
-    /// Whether requests can be served: the database answers.
-    pub async fn ready(&self) -> bool {
-        self.store.ready(READY_TIMEOUT).await
+    /// What readiness rests on, and what is known of the host. Requests can be served when no check failed.
+    pub async fn checks(&self) -> Vec<Check> {
+        self.health.checks().await
     }
 
     /// Waits until another service has taken the database over. This one is of no use then.
@@ -309,14 +335,23 @@ impl Service {
         (self.machines.states(), self.machines.driver().to_string())
     }
 
-    /// Ends the service. Answers under way are given back and go on after the next start; machines run on.
+    /// Ends the service. Answers under way are given back and go on after the next start; machines run on. A database
+    /// that is slow is not waited for long: what it does then is cancelled, and the next start takes the answers over.
     pub async fn shutdown(&self) {
         self.shutdown.cancel();
         self.tasks.close();
-        self.dispatch.shutdown().await;
-        self.machines.shutdown().await;
-        self.tasks.wait().await;
-        self.store.close().await;
+        let ending = async {
+            self.dispatch.shutdown().await;
+            self.machines.shutdown().await;
+            self.tasks.wait().await;
+            self.store.close().await;
+        };
+        let mut ending = pin!(ending);
+        if tokio::time::timeout(STORE_SHUTDOWN_TIMEOUT, &mut ending).await.is_err() {
+            tracing::warn!("shutdown takes long: database operations cancelled");
+            self.store.abort();
+            ending.await;
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use store::{Store, machines};
 use workspace::Workspaces;
 
 use crate::dispatch::Dispatch;
+use crate::provisioning;
 
 /// Machines that one look at the store brings.
 const MACHINES_PAGE: u32 = 500;
@@ -64,6 +65,9 @@ impl MachineRecords for Records {
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
             let kept = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
+            if kept.is_some() {
+                provisioning::ensure(&self.workspaces, account).await;
+            }
             // Nothing in a machine gets into a workspace whose permissions a tool took away. Where there is no
             // workspace, or none that can be opened, the driver tells.
             let _ = self.workspaces.of(account).repair().await;

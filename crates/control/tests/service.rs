@@ -13,7 +13,7 @@ use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
 use control::questions::{Asking, Taken};
-use control::{Environment, PluginsConfig, Service, ServiceConfig};
+use control::{DiskConfig, Environment, PluginsConfig, Service, ServiceConfig};
 use domain::answer::{Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Credits, Purse};
@@ -108,6 +108,9 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         driver: Driver::Simulated(driver.clone()),
         plugins: PluginsConfig::default(),
         web: web::WebConfig::default(),
+        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        host_checks: Vec::new(),
+        accept_empty_database: false,
     }
 }
 
@@ -402,4 +405,51 @@ async fn an_agent_that_never_stops_talking_does_not_keep_a_stop_waiting() {
     stop(&service, &caller, live.meta().conversation).await;
     assert_eq!(ended(&live).await, Ending::Stopped);
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
+    let Stage { data, driver, clock, counter, service, caller } = stage().await;
+    let until = Some(Timestamp::from_micros(i64::MAX / 2));
+    let other = service.admin.create_account("b@example.test", until, Credits(0), None, false).await;
+    let other = other.expect("an account").id;
+    let key =
+        service.admin.create_key("b@example.test", "test", KeyBounds::default()).await.expect("a key").key;
+    service.shutdown().await;
+    drop(service);
+    let folder = |account: domain::id::AccountId| data.path().join("workspaces").join(account.to_string());
+    for account in [caller.account, other] {
+        std::fs::remove_dir_all(folder(account)).expect("it is there");
+    }
+    let environment = Environment::new(clock, counter);
+    let service = Service::start(config(&data, &driver, DispatchLimits::default()), environment).await;
+    let service = service.expect("a service");
+    assert!(folder(caller.account).join("uploads").is_dir(), "at the start, as it has a machine");
+    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
+    assert_eq!(caller.account, other);
+    assert!(folder(other).join("uploads").is_dir(), "when it is first used");
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_empty_database_beside_workspaces_is_refused() {
+    let Stage { data, driver, clock, counter, service, .. } = stage().await;
+    service.shutdown().await;
+    drop(service);
+    let database = data.path().join("causerie.db");
+    std::fs::remove_file(&database).expect("it is there");
+    let environment = Environment::new(clock, counter);
+    let begin = async |accepts: bool| {
+        let config = ServiceConfig {
+            accept_empty_database: accepts,
+            ..config(&data, &driver, DispatchLimits::default())
+        };
+        Service::start(config, environment.clone()).await
+    };
+    let refused = begin(false).await.err().expect("it is refused");
+    assert!(refused.to_string().contains("the data folder has 1 workspaces"), "{refused}");
+    assert!(!database.exists(), "nothing is in the way of a restore");
+    Store::open(&database).expect("a database").close().await;
+    assert!(begin(false).await.is_err(), "one without accounts is no other");
+    begin(true).await.expect("as was asked for").shutdown().await;
 }

@@ -13,7 +13,7 @@ use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::questions::{Asking, Taken};
-use control::{Environment, PluginsConfig, Service, ServiceConfig};
+use control::{DiskConfig, Environment, PluginsConfig, Service, ServiceConfig};
 use domain::answer::{Answer, Ending};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
@@ -222,6 +222,9 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
         driver: Driver::Simulated(Simulated::new(move |connection| agent(connection, told.clone()))),
         plugins: PluginsConfig::default(),
         web,
+        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        host_checks: Vec::new(),
+        accept_empty_database: false,
     };
     let environment = Environment::new(clock.clone(), Arc::new(Counter::default()));
     let service = Service::start(config, environment).await.expect("a service");

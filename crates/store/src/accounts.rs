@@ -137,6 +137,14 @@ pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
     tx.one(concat!(account_select!(), " WHERE u.email_key = $1"), params![&email_key(email)], read_account)
 }
 
+/// Whether there is any account.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn any(tx: &mut dyn Sql) -> Result<bool> {
+    Ok(tx.one("SELECT 1 FROM accounts LIMIT 1", params![], |_| Ok(()))?.is_some())
+}
+
 /// Says until when the licence holds; `None` ends it.
 ///
 /// # Errors

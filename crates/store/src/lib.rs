@@ -16,6 +16,7 @@
 //! - Every operation that a user can reach takes the account, and finds nothing of another's.
 //! - The ledger is only ever added to, and the purse in the account's row is its sum.
 
+mod abort;
 pub mod accounts;
 pub mod audit;
 pub mod conversations;

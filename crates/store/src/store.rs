@@ -9,6 +9,7 @@ use measure::Histogram;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::abort::Abort;
 use crate::copy::{self, Exporter};
 use crate::error::StoreError;
 use crate::figures::{Figures, Waiting};
@@ -23,6 +24,8 @@ use crate::{migrations, sqlite};
 const WRITES_WAITING_MAX: usize = 4096;
 /// How many reads may wait.
 const READS_WAITING_MAX: usize = 4096;
+/// How often running statements are interrupted again once a store is to end early.
+const ABORT_AGAIN: Duration = Duration::from_millis(20);
 /// The fewest readers.
 const READERS_MIN: usize = 4;
 /// The most readers.
@@ -50,6 +53,9 @@ pub struct Options {
     /// How long callers wait for a PostgreSQL server that can't be reached, from the first failure on; ten
     /// seconds when `None`.
     pub outage_patience: Option<Duration>,
+    /// Room on the disk that a SQLite database's files are given beyond their ends, each so much, so that small
+    /// writes succeed on a full disk; none when 0.
+    pub slack_bytes: u64,
 }
 
 /// The database of the service. Clones share it.
@@ -66,6 +72,7 @@ struct Inner {
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
     figures: Arc<Figures>,
+    abort: Arc<Abort>,
     threads: Mutex<Threads>,
 }
 
@@ -106,6 +113,12 @@ struct Threads {
     readers: Vec<JoinHandle<()>>,
 }
 
+impl Threads {
+    fn are_done(&self) -> bool {
+        self.readers.iter().chain(&self.writers).all(JoinHandle::is_finished)
+    }
+}
+
 impl Store {
     /// Opens the SQLite database at `path`, making it and bringing its tables up to date. Blocks.
     ///
@@ -122,18 +135,25 @@ impl Store {
     pub fn open_with(path: &Path, options: Options) -> Result<Self> {
         let mut writer = sqlite::open_writer(path, options.size_max_bytes)?;
         migrations::migrate(&mut writer)?;
-        let store = Self::at(Place::File(path.to_owned()));
+        let slack =
+            (options.slack_bytes > 0).then(|| sqlite::Slack::new(path, options.slack_bytes)).flatten();
+        let abort = Arc::new(Abort::new());
+        abort.watch(writer.get_interrupt_handle());
+        let store = Self::at(Place::File(path.to_owned()), Arc::clone(&abort));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let (queue, figures) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.figures));
+        let told = Arc::clone(&abort);
         threads.writers.push(spawn("store-writer".to_owned(), move || {
-            sqlite::write_loop(&writer, &queue, &figures.group);
+            sqlite::write_loop(&writer, &queue, &told, &figures.group, slack);
         })?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
             let reader = sqlite::open_reader(path)?;
+            abort.watch(reader.get_interrupt_handle());
+            let told = Arc::clone(&abort);
             let queue = Arc::clone(&store.inner.reads);
             threads.readers.push(spawn(format!("store-reader-{number}"), move || {
-                sqlite::read_loop(&reader, &queue);
+                sqlite::read_loop(&reader, &queue, &told);
             })?);
         }
         drop(threads);
@@ -179,8 +199,9 @@ impl Store {
             spawn("store-migrations".to_owned(), move || postgres::migrate(&address))?
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
-        let reach = Arc::new(postgres::Reach::new(address, options.outage_patience));
-        let store = Self::at(Place::Server(Arc::clone(&reach)));
+        let abort = Arc::new(Abort::new());
+        let reach = Arc::new(postgres::Reach::new(address, options.outage_patience, Arc::clone(&abort)));
+        let store = Self::at(Place::Server(Arc::clone(&reach)), abort);
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);
         for number in 0..writers {
@@ -203,12 +224,13 @@ impl Store {
 
     /// A store without threads. Were one of them not to start, dropping it would close the queues and end those
     /// that did.
-    fn at(place: Place) -> Self {
+    fn at(place: Place, abort: Arc<Abort>) -> Self {
         let inner = Inner {
             place,
             writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
             reads: Arc::new(Queue::new(READS_WAITING_MAX)),
             figures: Arc::default(),
+            abort,
             threads: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -278,6 +300,17 @@ impl Store {
         matches!(tokio::time::timeout(patience, asked).await, Ok(Ok(Some(1))))
     }
 
+    /// Whether the database takes a write within `patience`. Nothing is changed by it.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the engine, [`StoreError::Unreachable`] when it takes longer.
+    pub async fn check_writable(&self, patience: Duration) -> Result<()> {
+        let written = self
+            .write(|tx| tx.execute("UPDATE counters SET next = next WHERE name = 'machine'", &[]).map(drop));
+        let late = || StoreError::Unreachable(format!("a write takes longer than {patience:?}"));
+        tokio::time::timeout(patience, written).await.unwrap_or_else(|_| Err(late()))
+    }
+
     /// Takes the right to be the one process that serves this database, waiting up to `patience` for another one to
     /// give it up. SQLite gives it at once: there it is the data folder that one process at a time holds.
     ///
@@ -296,13 +329,25 @@ impl Store {
         }
     }
 
+    /// Ends early: statements that run are cancelled, on a server as well, and whatever waits or comes later gets
+    /// [`StoreError::Closed`]. What was committed stays. [`Store::close`] then does not take long.
+    pub fn abort(&self) {
+        self.inner.abort.tell();
+    }
+
     /// Finishes what was begun, folds the write-ahead log into the database and ends the threads. Later
     /// calls, also on other clones, get [`StoreError::Closed`].
     pub async fn close(&self) {
         self.inner.reads.close();
         self.inner.writes.close();
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let abort = Arc::clone(&self.inner.abort);
         let joined = tokio::task::spawn_blocking(move || {
+            // What is interrupted may not have begun when that was first said.
+            while abort.is_told() && !threads.are_done() {
+                abort.tell();
+                thread::sleep(ABORT_AGAIN);
+            }
             threads.readers.into_iter().chain(threads.writers).all(|thread| thread.join().is_ok())
         });
         if !joined.await.unwrap_or(false) {

@@ -72,6 +72,25 @@ impl Workspaces {
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books: books.clone() }
     }
 
+    /// How many accounts have a folder.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub async fn count(&self) -> Result<usize, WorkspaceError> {
+        let root_dir = self.shared.root_dir.clone();
+        off_thread(move || {
+            let is_account = |entry: &std::fs::DirEntry| {
+                entry.file_name().to_str().is_some_and(|name| name.parse::<AccountId>().is_ok())
+            };
+            let mut count = 0;
+            for entry in std::fs::read_dir(root_dir)? {
+                count += usize::from(is_account(&entry?));
+            }
+            Ok(count)
+        })
+        .await
+    }
+
     /// Makes the account's home folder with its upload folder, or leaves them as they are, and clears away
     /// what uploads left that broke off in a crash. When the service runs as root and an owner (user and
     /// group) is given, both are theirs, as is everything that the service makes there later.
@@ -106,6 +125,12 @@ impl Workspace {
     #[must_use]
     pub fn host_dir(&self) -> PathBuf {
         self.shared.root_dir.join(&*self.name)
+    }
+
+    /// Whether there is a home folder. One call of the kernel.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        fs::statat(self.shared.root.as_fd(), &*self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
     /// What the account's files take, counted if the last count is older than the quota says.

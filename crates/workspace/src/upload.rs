@@ -24,6 +24,9 @@ const BATCH_BYTES: usize = 512 * 1024;
 /// Before somebody is refused for want of room, usage is counted again unless it was within this time.
 const RECOUNT_BEFORE_REFUSAL: Duration = Duration::from_secs(1);
 
+/// Inodes that uploads leave free on the disk.
+const DISK_INODES_FREE_MIN: u64 = 1000;
+
 /// Flags of the file that an upload is written to.
 const STAGING_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 
@@ -325,7 +328,9 @@ impl StagedFile {
     fn write(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
         let disk = fs::fstatvfs(&self.file)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if free < self.books.quota().disk_free_min_bytes.saturating_add(bytes) {
+        // File systems that do not count inodes have none.
+        let is_short = disk.f_files > 0 && disk.f_favail < DISK_INODES_FREE_MIN;
+        if is_short || free < self.books.quota().disk_free_min_bytes.saturating_add(bytes) {
             return Err(WorkspaceError::QuotaExceeded);
         }
         for bytes in batch {

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::DatabaseUrl;
 use control::dispatch::DispatchLimits;
 use control::guide::Guide;
+use control::{DatabaseUrl, DiskConfig};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
 use edge::RateLimits;
@@ -27,7 +27,9 @@ use models::VendorsConfig;
 use workspace::Quota;
 
 use crate::http::Connections;
-use crate::settings::form::{address, bytes, choice, count, duration, duration_or_never, path, paths, text};
+use crate::settings::form::{
+    address, bytes, choice, count, duration, duration_or_never, flag, path, paths, text,
+};
 pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
@@ -83,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The database, when it is not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
+    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    pub(crate) accept_empty_database: bool,
     /// Where to listen.
     pub(crate) listen: SocketAddr,
     /// The largest upload.
@@ -97,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) dispatch: DispatchLimits,
     /// What an account may keep.
     pub(crate) quota: Quota,
+    /// What is kept free on the disk.
+    pub(crate) disk: DiskConfig,
     /// The vendors of models, and prices.
     pub(crate) vendors: VendorsConfig,
     /// What a question may name.
@@ -147,11 +153,12 @@ impl Settings {
     }
 
     fn read(from: &mut Sources) -> Self {
-        let Places { data, database } = Places::read(from);
+        let Places { data, database, accept_empty_database } = Places::read(from);
         let quota = quota(from);
         Self {
             data,
             database,
+            accept_empty_database,
             listen: from.key("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), address()),
             upload_max_bytes: from.optional("upload_max_bytes", bytes(1..=u64::MAX >> 1)),
             driver: from.key(
@@ -163,6 +170,7 @@ impl Settings {
             rules: rules(from),
             dispatch: dispatch(from),
             quota,
+            disk: disk(from),
             vendors: vendors::read(from),
             jurisdictions: jurisdictions(from),
             instructions: instructions(from),
@@ -184,6 +192,8 @@ pub(crate) struct Places {
     pub(crate) data: PathBuf,
     /// The database, when it is not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
+    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    pub(crate) accept_empty_database: bool,
 }
 
 impl Places {
@@ -194,7 +204,8 @@ impl Places {
         if let Some(Err(error)) = database.as_ref().map(DatabaseUrl::check) {
             from.refuse(URL, error);
         }
-        Self { data, database }
+        let accept_empty_database = from.key("database.accept_empty", false, flag());
+        Self { data, database, accept_empty_database }
     }
 }
 
@@ -219,6 +230,14 @@ fn quota(from: &mut Sources) -> Quota {
             bytes(0..=1 << 50),
         ),
         ..default
+    }
+}
+
+fn disk(from: &mut Sources) -> DiskConfig {
+    let default = DiskConfig::default();
+    DiskConfig {
+        free_min_bytes: from.key("disk.free_min_bytes", default.free_min_bytes, bytes(0..=1 << 50)),
+        reserve_bytes: from.key("disk.reserve_bytes", default.reserve_bytes, bytes(0..=1 << 40)),
     }
 }
 
@@ -334,10 +353,23 @@ fn log(from: &mut Sources) -> Log {
     };
     let format = from.key("log.format", LogFormat::Text, choice(LOG_FORMATS, show));
     let level = from.key("log.level", "info".to_owned(), text());
-    if tracing_subscriber::EnvFilter::try_new(&level).is_err() {
-        from.refuse("log.level", "a level is wanted: error, warn, info, debug or trace");
+    if !is_log_filter(&level) {
+        from.refuse(
+            "log.level",
+            "off, error, warn, info, debug or trace is wanted, or several with commas between them, such as \
+             info,requests=warn",
+        );
     }
     Log { format, level }
+}
+
+/// Whether the text is a filter of the log. A part without `=` has to be a level: the filter itself would take any other
+/// word for a part of the program of which everything is logged.
+fn is_log_filter(text: &str) -> bool {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |part: &str| levels.iter().any(|level| part.eq_ignore_ascii_case(level));
+    let is_known = |part: &str| is_level(part.trim()) || part.contains(['=', '[']);
+    tracing_subscriber::EnvFilter::try_new(text).is_ok() && text.split(',').all(is_known)
 }
 
 /// The sources of a command: its arguments, the environment, and the file that one of them names.

@@ -150,7 +150,19 @@ fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
     );
     assert!(problems("a = 1\n= 2\n")[0].starts_with("FILE:2: "), "what is no TOML has a line as well");
     assert!(problems("listen = \"a\"\nlisten = \"b\"\n")[0].starts_with("FILE:2: "));
-    assert!(problems("log.level = \"causerie=loudly\"")[0].starts_with("FILE:1: log.level: "));
+    for wrong in ["causerie=loudly", "loud", "INFO,loud", "3"] {
+        let told = &problems(&format!("log.level = {wrong:?}"))[0];
+        assert!(
+            told.starts_with("FILE:1: log.level: off, error, warn, info, debug or trace is wanted"),
+            "{told}"
+        );
+    }
+    for right in
+        ["info", "WARN", "off", "info,requests=warn", "warn, control=trace", "info,causerie[span]=debug"]
+    {
+        let (_folder, path) = file(&format!("log.level = {right:?}"));
+        assert!(loaded(Some(&path), &[], &[]).is_ok(), "{right}");
+    }
     assert!(problems("openai.base_url = \"ftp://x\"")[0].starts_with("FILE:1: openai.base_url: "));
     let missing = loaded(Some(Path::new("/nowhere/causerie.toml")), &[], &[]).expect_err("refused");
     assert!(missing[0].starts_with("/nowhere/causerie.toml: "), "{missing:?}");

@@ -15,6 +15,7 @@ mod coverage;
 mod crash;
 mod credits;
 mod database;
+mod disk;
 mod figures;
 mod formats;
 mod hostile;

@@ -1,6 +1,6 @@
 //! What the operator's commands refuse, and how they tell it.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use conformance::{Expect, Options, Service};
 use serde_json::Value;
@@ -122,4 +122,41 @@ fn a_command_waits_for_whoever_has_the_data_folder() {
     service.restart();
     letting_go.join().expect("it was let go");
     service.api(&account).vm().expect_status(200);
+}
+
+#[test]
+fn whoever_has_read_enough_ends_a_command_quietly() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    for arguments in
+        [&["config", "print"][..], &["plugins", "list"], &["key", "list", "--account", &account.email]]
+    {
+        let mut command = service.command();
+        command.args(arguments);
+        if arguments[0] == "key" {
+            command.arg("--data").arg(service.data());
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the binary can be run");
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && told.is_empty(), "{arguments:?}: {}, {told}", ended.status);
+    }
+}
+
+#[test]
+fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
+    let mut service = Service::start(Options::default());
+    let _ = service.account();
+    service.terminate();
+    let other = servers::shared().new_database();
+    let mut serve = service.command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--database", &other, "--data"]).arg(service.data());
+    let ended = serve.output().expect("the binary can be run");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && told.contains("the database is missing or empty"), "{told}");
+    let made = service.try_admin(&["account", "create", "--email", "b@example.test", "--database", &other]);
+    assert_eq!(code(&made), "DATABASE_EMPTY");
+    service.restart();
 }

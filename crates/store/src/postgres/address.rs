@@ -14,6 +14,8 @@ use crate::sql::Result;
 
 /// How long a server may take to accept a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement's cancellation may take.
+const CANCEL_MAX: Duration = Duration::from_secs(2);
 /// How long what was sent may stay unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
@@ -70,6 +72,15 @@ impl Address {
         &self,
     ) -> std::result::Result<(Client, Connection<Socket, Encrypted>), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
+    }
+
+    /// Has the server end what the client's session runs, on a connection of its own.
+    pub(super) async fn cancel(&self, client: &Client) {
+        let token = client.cancel_token();
+        let cancelling = token.cancel_query(self.tls.clone());
+        if let Ok(Err(error)) = tokio::time::timeout(CANCEL_MAX, cancelling).await {
+            tracing::debug!(error = reason(&error), "query cancellation failed");
+        }
     }
 }
 

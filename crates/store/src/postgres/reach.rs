@@ -1,9 +1,10 @@
 //! Whether the server can be reached, which the threads of a store find out together.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::address::Address;
+use crate::abort::Abort;
 
 /// How long callers wait for a server that can't be reached, from the first failure on, unless the
 /// operator says otherwise.
@@ -16,6 +17,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Where the server is, and since when it can't be reached.
 pub(crate) struct Reach {
     pub(crate) address: Address,
+    /// Tells that nothing is waited for any more.
+    pub(super) abort: Arc<Abort>,
     patience: Duration,
     outage: Mutex<Option<Outage>>,
 }
@@ -29,8 +32,8 @@ struct Outage {
 
 impl Reach {
     /// A server that nothing is known of yet.
-    pub(crate) fn new(address: Address, patience: Option<Duration>) -> Self {
-        Self { address, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
+    pub(crate) fn new(address: Address, patience: Option<Duration>, abort: Arc<Abort>) -> Self {
+        Self { address, abort, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
     }
 
     /// Whether the last attempt to connect failed.

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::connection::{Begin, Link};
 use super::fault::Fault;
+use super::reach::Reach;
 use super::value::Sent;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Sql, Value};
@@ -18,6 +19,7 @@ pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(75);
 pub(super) struct Transaction<'l> {
     runtime: &'l Runtime,
     link: &'l mut Link,
+    reach: &'l Reach,
     /// How to begin, until it is begun.
     begin: Option<Begin<'l>>,
     /// What runs together with the next statement, or with the commit.
@@ -49,8 +51,8 @@ pub(super) enum Trouble {
 }
 
 impl<'l> Transaction<'l> {
-    pub(super) fn new(runtime: &'l Runtime, link: &'l mut Link, begin: Begin<'l>) -> Self {
-        Self { runtime, link, begin: Some(begin), sent: Vec::new(), trouble: None }
+    pub(super) fn new(runtime: &'l Runtime, link: &'l mut Link, reach: &'l Reach, begin: Begin<'l>) -> Self {
+        Self { runtime, link, reach, begin: Some(begin), sent: Vec::new(), trouble: None }
     }
 
     /// What the transaction has come to.
@@ -71,9 +73,14 @@ impl<'l> Transaction<'l> {
         let begin = self.begin.take();
         let sent = std::mem::take(&mut self.sent);
         let link = &mut *self.link;
-        let outcome = self.runtime.block_on(async move {
+        let outcome = self.runtime.block_on(async {
             let running = timeout(ANSWER_WAIT_MAX, link.run(begin, &sent, sql, params, row));
-            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+            tokio::select! {
+                done = running => return done.unwrap_or_else(|_| Err(Fault::silent())),
+                () = self.reach.abort.told() => {}
+            }
+            self.reach.address.cancel(link.client()).await;
+            Err(Fault::Told(StoreError::Closed))
         });
         let fault = match outcome {
             Ok(changed) => return Ok(changed),

@@ -27,6 +27,9 @@ const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// How long a lost commit is asked after. The server itself undoes what is left of it before that.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 
+/// How long a commit that is under way is waited for once the store is to end early.
+const COMMIT_AFTER_ABORT_MAX: Duration = Duration::from_secs(2);
+
 /// Asks after the number in a row of `commits`. As it writes, it waits for a transaction that has that row.
 const SETTLE: &str = "INSERT INTO commits (id, number, at) VALUES ($1, 0, now())
     ON CONFLICT (id) DO UPDATE SET number = commits.number RETURNING number";
@@ -68,6 +71,9 @@ impl Worker {
     fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> Run) {
         let (mut conflicts, mut losses) = (0, 0);
         loop {
+            if self.reach.abort.is_told() {
+                return job.fail(StoreError::Closed);
+            }
             match once(self, job) {
                 Run::Done => return,
                 Run::Conflict(reason) if conflicts < CONFLICTS_MAX => {
@@ -97,7 +103,7 @@ impl Worker {
         let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
         self.number += 1;
         let begin = Begin::Write { row: &self.row, number: self.number };
-        let mut tx = Transaction::new(&self.runtime, link, begin);
+        let mut tx = Transaction::new(&self.runtime, link, &self.reach, begin);
         let verdict = job.run(&mut tx);
         let Ended { begun, sent, trouble } = tx.end();
         match (trouble, verdict) {
@@ -127,7 +133,7 @@ impl Worker {
             return Run::Done;
         }
         let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
-        let mut tx = Transaction::new(&self.runtime, link, Begin::Read);
+        let mut tx = Transaction::new(&self.runtime, link, &self.reach, Begin::Read);
         let verdict = job.run(&mut tx);
         match tx.end().trouble {
             Some(Trouble::Lost(reason)) => Run::Lost(reason),
@@ -147,7 +153,16 @@ impl Worker {
         let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
         let committed = self.runtime.block_on(async {
             let running = timeout(ANSWER_WAIT_MAX, link.commit(sent));
-            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+            tokio::select! {
+                done = running => done.unwrap_or_else(|_| Err(Fault::silent())),
+                () = async {
+                    self.reach.abort.told().await;
+                    tokio::time::sleep(COMMIT_AFTER_ABORT_MAX).await;
+                } => {
+                    let reason = "the store was closed meanwhile".to_owned();
+                    Err(Fault::Told(StoreError::Uncertain(reason)))
+                }
+            }
         });
         match committed {
             Ok(()) => Run::Done,
@@ -202,8 +217,12 @@ impl Worker {
                 left = row.int(0)?;
                 Ok(())
             };
-            let asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read));
-            asked.await.unwrap_or_else(|_| Err(Fault::silent()))
+            tokio::select! {
+                asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read)) => {
+                    asked.unwrap_or_else(|_| Err(Fault::silent()))
+                }
+                () = self.reach.abort.told() => Err(Fault::silent()),
+            }
         })?;
         Ok(left)
     }
@@ -218,7 +237,15 @@ impl Worker {
         }
         // It ends: each pause is longer than the one before, and patience has an end.
         for attempt in 0.. {
-            let opened = self.runtime.block_on(Link::open(&self.reach.address));
+            let opened = self.runtime.block_on(async {
+                tokio::select! {
+                    opened = Link::open(&self.reach.address) => opened,
+                    () = self.reach.abort.told() => Err(Fault::Told(StoreError::Closed)),
+                }
+            });
+            if self.reach.abort.is_told() {
+                return Err(StoreError::Closed);
+            }
             match opened {
                 Ok(link) => {
                     self.reach.reached();
@@ -247,8 +274,10 @@ impl Worker {
     fn batch(&mut self, sql: &str) -> Result<(), Fault> {
         let Some(link) = &self.link else { return Ok(()) };
         self.runtime.block_on(async {
-            let running = timeout(ANSWER_WAIT_MAX, link.batch(sql));
-            running.await.unwrap_or_else(|_| Err(Fault::silent()))
+            tokio::select! {
+                done = timeout(ANSWER_WAIT_MAX, link.batch(sql)) => done.unwrap_or_else(|_| Err(Fault::silent())),
+                () = self.reach.abort.told() => Err(Fault::silent()),
+            }
         })
     }
 

@@ -79,6 +79,8 @@ fn limit_size(connection: &Connection, bytes: u64) -> Result<()> {
 pub(crate) fn engine(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
+        // Only a store that is to end early interrupts.
+        Some(ErrorCode::OperationInterrupted) => StoreError::Closed,
         Some(ErrorCode::ConstraintViolation) => StoreError::Constraint(error.to_string()),
         _ => StoreError::Engine(error.to_string()),
     }

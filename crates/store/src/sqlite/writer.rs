@@ -7,7 +7,9 @@ use rusqlite::Connection;
 use tracing::warn;
 
 use super::connection::engine;
+use super::slack::Slack;
 use super::transaction::Transaction;
+use crate::abort::Abort;
 use crate::error::StoreError;
 use crate::job::{Job, Verdict};
 use crate::queue::Queue;
@@ -22,7 +24,13 @@ const PATIENCE: Duration = Duration::from_micros(500);
 
 /// Writes until the queue is closed and empty, then folds the write-ahead log into the database. `group` is told how
 /// many were committed together.
-pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, group: &Histogram) {
+pub(crate) fn write_loop(
+    connection: &Connection,
+    queue: &Queue<Box<dyn Job>>,
+    told: &Abort,
+    group: &Histogram,
+    mut slack: Option<Slack>,
+) {
     let mut last = 1;
     loop {
         let mut jobs = queue.take_group(last, PATIENCE, BATCH_MAX);
@@ -31,15 +39,18 @@ pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, g
         }
         last = jobs.len();
         group.record(last as f64);
-        if jobs.len() > 1 && !committed_together(connection, &mut jobs) {
+        if jobs.len() > 1 && (told.is_told() || !committed_together(connection, &mut jobs)) {
             for job in &mut jobs {
-                run_alone(connection, job.as_mut());
+                run_alone(connection, told, job.as_mut());
             }
         } else if let [job] = jobs.as_mut_slice() {
-            run_alone(connection, job.as_mut());
+            run_alone(connection, told, job.as_mut());
         }
         for job in jobs {
             job.answer();
+        }
+        if let Some(slack) = &mut slack {
+            slack.keep();
         }
     }
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
@@ -48,9 +59,10 @@ pub(crate) fn write_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, g
 }
 
 /// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
-pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>) {
+pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, told: &Abort) {
     while let Some(mut job) = queue.take() {
         match begin(connection, "BEGIN DEFERRED") {
+            _ if told.is_told() => job.fail(StoreError::Closed),
             Ok(()) => {
                 run(connection, job.as_mut());
                 roll_back(connection);
@@ -108,7 +120,10 @@ fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
     statement(connection, "COMMIT")
 }
 
-fn run_alone(connection: &Connection, job: &mut dyn Job) {
+fn run_alone(connection: &Connection, told: &Abort, job: &mut dyn Job) {
+    if told.is_told() {
+        return job.fail(StoreError::Closed);
+    }
     if let Err(error) = alone(connection, job) {
         job.fail(error);
     }

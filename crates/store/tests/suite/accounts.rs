@@ -33,8 +33,10 @@ on_every_engine!(
 async fn an_account_is_found_by_id_and_by_email_in_any_case(engine: Engine) {
     let fixture = Fixture::new(engine);
     let new = NewAccount { email: "Žofie.N@Example.org".to_owned(), ..fixture.new_account(5) };
+    assert!(!fixture.store.read(|tx| accounts::any(tx)).await.expect("a read"));
     let (made, id) = (new.clone(), new.account);
     let made = fixture.store.write(move |tx| accounts::create(tx, &made)).await.expect("it is made");
+    assert!(fixture.store.read(|tx| accounts::any(tx)).await.expect("a read"));
     assert_eq!((made.id, made.user, made.email.as_str()), (new.account, new.user, "Žofie.N@Example.org"));
     assert_eq!((made.licence, made.has_machine), (Licence { until: new.licence_until }, true));
     let until = Timestamp::from_micros(7);

@@ -1,19 +1,86 @@
 //! Who may serve a database, how it is reached over a network, and who makes its tables.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use servers::Server;
-use store::{Options, RowExt, SqlExt, Store, StoreError};
+use store::{Options, RowExt, Sql, SqlExt, Store, StoreError};
 
 use crate::fixture::{Engine, Fixture};
 
-on_every_engine!(it_is_ready_while_it_answers, many_at_once_make_the_tables_once);
+on_every_engine!(
+    it_is_ready_while_it_answers,
+    it_takes_writes_until_it_is_closed,
+    what_runs_for_long_is_cancelled_by_an_early_end,
+    many_at_once_make_the_tables_once,
+);
 
 async fn it_is_ready_while_it_answers(engine: Engine) {
     let fixture = Fixture::new(engine);
     assert!(fixture.store.ready(Duration::from_secs(30)).await);
     fixture.store.close().await;
     assert!(!fixture.store.ready(Duration::from_secs(30)).await);
+}
+
+async fn it_takes_writes_until_it_is_closed(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let patience = Duration::from_secs(30);
+    fixture.store.check_writable(patience).await.expect("it takes writes");
+    fixture.store.close().await;
+    assert!(matches!(fixture.store.check_writable(patience).await, Err(StoreError::Closed)));
+}
+
+/// Far less than the statement would take, far more than its end does.
+const EARLY: Duration = Duration::from_secs(25);
+/// What the server says that it runs of the test below.
+const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE state = 'active' AND query LIKE '%an early end%' AND pid <> pg_backend_pid()";
+
+async fn what_runs_for_long_is_cancelled_by_an_early_end(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let beside = fixture.beside().expect("it can be opened beside");
+    let long = match engine {
+        Engine::Sqlite => {
+            "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000000)
+             SELECT count(*) FROM n"
+        }
+        Engine::Postgres => "SELECT 1 /* an early end */ FROM pg_sleep(55)",
+    };
+    let begun = Arc::new(tokio::sync::Semaphore::new(0));
+    let run = |writes: bool| {
+        let (store, begun) = (fixture.store.clone(), begun.clone());
+        let work = move |tx: &mut dyn Sql| {
+            begun.add_permits(1);
+            tx.one(long, &[], |row| row.opt_int(0)).map(drop)
+        };
+        tokio::spawn(async move { if writes { store.write(work).await } else { store.read(work).await } })
+    };
+    let (reading, writing) = (run(false), run(true));
+    begun.acquire_many(2).await.expect("it is open").forget();
+    let ending = async {
+        fixture.store.abort();
+        for ended in [reading.await, writing.await] {
+            let ended = ended.expect("it does not panic");
+            assert!(matches!(ended, Err(StoreError::Closed)), "{ended:?}");
+        }
+        let later = fixture.store.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0))).await;
+        assert!(matches!(later, Err(StoreError::Closed)), "{later:?}");
+        fixture.store.close().await;
+    };
+    let closing = fixture.store.clone();
+    // SQLite's statements are interrupted again while it is closed.
+    tokio::time::timeout(EARLY, async { tokio::join!(ending, closing.close()) })
+        .await
+        .expect("it ends early");
+    if matches!(engine, Engine::Postgres) {
+        let counted = async || {
+            let running = beside.read(|tx| tx.one(RUNNING, &[], |row| row.int(0))).await;
+            running.expect("it can be counted")
+        };
+        let ended = async { while counted().await != Some(0) {} };
+        tokio::time::timeout(EARLY, ended).await.expect("the server runs nothing of it any more");
+    }
+    beside.close().await;
 }
 
 async fn many_at_once_make_the_tables_once(engine: Engine) {

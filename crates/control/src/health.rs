@@ -1,0 +1,140 @@
+//! Whether the service can do its work: named checks, each with its state and its reason.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use store::Store;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::disk::{Disk, Free};
+
+/// How long the database may take to show that it is there.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the outcome of a write counts, one that succeeded and one that failed: whoever asks often does not have the
+/// disk written to as often.
+const WRITTEN_COUNTS: Duration = Duration::from_secs(5);
+const FAILED_COUNTS: Duration = Duration::from_secs(1);
+
+/// What a check has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// As it should be.
+    Pass,
+    /// It works, with less than it should have.
+    Warn,
+    /// The service is not ready.
+    Fail,
+}
+
+/// A check and its outcome.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Check {
+    /// What is checked; lower case with underscores.
+    pub name: String,
+    /// The outcome.
+    pub status: CheckStatus,
+    /// Why, for people.
+    pub reason: String,
+    /// What was measured.
+    #[serde(flatten)]
+    pub values: Map<String, Value>,
+}
+
+impl Check {
+    /// A check without measurements.
+    pub fn new(name: impl Into<String>, status: CheckStatus, reason: impl Into<String>) -> Self {
+        Self { name: name.into(), status, reason: reason.into(), values: Map::new() }
+    }
+
+    fn with(mut self, name: &str, value: u64) -> Self {
+        self.values.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// Makes the checks of a service. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Health {
+    store: Store,
+    disk: Disk,
+    /// Of the host and the driver of machines; they do not change while the service runs.
+    host: Arc<[Check]>,
+    written: Arc<Mutex<Option<(Instant, Check)>>>,
+}
+
+impl Health {
+    pub(crate) fn new(store: Store, disk: Disk, host: Vec<Check>) -> Self {
+        for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
+            tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
+        }
+        Self { store, disk, host: host.into(), written: Arc::default() }
+    }
+
+    /// All checks. The service is ready when none of them failed.
+    pub(crate) async fn checks(&self) -> Vec<Check> {
+        let readable = self.store_readable().await;
+        let writable = if readable.status == CheckStatus::Fail {
+            Check::new("store_writable", CheckStatus::Fail, "the database does not answer")
+        } else {
+            self.store_writable().await
+        };
+        let mut checks = vec![readable, writable];
+        checks.extend(self.disk_checks());
+        checks.extend(self.host.iter().cloned());
+        checks
+    }
+
+    async fn store_readable(&self) -> Check {
+        if self.store.ready(READY_TIMEOUT).await {
+            Check::new("store_readable", CheckStatus::Pass, "the database answers")
+        } else {
+            Check::new("store_readable", CheckStatus::Fail, "the database does not answer")
+        }
+    }
+
+    async fn store_writable(&self) -> Check {
+        let mut written = self.written.lock().await;
+        if let Some((at, check)) = written.as_ref()
+            && at.elapsed() < if check.status == CheckStatus::Pass { WRITTEN_COUNTS } else { FAILED_COUNTS }
+        {
+            return check.clone();
+        }
+        let check = match self.store.check_writable(READY_TIMEOUT).await {
+            Ok(()) => Check::new("store_writable", CheckStatus::Pass, "the database takes writes"),
+            Err(error) => Check::new("store_writable", CheckStatus::Fail, error.to_string()),
+        };
+        *written = Some((Instant::now(), check.clone()));
+        check
+    }
+
+    fn disk_checks(&self) -> Vec<Check> {
+        let Ok(Free { bytes, inodes }) = self.disk.free() else {
+            let reason = "the file system of the data folder does not answer";
+            return vec![Check::new("disk_bytes", CheckStatus::Fail, reason)];
+        };
+        let of = |name: &str, free: u64, floor: u64| {
+            let (status, reason) = if free < floor {
+                (CheckStatus::Fail, "less is free than the floor: no questions are accepted")
+            } else {
+                (CheckStatus::Pass, "more is free than the floor")
+            };
+            Check::new(name, status, reason).with("free", free).with("floor", floor)
+        };
+        let config = self.disk.config();
+        let mut checks = vec![of("disk_bytes", bytes, config.free_min_bytes)];
+        checks.push(match inodes {
+            Some(free) => of("disk_inodes", free, self.disk.inodes_free_min()),
+            None => Check::new("disk_inodes", CheckStatus::Pass, "the file system has no bound of them"),
+        });
+        let (status, reason) = match self.disk.is_reserve_whole() {
+            true => (CheckStatus::Pass, "all of it is allocated"),
+            false => (CheckStatus::Warn, "part of it is released, until more is free than floor and reserve"),
+        };
+        checks.push(Check::new("disk_reserve", status, reason).with("bytes", config.reserve_bytes));
+        checks
+    }
+}
