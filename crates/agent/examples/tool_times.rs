@@ -121,7 +121,7 @@ async fn once(limits: &Limits, tool: &str, arguments: &Value) -> Result<Duration
     };
     let (_keep, killed) = watch::channel(false);
     let began = Instant::now();
-    let output = run(&call, limits, killed).await;
+    let output = run(&call, limits, &[], killed).await;
     if output.failed { Err(format!("{tool}: {}", output.text)) } else { Ok(began.elapsed()) }
 }
 

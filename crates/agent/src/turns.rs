@@ -99,6 +99,7 @@ impl Turns {
             turn: Loop::default(),
             closed: closed.clone(),
             lines: None,
+            attached: Arc::default(),
             own: inputs.downgrade(),
             limits: self.limits.clone(),
             running: self.running.clone(),
@@ -117,6 +118,8 @@ struct Task {
     /// Tells whether the loop is.
     closed: Arc<AtomicBool>,
     lines: Option<mpsc::Sender<Bytes>>,
+    /// What is attached to the questions of the conversation.
+    attached: Arc<[String]>,
     own: mpsc::WeakSender<Input>,
     limits: Arc<Limits>,
     running: Arc<Semaphore>,
@@ -131,6 +134,9 @@ impl Task {
                 Input::Frame { link, frame, lines } => {
                     if lines.is_some() && link > self.turn.link() {
                         self.lines = lines;
+                        if let HostFrame::Open(open) = &frame {
+                            self.attached = open.attached.clone().into();
+                        }
                     }
                     self.turn.on(Event::Host { link, frame })
                 }
@@ -167,10 +173,11 @@ impl Task {
 
     fn start(&self, note: CallNote) {
         let (limits, running, killed) = (self.limits.clone(), self.running.clone(), self.killed.clone());
+        let attached = self.attached.clone();
         let Some(own) = self.own.upgrade() else { return };
         tokio::spawn(async move {
             let Ok(_place) = running.acquire_owned().await else { return };
-            let output = tools::run(&note.call, &limits, killed).await;
+            let output = tools::run(&note.call, &limits, &attached, killed).await;
             // The turn is gone only when the agent ends.
             let _ = own.send(Input::Finished { call: note.call.id, output }).await;
         });
@@ -185,6 +192,7 @@ fn within_bounds(output: ToolOutput) -> Output {
         text: format!("the tool's result could not be sent: {error}"),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     })
 }
 
@@ -222,6 +230,7 @@ mod tests {
             next: 0,
             saying: false,
             context_tokens: 1,
+            attached: Vec::new(),
         };
         let (lines, said) = mpsc::channel(4);
         let inputs = turns.of(answer);

@@ -180,7 +180,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     let (stop, stopped) = watch::channel(false);
     let file = stage.machine.path("begun.txt");
     let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
-    let running = run(&long, &stage.machine.limits, stopped);
+    let running = run(&long, &stage.machine.limits, &[], stopped);
     let stopping = async {
         until("the call runs", || file.exists()).await;
         stop.send_replace(true);

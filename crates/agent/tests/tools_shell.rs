@@ -95,7 +95,7 @@ async fn a_call_that_is_stopped_ends_its_processes() {
         }
         stop.send_replace(true);
     };
-    let (output, ()) = tokio::join!(run(&call, &machine.limits, killed), stopping);
+    let (output, ()) = tokio::join!(run(&call, &machine.limits, &[], killed), stopping);
     assert_eq!(output.text, "[killed: it was stopped]");
     let pid: i32 = std::fs::read_to_string(machine.path("a.pid")).unwrap().trim().parse().unwrap();
     assert!(is_gone(pid));

@@ -16,6 +16,7 @@ use crate::citation::{self, Marks, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Outcome, Purpose, Step};
+use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -206,6 +207,14 @@ pub struct Answer {
     step: Option<u32>,
     grown: Grown,
     cited: Cited,
+    unread: Vec<Unread>,
+}
+
+/// A file that a call could not read, and the tool that said so.
+#[derive(Debug, Clone, PartialEq)]
+struct Unread {
+    tool: String,
+    file: UnreadFile,
 }
 
 /// What vendors cited: steps and numbers, and the marks in the present step. It follows from the rest: any two are equal.
@@ -245,6 +254,7 @@ impl Answer {
             step: None,
             grown: Grown::default(),
             cited: Cited::default(),
+            unread: Vec::new(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
@@ -423,7 +433,37 @@ impl Answer {
         });
     }
 
+    /// Takes note of the attached files that a call could not read. What a tool says of the index takes the place of
+    /// what it said before; a file of which passages were read since counts as read.
+    fn note_unread(&mut self, result: &CallResult) {
+        let is_read = |path: &str| {
+            let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
+            result.passages.iter().any(|passage| of_file(&passage.place))
+        };
+        self.unread.retain(|unread| match unread.file.reason {
+            UnreadReason::Indexing => unread.tool != result.tool || result.outcome != Outcome::Done,
+            _ => !is_read(&unread.file.path),
+        });
+        for file in &result.unread {
+            let is_attached = self.attached().any(|path| is_within(&file.path, path));
+            if !is_attached || self.unread.len() >= UNREAD_MAX {
+                continue;
+            }
+            self.unread.retain(|unread| unread.file.path != file.path);
+            self.unread.push(Unread { tool: result.tool.clone(), file: file.clone() });
+        }
+    }
+
+    /// The paths that the user attached.
+    fn attached(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match &part.body {
+            Body::File { path } if part.step.is_none() => Some(path.as_str()),
+            Body::File { .. } | Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
+        })
+    }
+
     fn settle(&mut self, result: &CallResult) {
+        self.note_unread(result);
         for passage in &result.passages {
             if self.source(passage.number).is_none() {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
@@ -479,6 +519,11 @@ impl Answer {
                 run.state = RunState::Error;
             }
         }
+        let files: Vec<UnreadFile> = self.unread.iter().map(|unread| unread.file.clone()).collect();
+        if let Some(note) = unread::note(&files) {
+            let id = part_id(self.id, "unread", 0, 0);
+            self.parts.push(Part { id, step: None, body: Body::Text(note) });
+        }
         if let Ending::Failed(error) = &ending {
             let id = part_id(self.id, "ending", 0, 0);
             self.parts.push(Part { id, step: None, body: Body::Text(error.message.clone()) });
@@ -501,6 +546,12 @@ fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
         number: cited.number,
         place: cited.place.clone(),
     }))
+}
+
+/// Whether a path is the other, or lies below it.
+fn is_within(path: &str, folder: &str) -> bool {
+    let rest = path.strip_prefix(folder.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// The file or page itself, without the place in it.

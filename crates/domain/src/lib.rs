@@ -21,3 +21,4 @@ pub mod skill;
 pub mod step;
 pub mod time;
 pub mod turn;
+pub mod unread;

@@ -10,6 +10,7 @@ use crate::agent::AgentName;
 use crate::citation::{Citation, Cited, NumberedPassage};
 use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
+use crate::unread::UnreadFile;
 
 /// What one step asks of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,6 +147,8 @@ pub struct CallResult {
     pub written: Vec<String>,
     /// Images that it brought.
     pub images: Vec<ImageRef>,
+    /// Files that it could not read, or not to their end, as far as they concern the question.
+    pub unread: Vec<UnreadFile>,
 }
 
 impl CallResult {

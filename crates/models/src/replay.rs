@@ -280,6 +280,7 @@ mod tests {
             text: "r".into(),
             passages: vec![],
             written: vec![],
+            unread: Vec::new(),
         }))
     }
 

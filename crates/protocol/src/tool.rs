@@ -107,7 +107,7 @@ impl Tool {
                 r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"default":60}},"required":["command"],"additionalProperties":false}"#
             }
             Self::Read => {
-                r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}"#
+                r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1},"skip_passages":{"type":"integer","minimum":0,"description":"Passages of the first page or line to skip, to read on within it."}},"required":["path"],"additionalProperties":false}"#
             }
             Self::Write => {
                 r#"{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"],"additionalProperties":false}"#
@@ -151,6 +151,9 @@ pub struct ReadArguments {
     /// The line to begin at, in files that have lines.
     #[serde(default)]
     pub first_line: Option<u32>,
+    /// How many passages of the first page or line to pass over: to read on where it is too long for one call.
+    #[serde(default)]
+    pub skip_passages: Option<u32>,
 }
 
 /// Arguments of [`Tool::Write`].
@@ -238,6 +241,25 @@ pub struct ToolOutput {
     /// Images that a model may be shown. At most [`IMAGES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<FoundImage>,
+    /// Files that the question is about and that could not be read, or not to their end. At most
+    /// [`domain::unread::UNREAD_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<FoundUnread>,
+}
+
+/// A file that could not be read, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundUnread {
+    /// The workspace path, starting with a slash.
+    pub path: String,
+    /// The code of a [`domain::unread::UnreadReason`].
+    pub reason: String,
+}
+
+impl From<&domain::unread::UnreadFile> for FoundUnread {
+    fn from(file: &domain::unread::UnreadFile) -> Self {
+        Self { path: file.path.clone(), reason: file.reason.code().to_owned() }
+    }
 }
 
 /// An image of the workspace. Its bytes stay there: the host reads them when a model is shown it.

@@ -10,10 +10,11 @@ use domain::turn::{self, AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, 
 use serde::{Deserialize, Serialize};
 
 use domain::image::{ImageKind, ImageRef};
+use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 use crate::tool::{
-    FoundImage, FoundPassage, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES,
-    TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
+    FoundImage, FoundPassage, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES,
+    TEXT_MAX_BYTES, TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
 };
 
 /// The longest line of an agent, its line feed included: a tool's output within its bounds, escaped.
@@ -45,6 +46,9 @@ enum HostWire {
         next: u32,
         saying: bool,
         context_tokens: u64,
+        /// A host of the version before tells none.
+        #[serde(default)]
+        attached: Vec<String>,
     },
     Step {
         number: u32,
@@ -107,6 +111,7 @@ pub fn host_line(frame: &HostFrame) -> Vec<u8> {
             next: open.next,
             saying: open.saying,
             context_tokens: open.context_tokens,
+            attached: open.attached.clone(),
         },
         HostFrame::Step { number, entry, calls } => HostWire::Step {
             number: *number,
@@ -127,7 +132,7 @@ pub fn host_line(frame: &HostFrame) -> Vec<u8> {
 /// [`NotAFrame`].
 pub fn read_host_line(line: &[u8]) -> Result<HostFrame, NotAFrame> {
     Ok(match serde_json::from_slice(line)? {
-        HostWire::Open { answer, epoch, link, entries, pending, next, saying, context_tokens } => {
+        HostWire::Open { answer, epoch, link, entries, pending, next, saying, context_tokens, attached } => {
             let answer: MessageId = answer.parse().map_err(|_| NotAFrame::OutOfBounds("answer"))?;
             HostFrame::Open(Open {
                 answer,
@@ -137,6 +142,7 @@ pub fn read_host_line(line: &[u8]) -> Result<HostFrame, NotAFrame> {
                 next,
                 saying,
                 context_tokens,
+                attached,
             })
         }
         HostWire::Step { number, entry, calls } => HostFrame::Step {
@@ -211,8 +217,21 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
         bounded(path_fits(&image.path), "path of an image")?;
         images.push(image_in(image).ok_or(NotAFrame::OutOfBounds("image"))?);
     }
+    bounded(output.unread.len() <= UNREAD_MAX, "unread files")?;
+    bounded(output.unread.iter().all(|file| path_fits(&file.path)), "path of an unread file")?;
+    // A reason that this version does not know is none.
+    let unread = output.unread.into_iter().filter_map(|file| {
+        Some(UnreadFile { reason: UnreadReason::of_code(&file.reason)?, path: file.path })
+    });
     let outcome = if output.failed { Outcome::Failed } else { Outcome::Done };
-    Ok(turn::Output { images, outcome, text: output.text, passages, written: output.written })
+    Ok(turn::Output {
+        images,
+        outcome,
+        text: output.text,
+        passages,
+        written: output.written,
+        unread: unread.collect(),
+    })
 }
 
 fn image_in(image: FoundImage) -> Option<ImageRef> {
@@ -273,6 +292,7 @@ fn output_out(output: &turn::Output) -> ToolOutput {
         text: output.text.clone(),
         passages: passages.collect(),
         written: output.written.clone(),
+        unread: output.unread.iter().map(FoundUnread::from).collect(),
     }
 }
 
@@ -386,6 +406,7 @@ mod tests {
                 next: 1,
                 saying: true,
                 context_tokens: 9,
+                attached: vec!["/uploads/.tmp/1/a.pdf".into()],
             }),
             HostFrame::Step { number: 1, entry, calls: vec![call] },
             HostFrame::Acknowledged { call: "c".into(), entry },

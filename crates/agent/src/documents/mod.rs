@@ -11,6 +11,10 @@ use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Instant;
+
+use domain::unread::UnreadReason;
+use serde::{Deserialize, Serialize};
 
 mod archive;
 mod clause;
@@ -32,6 +36,8 @@ pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The most pages that are read of one document.
 pub const PAGES_MAX: u32 = 5_000;
+/// Counts what changes in how documents are read: what failed under another version is tried again.
+pub const READER_VERSION: i64 = 1;
 
 /// How a document was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +116,38 @@ pub struct Extracted {
     pub truncated: bool,
     /// What could not be read, in words, such as a broken page.
     pub notes: Vec<String>,
+    /// Which pages were read, where they can be read one by one; `None` when the document was read as a whole.
+    pub span: Option<Span>,
+}
+
+/// The pages that were read of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// The first one, from 1.
+    pub first: u32,
+    /// The last one; below `first` when none was.
+    pub last: u32,
+    /// How many the document has, at most [`PAGES_MAX`].
+    pub of: u32,
+}
+
+/// Which part of a document is read. Formats whose pages cannot be read one by one are read as a whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// The page to begin at, from 1.
+    pub first_page: u32,
+    /// The page to end with.
+    pub last_page: u32,
+    /// Text after which no further page is begun, in bytes.
+    pub text_max_bytes: usize,
+    /// The time after which no further page is begun. One is read whatever the time.
+    pub until: Option<Instant>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { first_page: 1, last_page: u32::MAX, text_max_bytes: OUTPUT_MAX_BYTES, until: None }
+    }
 }
 
 /// A run of text in one place.
@@ -179,6 +217,19 @@ pub enum ExtractError {
 }
 
 impl ExtractError {
+    /// The kind of reason, for programs.
+    #[must_use]
+    pub fn reason(&self) -> UnreadReason {
+        match self {
+            Self::TooLarge { .. } | Self::Bomb { .. } => UnreadReason::TooLarge,
+            Self::Binary { kind, .. } if kind.contains("image") => UnreadReason::Image,
+            Self::Binary { .. } | Self::Unsupported { .. } => UnreadReason::UnknownForm,
+            Self::Encrypted(_) => UnreadReason::Encrypted,
+            Self::NoText { .. } => UnreadReason::NoText,
+            Self::Read(_) | Self::Broken { .. } => UnreadReason::Broken,
+        }
+    }
+
     fn broken(format: &'static str, reason: impl std::fmt::Display) -> Self {
         let mut reason = reason.to_string().replace(char::is_control, " ");
         reason.truncate(reason.floor_char_boundary(REASON_MAX_BYTES));
@@ -194,6 +245,14 @@ const REASON_MAX_BYTES: usize = 300;
 /// # Errors
 /// When the file is too large, binary, encrypted, broken, or in a form that is not read.
 pub fn extract(path: &Path, file: File) -> Result<Extracted, ExtractError> {
+    extract_part(path, file, &Bounds::default())
+}
+
+/// The text of a part of the file, as far as its format can be read in parts.
+///
+/// # Errors
+/// As [`extract`].
+pub fn extract_part(path: &Path, file: File, bounds: &Bounds) -> Result<Extracted, ExtractError> {
     let size = file.metadata()?.len();
     if size > INPUT_MAX_BYTES {
         return Err(ExtractError::TooLarge { size });
@@ -203,7 +262,7 @@ pub fn extract(path: &Path, file: File) -> Result<Extracted, ExtractError> {
     if bytes.len() as u64 > INPUT_MAX_BYTES {
         return Err(ExtractError::TooLarge { size: bytes.len() as u64 });
     }
-    extract_bytes(path, &bytes)
+    extract_bytes_part(path, &bytes, bounds)
 }
 
 /// The text of a file's content.
@@ -211,9 +270,13 @@ pub fn extract(path: &Path, file: File) -> Result<Extracted, ExtractError> {
 /// # Errors
 /// As [`extract`].
 pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    extract_bytes_part(path, bytes, &Bounds::default())
+}
+
+fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
     use detect::Content;
     match detect::content(path, bytes)? {
-        Content::Pdf => pdf::extract(bytes),
+        Content::Pdf => pdf::extract(bytes, bounds),
         Content::Docx(archive) => guarded("DOCX", || word::extract(archive)),
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
         Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),

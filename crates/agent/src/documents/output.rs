@@ -97,6 +97,7 @@ impl Writer {
             lines,
             truncated: self.truncated,
             notes: Vec::new(),
+            span: None,
         }
     }
 }

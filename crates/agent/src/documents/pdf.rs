@@ -4,12 +4,13 @@
 //! break the format in ways it does not know, so each page is fenced.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
-use pdf_extract::{Document, MediaBox, OutputDev, OutputError, Transform, output_doc, output_doc_page};
+use pdf_extract::{Document, MediaBox, Object, ObjectId, OutputDev, OutputError, Transform, output_doc};
 use unicode_normalization::UnicodeNormalization;
 
 use super::clause;
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
+use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
 
 /// The most lines of one page; a page that draws more is cut.
 const LINES_MAX: usize = 20_000;
@@ -22,30 +23,36 @@ const CELL_GAP: f64 = 1.8;
 /// A step down of this many usual steps parts paragraphs.
 const PARAGRAPH_STEP: f64 = 1.3;
 
-pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let document = load(bytes)?;
-    let pages = u32::try_from(document.get_pages().len()).unwrap_or(u32::MAX);
+/// How many pages are walked in one go: those that follow a page which fails are walked anew.
+const PAGES_AT_ONCE: u32 = 64;
+
+pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
+    let mut document = load(bytes)?;
+    let ids: Vec<ObjectId> = document.get_pages().into_values().collect();
+    let pages = u32::try_from(ids.len()).unwrap_or(u32::MAX);
     if pages == 0 {
         return Err(ExtractError::broken("PDF", "it has no pages"));
     }
-    let mut device = Device::default();
+    let of = pages.min(PAGES_MAX);
+    let first = bounds.first_page.max(1);
+    let last = bounds.last_page.min(of);
+    let mut device = Device::new(first, bounds);
     let mut notes = Vec::new();
-    // All pages in one go; after a page that fails the rest one by one.
-    if !fenced(|| output_doc(&document, &mut device)) && !device.is_full() {
-        let failed = device.page.max(1);
-        note(&mut notes, failed);
-        for page in failed + 1..=pages.min(PAGES_MAX) {
-            device.end();
-            if !fenced(|| output_doc_page(&document, &mut device, page)) {
-                note(&mut notes, page);
-            }
-            if device.is_full() {
-                break;
-            }
+    while device.next <= last && !device.over {
+        let begun = device.next;
+        let end = last.min(begun.saturating_add(PAGES_AT_ONCE - 1));
+        let whole = show(&mut document, &ids[begun as usize - 1..end as usize])
+            && fenced(|| output_doc(&document, &mut device));
+        if whole {
+            device.next = end + 1;
+        } else if !device.over {
+            note(&mut notes, device.next);
+            device.finish();
         }
     }
-    device.end();
-    if device.segments.is_empty() {
+    let read = device.next - 1;
+    let all = first == 1 && read >= of;
+    if device.segments.is_empty() && all {
         return Err(match notes.is_empty() {
             true => ExtractError::NoText { pages },
             false => ExtractError::broken("PDF", "none of its pages can be read"),
@@ -56,9 +63,20 @@ pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         segments: device.segments,
         pages: Some(pages),
         lines: None,
-        truncated: device.truncated,
+        truncated: pages > of && read >= of,
         notes,
+        span: Some(Span { first, last: read, of }),
     })
+}
+
+/// Leaves these pages alone in the document's tree, so that a walk meets no others. What they inherit they find by
+/// their own parents.
+fn show(document: &mut Document, pages: &[ObjectId]) -> bool {
+    let root = document.catalog().and_then(|catalog| catalog.get(b"Pages")).and_then(Object::as_reference);
+    let Ok(root) = root else { return false };
+    let Ok(tree) = document.get_object_mut(root).and_then(Object::as_dict_mut) else { return false };
+    tree.set("Kids", Object::Array(pages.iter().map(|id| Object::Reference(*id)).collect()));
+    true
 }
 
 fn load(bytes: &[u8]) -> Result<Document, ExtractError> {
@@ -97,56 +115,68 @@ struct Line {
     text: String,
 }
 
-#[derive(Default)]
 struct Device {
     segments: Vec<Segment>,
     lines: Vec<Line>,
-    page: u32,
+    /// The page being drawn, or else the one to be drawn next.
+    next: u32,
     height: f64,
     word_begins: bool,
     bytes: usize,
-    truncated: bool,
+    first: u32,
+    bounds: Bounds,
+    /// Whether a bound was reached, so that no further page is begun.
+    over: bool,
 }
 
 impl Device {
-    const fn is_full(&self) -> bool {
-        self.truncated
+    fn new(first: u32, bounds: &Bounds) -> Self {
+        Self {
+            segments: Vec::new(),
+            lines: Vec::new(),
+            next: first,
+            height: 0.0,
+            word_begins: false,
+            bytes: 0,
+            first,
+            bounds: *bounds,
+            over: false,
+        }
     }
 
-    /// Makes what was drawn since the last page began a segment.
-    fn end(&mut self) {
-        let text = paragraphs(&std::mem::take(&mut self.lines));
-        if text.is_empty() || self.truncated {
-            return;
-        }
+    /// Makes what was drawn of the page a segment.
+    fn finish(&mut self) {
+        let mut text = paragraphs(&std::mem::take(&mut self.lines));
+        text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
         self.bytes += text.len();
-        if self.bytes > OUTPUT_MAX_BYTES {
-            self.truncated = true;
-            return;
+        if !text.is_empty() {
+            self.segments.push(Segment { page: Some(self.next), lines: None, heading: None, text });
         }
-        self.segments.push(Segment { page: Some(self.page), lines: None, heading: None, text });
+        self.word_begins = false;
+        self.next += 1;
     }
 }
 
 impl OutputDev for Device {
     fn begin_page(
         &mut self,
-        page: u32,
+        _page: u32,
         media: &MediaBox,
         _art: Option<(f64, f64, f64, f64)>,
     ) -> Result<(), OutputError> {
-        self.end();
-        self.truncated |= page > PAGES_MAX;
-        if self.truncated {
+        let late = self.bounds.until.is_some_and(|until| Instant::now() >= until);
+        self.over = self.next > self.first && (late || self.bytes >= self.bounds.text_max_bytes);
+        if self.over {
             // Any error ends the walk.
             return Err(OutputError::FormatError(std::fmt::Error));
         }
-        self.page = page;
+        self.lines.clear();
         self.height = media.ury - media.lly;
         Ok(())
     }
 
     fn end_page(&mut self) -> Result<(), OutputError> {
+        self.finish();
         Ok(())
     }
 

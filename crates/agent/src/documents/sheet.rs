@@ -177,6 +177,7 @@ impl Book {
             lines: None,
             truncated: self.truncated,
             notes: Vec::new(),
+            span: None,
         }
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
         lines: Some(if empty { 0 } else { lines }),
         truncated,
         notes: Vec::new(),
+        span: None,
     })
 }
 

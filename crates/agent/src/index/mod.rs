@@ -1,23 +1,31 @@
 //! Search: ranked passages of the workspace's documents, in an index that is kept beside the workspace.
 //!
 //! There is one index for each machine. Before each search the workspace is walked and what has changed is
-//! read again, as far as the time of the call allows; the answer says what has not been read yet. The
+//! read again, as far as the time of the call allows; the answer says what has not been read yet. Long documents
+//! are read a run of pages at a time, and what was read stays. A document that failed is remembered with the file as
+//! it stood: it is tried again when the file changes or, where time may help, after a pause that doubles. The
 //! index holds nothing that the documents do not: a damaged one is thrown away.
+//!
+//! Hidden files are searched only where a question or a call names them.
 
+mod progress;
 mod rank;
 mod store;
 mod walk;
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use protocol::tool::{FoundPassage, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
+use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
+use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
+use tokio::time::Instant;
 
-pub use store::{Document, Index, IndexError};
+pub use progress::{Batch, Known, Problem, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Todo, Wanted};
+pub use store::{Index, IndexError, Stored, Unreadable};
+pub(crate) use walk::stamp;
 pub use walk::{FILES_MAX, Found, Stamp, walk};
-
-use crate::documents::passages::Piece;
 
 /// How many passages a search gives unless it says otherwise, and the most that it can ask for.
 const PASSAGES_DEFAULT: u32 = 8;
@@ -29,6 +37,16 @@ const PATHS_MAX: usize = 100;
 const NAMED_MAX: usize = 5;
 /// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
+/// How long one document is read before others have their turn; one that failed before may take all the time.
+const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(20);
+/// A document that was given this much time and was not read has failed; with less it only waits.
+const FAIR_TIME: Duration = Duration::from_secs(5);
+/// With less time than this no document is begun.
+const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
+/// The most passages that are read of the index for one call of `read`.
+const STORED_MAX: usize = 200;
+/// The most documents without text that one search looks at, to tell of those that concern it.
+const PROBLEMS_MAX: usize = 5_000;
 /// How many words of the query are told with their counts.
 const WORDS_TOLD_MAX: usize = 24;
 
@@ -45,10 +63,48 @@ pub struct Library {
 /// What came of an update.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Update {
-    /// Files that are not read yet.
-    waiting: Vec<String>,
+    /// Files that are not read yet, or not to their end, with how far they are.
+    waiting: Vec<(String, Option<(u32, u32)>)>,
     /// Whether the workspace holds more files than the index may.
     cut: bool,
+}
+
+/// What came of a document's turn.
+enum Turn {
+    /// Nothing is left to read, or not before later.
+    Done,
+    /// It goes on.
+    More(Todo),
+    /// The time is over; so many of its pages are read.
+    Over(Option<(u32, u32)>),
+}
+
+/// Which files a search is about.
+#[derive(Debug, Clone, Default)]
+struct Scope {
+    /// The files and folders that are searched; all when there are none.
+    paths: Vec<String>,
+    /// Those at or below which hidden files are searched as well.
+    named: Vec<String>,
+    /// Those that the question or the call names.
+    wanted: Vec<String>,
+}
+
+impl Scope {
+    fn of(paths: Vec<String>, attached: &[String]) -> Self {
+        let attached = attached.iter().filter_map(|path| rooted(path));
+        let mut wanted: Vec<String> =
+            paths.iter().cloned().chain(attached).filter(|path| !path.is_empty()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let named = wanted.iter().filter(|path| walk::is_hidden(path)).cloned().collect();
+        let whole = paths.iter().any(|path| path.is_empty());
+        Self { paths: if whole { Vec::new() } else { paths }, named, wanted }
+    }
+
+    fn wants(&self, path: &str) -> bool {
+        self.wanted.iter().any(|wanted| is_within(path, wanted))
+    }
 }
 
 impl Library {
@@ -64,15 +120,21 @@ impl Library {
         }
     }
 
-    /// Brings the index up to date for at most `time`, then searches it. `read` gives the passages of a file
-    /// (a path in the file system) or says why it has none; it bounds its own time and memory, and is
-    /// dropped when the time is over.
+    /// Brings the index up to date for at most `time`, then searches it. `attached` are the paths of the question,
+    /// searched also where they are hidden. `read` gives passages of a file or says why it has none; it bounds its own
+    /// memory, and is dropped when its time is over.
     ///
     /// Cancel safe: what was read by then stays in the index.
-    pub async fn search<R, F>(&self, arguments: &SearchArguments, time: Duration, read: R) -> ToolOutput
+    pub async fn search<R, F>(
+        &self,
+        arguments: &SearchArguments,
+        attached: &[String],
+        time: Duration,
+        read: R,
+    ) -> ToolOutput
     where
-        R: Fn(PathBuf) -> F,
-        F: Future<Output = Result<Vec<Piece>, String>>,
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, Problem>>,
     {
         let paths: Vec<String> =
             arguments.paths.iter().take(PATHS_MAX).filter_map(|path| rooted(path)).collect();
@@ -82,11 +144,12 @@ impl Library {
         if paths.is_empty() && !arguments.paths.is_empty() {
             return failed("none of the paths is in the workspace");
         }
+        let scope = Scope::of(paths, attached);
         let until = Instant::now() + time;
         // An index that turns out damaged is begun anew, once.
-        let update = match self.update(&paths, until, &read).await {
+        let update = match self.update(&scope, until, &read).await {
             Ok(update) => Ok(update),
-            Err(_) => self.update(&paths, until, &read).await,
+            Err(_) => self.update(&scope, until, &read).await,
         };
         let update = match update {
             Ok(update) => update,
@@ -94,53 +157,95 @@ impl Library {
         };
         let limit = arguments.limit.unwrap_or(PASSAGES_DEFAULT).clamp(1, PASSAGES_MAX) as usize;
         let query = arguments.query.clone();
-        let whole = paths.iter().any(|path| path.is_empty());
-        let paths = if whole { Vec::new() } else { paths };
-        let found = self.with_index(move |index| find(index, &query, &paths, limit)).await;
-        match found {
-            Ok(mut output) => {
-                tell_update(&mut output.text, &update);
-                output
-            }
+        match self.with_index(move |index| find(index, &query, &scope, &update, limit)).await {
+            Ok(output) => output,
             Err(error) => failed(&error.to_string()),
         }
     }
 
-    async fn update<R, F>(&self, first: &[String], until: Instant, read: &R) -> Result<Update, IndexError>
+    async fn update<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
     where
-        R: Fn(PathBuf) -> F,
-        F: Future<Output = Result<Vec<Piece>, String>>,
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, Problem>>,
     {
         let _one_at_a_time = self.updating.lock().await;
-        let workspace = self.workspace.clone();
+        let (workspace, named) = (self.workspace.clone(), scope.named.clone());
         let (mut changed, cut) = self
             .with_index(move |index| {
-                let walk = walk(&workspace);
-                Ok((changes(index, walk.files)?, walk.cut))
+                let walk = walk(&workspace, &named);
+                Ok((changes(index, &workspace, walk.files)?, walk.cut))
             })
             .await?;
         // What the question is about is read first, then what is small.
-        changed.sort_by_key(|file| {
-            let asked = first.iter().any(|path| is_within(&file.path, path));
-            (!asked, file.stamp.size, file.path.clone())
-        });
-        let mut changed = changed.into_iter();
+        changed.sort_by_key(|(file, _)| (!scope.wants(&file.path), file.stamp.size, file.path.clone()));
+        let (wanted, rest): (VecDeque<_>, VecDeque<_>) =
+            changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
         let mut waiting = Vec::new();
-        for file in changed.by_ref() {
-            let left = until.saturating_duration_since(Instant::now());
-            let path = self.workspace.join(file.path.trim_start_matches('/'));
-            let Ok(pieces) = tokio::time::timeout(left, read(path)).await else {
-                waiting.push(file.path);
-                break;
-            };
-            self.with_index(move |index| {
-                let pieces = pieces.as_deref().map_err(String::as_str);
-                index.put(&Document { file: &file, pieces })
-            })
-            .await?;
+        for mut queue in [wanted, rest] {
+            // A long document has its turn again when the others have had theirs.
+            while let Some((file, todo)) = queue.pop_front() {
+                match self.read_on(&file, todo, until, read).await? {
+                    Turn::Done => {}
+                    Turn::More(todo) => queue.push_back((file, todo)),
+                    Turn::Over(reached) => waiting.push((file.path, reached)),
+                }
+            }
         }
-        waiting.extend(changed.map(|file| file.path));
         Ok(Update { waiting, cut })
+    }
+
+    /// Reads a document, or the next pages of it.
+    async fn read_on<R, F>(
+        &self,
+        file: &Found,
+        todo: Todo,
+        until: Instant,
+        read: &R,
+    ) -> Result<Turn, IndexError>
+    where
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, Problem>>,
+    {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = if todo.attempts == 0 { left.min(DOCUMENT_TIME_MAX) } else { left };
+        if time < BEGIN_TIME_MIN {
+            return Ok(Turn::Over(todo.reached));
+        }
+        let path = self.workspace.join(file.path.trim_start_matches('/'));
+        let wanted = Wanted { file: path, pages: todo.pages, time: time / 2 };
+        let outcome = match tokio::time::timeout(time, read(wanted)).await {
+            Ok(outcome) => outcome,
+            Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo.reached)),
+            Err(_) => Err(Problem::too_slow(time)),
+        };
+        let found = file.clone();
+        let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
+        Ok(match known.todo(&file.stamp, seconds()) {
+            None => Turn::Done,
+            // Nothing came of it: it would go on for ever.
+            Some(next) if next.reached == todo.reached => Turn::Over(next.reached),
+            Some(next) => Turn::More(next),
+        })
+    }
+
+    /// The passages of a document from a page on, if the index has that page of the file as it stands.
+    pub async fn stored(&self, path: &str, stamp: Stamp, page: u32) -> Option<Stored> {
+        let path = path.to_owned();
+        self.with_index(move |index| index.stored(&path, &stamp, page, STORED_MAX)).await.ok().flatten()
+    }
+
+    /// What is wrong with a file as it stands, if it was tried and is not to be tried again yet.
+    pub async fn problem(&self, path: &str, stamp: Stamp) -> Option<Problem> {
+        let path = path.to_owned();
+        let known = self.with_index(move |index| index.file(&path)).await.ok()??;
+        let rests = known.stamp == stamp && known.todo(&stamp, seconds()).is_none();
+        known.problem.filter(|_| rests)
+    }
+
+    /// Keeps what was read of a file beside a search, or why it could not be read. The index being no more than a
+    /// copy, a failure to write it is none of the caller's.
+    pub async fn keep(&self, file: Found, outcome: Result<Batch, Problem>) {
+        let _ = self.with_index(move |index| index.add(&file, outcome.as_ref(), seconds())).await;
     }
 
     /// Runs blocking work with the index, which is opened on first use. An index that fails is closed, and
@@ -165,32 +270,72 @@ impl Library {
     }
 }
 
+/// Seconds since 1970.
+fn seconds() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 /// Drops from the index what the workspace no longer holds; gives the files to read.
-fn changes(index: &mut Index, present: Vec<Found>) -> Result<Vec<Found>, IndexError> {
+fn changes(
+    index: &mut Index,
+    workspace: &Path,
+    present: Vec<Found>,
+) -> Result<Vec<(Found, Todo)>, IndexError> {
     let known = index.files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
-    let mut gone: Vec<&str> = known.keys().map(String::as_str).filter(|path| !paths.contains(path)).collect();
+    // Hidden files belong to questions of other conversations as well: they stay as long as they are there.
+    let is_there = |path: &str| workspace.join(path.trim_start_matches('/')).symlink_metadata().is_ok();
+    let mut gone: Vec<&str> = known
+        .iter()
+        .filter(|(path, (_, hidden))| !(paths.contains(path.as_str()) || *hidden && is_there(path)))
+        .map(|(path, _)| path.as_str())
+        .collect();
     gone.sort_unstable();
     if !gone.is_empty() {
         index.drop_files(gone.into_iter())?;
     }
-    Ok(present.into_iter().filter(|file| known.get(&file.path) != Some(&file.stamp)).collect())
+    let now = seconds();
+    let todo = |file: &Found| match known.get(&file.path) {
+        Some((known, _)) => known.todo(&file.stamp, now),
+        None => Some(Todo::whole()),
+    };
+    Ok(present.into_iter().filter_map(|file| todo(&file).map(|todo| (file, todo))).collect())
 }
 
-fn find(index: &Index, query: &str, paths: &[String], limit: usize) -> Result<ToolOutput, IndexError> {
+fn find(
+    index: &Index,
+    query: &str,
+    scope: &Scope,
+    update: &Update,
+    limit: usize,
+) -> Result<ToolOutput, IndexError> {
     let asked = rank::asked(index, query)?;
-    let ranked = rank::rank(index, &asked, paths, limit)?;
+    let ranked = rank::rank(index, &asked, scope, limit)?;
     let words: Vec<String> =
         asked.iter().take(WORDS_TOLD_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
     let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, words.join(", "));
     if ranked.is_empty() {
         text.push_str("\nNo passage fits.");
     }
-    let problems = index.problems(NAMED_MAX)?;
+    let mut problems = index.problems(PROBLEMS_MAX)?;
+    problems.retain(|problem| !problem.hidden || scope.wants(&problem.path));
+    problems.sort_by_key(|problem| !scope.wants(&problem.path));
     if !problems.is_empty() {
-        let named: Vec<String> = problems.iter().map(|(path, why)| format!("{path} ({why})")).collect();
+        let named: Vec<String> = problems
+            .iter()
+            .take(NAMED_MAX)
+            .map(|problem| format!("{} ({})", problem.path, problem.text))
+            .collect();
         text.push_str(&format!("\nNot readable: {}.", named.join("; ")));
     }
+    tell_update(&mut text, update);
+    let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
+    let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
+    let unread = unread
+        .filter(|(path, _)| scope.wants(path))
+        .take(UNREAD_MAX)
+        .map(|(path, reason)| FoundUnread::from(&UnreadFile { path: path.clone(), reason }));
     let passages = ranked
         .into_iter()
         .map(|ranked| FoundPassage {
@@ -201,12 +346,20 @@ fn find(index: &Index, query: &str, paths: &[String], limit: usize) -> Result<To
             ..FoundPassage::default()
         })
         .collect();
-    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })
+    Ok(ToolOutput { text, passages, unread: unread.collect(), ..ToolOutput::default() })
 }
 
 fn tell_update(text: &mut String, update: &Update) {
     if !update.waiting.is_empty() {
-        let named: Vec<&str> = update.waiting.iter().take(NAMED_MAX).map(String::as_str).collect();
+        let named: Vec<String> = update
+            .waiting
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(path, reached)| match reached {
+                Some((read, of)) => format!("{path} ({read} of {of} pages searched)"),
+                None => path.clone(),
+            })
+            .collect();
         text.push_str(&format!(
             "\nNot searched yet, {} files: {}{}. Search again to go on.",
             update.waiting.len(),

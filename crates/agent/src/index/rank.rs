@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use language::stem::stem;
 use language::{Language, Term, fold, related::related, terms};
 
+use super::Scope;
 use super::store::{Candidate, Index, IndexError};
 
 /// The most words of a query that are looked at; more rare ones first would need all to be counted.
@@ -104,14 +105,14 @@ fn rarity(passages: u64, total: u64) -> f64 {
 pub(super) fn rank(
     index: &Index,
     asked: &[Asked],
-    paths: &[String],
+    scope: &Scope,
     limit: usize,
 ) -> Result<Vec<Ranked>, IndexError> {
     let own: Vec<String> = asked.iter().flat_map(|word| word.stems.iter().cloned()).collect();
     let related: Vec<String> = asked.iter().flat_map(|word| word.related.iter().cloned()).collect();
-    let mut candidates = index.candidates(&own, paths, CANDIDATES_MAX)?;
+    let mut candidates = index.candidates(&own, &scope.paths, &scope.named, CANDIDATES_MAX)?;
     let known: HashSet<i64> = candidates.iter().map(|candidate| candidate.id).collect();
-    let more = index.candidates(&related, paths, RELATED_CANDIDATES_MAX)?;
+    let more = index.candidates(&related, &scope.paths, &scope.named, RELATED_CANDIDATES_MAX)?;
     candidates.extend(more.into_iter().filter(|candidate| !known.contains(&candidate.id)));
     let in_files: Vec<HashSet<i64>> = asked
         .iter()

@@ -2,6 +2,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::documents::Span;
+use crate::documents::passages::Piece;
 
 /// A workspace of text files; each line is a piece.
 struct Desk {
@@ -9,13 +11,22 @@ struct Desk {
     index: tempfile::TempDir,
     library: Library,
     read: RefCell<Vec<String>>,
+    spans: RefCell<Vec<(u32, u32)>>,
+    attached: RefCell<Vec<String>>,
 }
 
 impl Desk {
     fn with(files: &[(&str, &str)]) -> Self {
         let (workspace, index) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let library = Library::new(workspace.path(), index.path());
-        let desk = Self { workspace, index, library, read: RefCell::default() };
+        let desk = Self {
+            workspace,
+            index,
+            library,
+            read: RefCell::default(),
+            spans: RefCell::default(),
+            attached: RefCell::default(),
+        };
         for (path, text) in files {
             desk.write(path, text);
         }
@@ -38,21 +49,57 @@ impl Desk {
             paths: paths.iter().map(ToString::to_string).collect(),
             limit: None,
         };
-        self.library.search(&arguments, Duration::from_secs(60), |path| self.lines_of(path)).await
+        let attached: Vec<String> = self.attached.borrow().clone();
+        self.library
+            .search(&arguments, &attached, Duration::from_secs(60), |wanted| self.lines_of(wanted))
+            .await
     }
 
-    async fn lines_of(&self, path: PathBuf) -> Result<Vec<Piece>, String> {
+    async fn lines_of(&self, wanted: Wanted) -> Result<Batch, Problem> {
+        let path = wanted.file;
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         self.read.borrow_mut().push(name.clone());
         let text = std::fs::read_to_string(&path).unwrap();
         if text.starts_with("secret") {
-            return Err("it is encrypted".to_owned());
+            let text = "it is encrypted".to_owned();
+            return Err(Problem { reason: UnreadReason::Encrypted, text, passing: false });
+        }
+        if text.starts_with("endless") {
+            std::future::pending::<()>().await;
+        }
+        if text.starts_with("pages") {
+            return Ok(self.pages_of(&text, wanted.pages));
         }
         let piece = |(line, text): (usize, &str)| {
             let line = u32::try_from(line + 1).unwrap();
             Piece { page: None, lines: Some((line, line)), heading: None, text: text.to_owned() }
         };
-        Ok(text.lines().enumerate().map(piece).collect())
+        Ok(Batch { pieces: text.lines().enumerate().map(piece).collect(), span: None })
+    }
+
+    /// A line is a page; five are read at a time.
+    fn pages_of(&self, text: &str, pages: Option<(u32, u32)>) -> Batch {
+        let of = u32::try_from(text.lines().count()).unwrap();
+        let (first, last) = pages.unwrap_or((1, of));
+        let last = last.min(first + 4);
+        self.spans.borrow_mut().push((first, last));
+        let piece = |(text, page): (&str, u32)| Piece {
+            page: Some(page),
+            lines: None,
+            heading: None,
+            text: text.to_owned(),
+        };
+        let pieces =
+            text.lines().zip(1..).map(piece).filter(|piece| (first..=last).contains(&piece.page.unwrap()));
+        Batch { pieces: pieces.collect(), span: Some(Span { first, last, of }) }
+    }
+
+    fn is_retried(&self) {
+        let index = Index::open(self.index.path()).unwrap();
+        assert_eq!(
+            index.connection().execute("UPDATE file SET retry_at = 1 WHERE retry_at > 1", []).unwrap(),
+            1
+        );
     }
 
     fn read_since(&self) -> Vec<String> {
@@ -145,8 +192,8 @@ async fn what_cannot_be_read_is_said_and_not_tried_again() {
 async fn a_search_without_time_says_what_waits() {
     let desk = Desk::with(&[("a.txt", "one apple"), ("b.txt", "two apples")]);
     let arguments = SearchArguments { query: "apple".to_owned(), paths: Vec::new(), limit: None };
-    let never = |_: PathBuf| std::future::pending::<Result<Vec<Piece>, String>>();
-    let output = desk.library.search(&arguments, Duration::ZERO, never).await;
+    let never = |_: Wanted| std::future::pending::<Result<Batch, Problem>>();
+    let output = desk.library.search(&arguments, &[], Duration::ZERO, never).await;
     assert!(!output.failed);
     assert!(output.text.contains("Not searched yet, 2 files: /a.txt, /b.txt"), "{}", output.text);
     assert_eq!(desk.search("apple").await.passages.len(), 2);
@@ -186,4 +233,103 @@ async fn the_order_is_the_same_each_time() {
     }
     assert_eq!(seen.len(), 1);
     assert_eq!(seen.into_keys().next().unwrap()[0], "/f00.txt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_that_is_not_read_in_time_is_tried_again_only_later_or_when_it_changes() {
+    let desk = Desk::with(&[("a.txt", "one apple"), ("slow.txt", "endless")]);
+    let first = desk.search("apple").await;
+    assert_eq!(desk.read_since(), ["a.txt", "slow.txt"]);
+    assert!(first.text.contains("Not readable: /slow.txt (it was not read within 20 s)"), "{}", first.text);
+    assert_eq!(first.passages.len(), 1, "the others are searched");
+    desk.search("apple").await;
+    assert!(desk.read_since().is_empty(), "it was tried again by the next search");
+    // Another agent on the same index knows it as well.
+    let again = Desk { library: Library::new(desk.workspace.path(), desk.index.path()), ..desk };
+    again.search("apple").await;
+    assert!(again.read_since().is_empty());
+    again.is_retried();
+    again.search("apple").await;
+    assert_eq!(again.read_since(), ["slow.txt"]);
+    again.search("apple").await;
+    assert!(again.read_since().is_empty());
+    again.write("slow.txt", "two apples");
+    assert_eq!(again.search("apple").await.passages.len(), 2);
+    assert_eq!(again.read_since(), ["slow.txt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_another_version_of_the_reader_is_tried_again() {
+    let desk = Desk::with(&[("b.txt", "secret")]);
+    desk.search("apple").await;
+    desk.read_since();
+    let index = Index::open(desk.index.path()).unwrap();
+    index.connection().execute("UPDATE file SET reader = reader - 1", []).unwrap();
+    drop(index);
+    desk.search("apple").await;
+    assert_eq!(desk.read_since(), ["b.txt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_document_is_read_a_run_of_pages_at_a_time_and_goes_on_where_it_was() {
+    let text: String = (1..=23).map(|page| format!("pages apple{page}\n")).collect();
+    let desk = Desk::with(&[("long.pdf", text.as_str())]);
+    // The third read does not come back: the time is over with ten pages.
+    let count = RefCell::new(0);
+    let arguments =
+        SearchArguments { query: "apple7".to_owned(), paths: vec!["/long.pdf".to_owned()], limit: None };
+    let output = desk
+        .library
+        .search(&arguments, &[], Duration::from_secs(4), |wanted| {
+            *count.borrow_mut() += 1;
+            let over = *count.borrow() > 2;
+            let desk = &desk;
+            async move {
+                if over {
+                    std::future::pending::<()>().await;
+                }
+                desk.lines_of(wanted).await
+            }
+        })
+        .await;
+    assert_eq!(output.passages.len(), 1, "what is read is found");
+    assert!(output.text.contains("/long.pdf (10 of 23 pages searched)"), "{}", output.text);
+    assert_eq!(output.unread, [FoundUnread { path: "/long.pdf".into(), reason: "indexing".into() }]);
+    let output = desk.search("apple23").await;
+    assert_eq!((output.passages.len(), output.passages[0].page), (1, Some(23)));
+    assert!(!output.text.contains("Not searched yet") && output.unread.is_empty(), "{}", output.text);
+    assert_eq!(desk.spans.take(), [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)], "no page is read twice");
+    desk.search("apple").await;
+    assert!(desk.spans.take().is_empty());
+}
+
+#[tokio::test]
+async fn hidden_files_are_found_by_those_who_attached_them_only() {
+    let desk =
+        Desk::with(&[(".tmp/1/a.txt", "one apple"), (".tmp/2/b.txt", "two apples"), ("c.txt", "apples")]);
+    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
+    desk.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
+    assert_eq!(paths(&desk.search("one apple").await), ["/.tmp/1/a.txt", "/c.txt"]);
+    assert_eq!(paths(&desk.search_in("apple", &["/.tmp/1/a.txt"]).await), ["/.tmp/1/a.txt"]);
+    desk.read_since();
+    // The other's question neither finds the first file nor has it forgotten.
+    desk.attached.replace(vec!["/.tmp/2".to_owned()]);
+    assert_eq!(paths(&desk.search("two apples").await), ["/.tmp/2/b.txt", "/c.txt"]);
+    desk.attached.take();
+    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
+    desk.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
+    assert_eq!(desk.search("apple").await.passages.len(), 2);
+    assert_eq!(desk.read_since(), ["b.txt"]);
+    std::fs::remove_dir_all(desk.workspace.path().join(".tmp/1")).unwrap();
+    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_is_reported_for_what_was_named() {
+    let desk = Desk::with(&[("a/b.txt", "secret"), ("c.txt", "secret"), ("d.txt", "an apple")]);
+    assert!(desk.search("apple").await.unread.is_empty());
+    let encrypted = [FoundUnread { path: "/a/b.txt".into(), reason: "encrypted".into() }];
+    assert_eq!(desk.search_in("apple", &["/a"]).await.unread, encrypted);
+    desk.attached.replace(vec!["/a".to_owned()]);
+    assert_eq!(desk.search("apple").await.unread, encrypted);
 }

@@ -19,6 +19,8 @@ pub struct Found {
     pub path: String,
     /// What changes when the file does.
     pub stamp: Stamp,
+    /// Whether it is hidden or lies in a hidden folder: found only where it is named.
+    pub hidden: bool,
 }
 
 /// What changes when a file does.
@@ -43,12 +45,60 @@ pub struct Walk {
     pub cut: bool,
 }
 
-/// The files under `root` that are neither hidden nor links nor too deep, in the order of their paths.
+/// The files under `root` that are neither hidden nor links nor too deep, and those at or below `named`, also where
+/// these paths are hidden, in the order of their paths.
 #[must_use]
-pub fn walk(root: &Path) -> Walk {
+pub fn walk(root: &Path, named: &[String]) -> Walk {
     let mut walk = Walk::default();
     let mut entries_left = ENTRIES_MAX;
-    let mut folders: Vec<(PathBuf, String, usize)> = vec![(root.to_owned(), String::new(), 0)];
+    below(root.to_owned(), String::new(), false, &mut entries_left, &mut walk);
+    let hidden = named.iter().filter(|path| is_hidden(path)).filter_map(|path| {
+        let place = root.join(path.trim_start_matches('/'));
+        (!passes_link(root, path)).then(|| (place, path.clone()))
+    });
+    for (place, path) in hidden {
+        match place.symlink_metadata() {
+            Ok(metadata) if metadata.is_file() => {
+                walk.files.push(Found { path, stamp: stamp(&metadata), hidden: true });
+            }
+            Ok(metadata) if metadata.is_dir() => below(place, path, true, &mut entries_left, &mut walk),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    walk.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    walk.files.dedup_by(|one, other| one.path == other.path);
+    if walk.files.len() > FILES_MAX {
+        // What was named does not give way to what comes before it by path.
+        let mut room = [FILES_MAX; 2];
+        walk.files.retain(|file| {
+            let room = &mut room[usize::from(file.hidden)];
+            let kept = *room > 0;
+            *room = room.saturating_sub(1);
+            kept
+        });
+        walk.cut = true;
+    }
+    walk
+}
+
+/// Whether the path or a folder on the way is hidden.
+#[must_use]
+pub(super) fn is_hidden(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with('.'))
+}
+
+/// Whether something on the way to the path is a link.
+fn passes_link(root: &Path, path: &str) -> bool {
+    let mut place = root.to_owned();
+    path.split('/').filter(|name| !name.is_empty()).any(|name| {
+        place.push(name);
+        place.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+    })
+}
+
+/// Adds the files below a folder.
+fn below(root: PathBuf, path: String, hidden: bool, entries_left: &mut usize, walk: &mut Walk) {
+    let mut folders: Vec<(PathBuf, String, usize)> = vec![(root, path, 0)];
     while let Some((folder, path, depth)) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for entry in entries.flatten() {
@@ -56,7 +106,7 @@ pub fn walk(root: &Path) -> Walk {
                 walk.cut = true;
                 break;
             };
-            entries_left = left;
+            *entries_left = left;
             let name = entry.file_name();
             // A name that is no UTF-8 can't be said in a citation; the other tools still reach the file.
             let Some(name) = name.to_str() else { continue };
@@ -72,19 +122,14 @@ pub fn walk(root: &Path) -> Walk {
                     walk.cut = true;
                 }
             } else if metadata.is_file() {
-                walk.files.push(Found { path: child, stamp: stamp(&metadata) });
+                walk.files.push(Found { path: child, stamp: stamp(&metadata), hidden });
             }
         }
     }
-    walk.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    if walk.files.len() > FILES_MAX {
-        walk.files.truncate(FILES_MAX);
-        walk.cut = true;
-    }
-    walk
 }
 
-fn stamp(metadata: &std::fs::Metadata) -> Stamp {
+/// What of a file changes when it does.
+pub(crate) fn stamp(metadata: &std::fs::Metadata) -> Stamp {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
     Stamp {
         size: i64::try_from(metadata.size()).unwrap_or(i64::MAX),
@@ -108,7 +153,16 @@ mod tests {
         }
         std::os::unix::fs::symlink("/etc", root.path().join("outside")).unwrap();
         std::os::unix::fs::symlink("a.txt", root.path().join("again.txt")).unwrap();
-        let paths: Vec<String> = walk(root.path()).files.into_iter().map(|file| file.path).collect();
-        assert_eq!(paths, ["/a.txt", "/b/one.txt"]);
+        let paths = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|&path| path.to_owned()).collect();
+            walk(root.path(), &named).files.into_iter().map(|file| file.path).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&[]), ["/a.txt", "/b/one.txt"]);
+        assert_eq!(paths(&["/b"]), ["/a.txt", "/b/one.txt"]);
+        assert_eq!(paths(&["/b/.git"]), ["/a.txt", "/b/.git/config", "/b/one.txt"]);
+        assert_eq!(
+            paths(&["/.secret", "/.none", "/outside/.pwd.lock"]),
+            ["/.secret", "/a.txt", "/b/one.txt"]
+        );
     }
 }

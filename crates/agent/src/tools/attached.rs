@@ -3,19 +3,29 @@
 //! No model calls this: the host asks for it before the first step. Nothing that is wrong with a file is more than a
 //! line about it.
 
-use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput};
+use std::path::Component;
+use std::time::{Duration, Instant};
+
+use domain::unread::{UnreadFile, UnreadReason};
+use protocol::tool::{
+    ATTACHED_MAX_BYTES, AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput,
+};
 use protocol::turn::image_out;
 
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
-use super::path::{plain, shown};
+use super::path::{parse, plain, shown};
 use super::read::{extent, image, passage};
-use crate::documents::extract;
 use crate::documents::passages::split;
+use crate::documents::{Bounds, extract_part};
 
+/// How long pages of one document are read.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What is said of each file, a line each. The agent asks for one at a time.
 pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<ToolOutput, String> {
     let mut room = arguments.text_max_bytes.min(ATTACHED_MAX_BYTES);
-    let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
+    let mut output = ToolOutput::default();
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
         let told = one(jail, path, &mut room, &mut output);
         output.text.push_str("\n- ");
@@ -29,7 +39,17 @@ fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> St
     if jail.folder(path).is_ok() {
         return format!("{}: a folder; look into it with list, find and search", plain(path));
     }
-    let Ok((path, file)) = jail.file(path) else { return format!("{}: not there any more", plain(path)) };
+    let mut unread = |path: &str, reason| {
+        output.unread.push(FoundUnread::from(&UnreadFile { path: path.to_owned(), reason }));
+    };
+    let Ok((path, file)) = jail.file(path) else {
+        if let Ok(parsed) = parse(path)
+            && !parsed.components().any(|name| name == Component::ParentDir)
+        {
+            unread(&shown(&parsed), UnreadReason::Missing);
+        }
+        return format!("{}: not there any more", plain(path));
+    };
     let name = shown(&path);
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     match image(&name, &file) {
@@ -41,17 +61,37 @@ fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> St
             output.images.push(image_out(&found));
             return told;
         }
-        Some(Err(why)) => return format!("{name}: an image that can't be shown: {why}"),
+        Some(Err(why)) => {
+            unread(&name, UnreadReason::TooLarge);
+            return format!("{name}: an image that can't be shown: {why}");
+        }
         None => {}
     }
-    let Ok(document) = extract(&path, file) else { return format!("{name}: {bytes} bytes") };
-    let about = format!("{name}: {}, {bytes} bytes{}", document.format.name(), extent(&document));
+    // No more is read than there is room for, and that in the time of one file.
+    let bounds = Bounds {
+        text_max_bytes: *room + 1,
+        until: Some(Instant::now() + READ_TIME_MAX),
+        ..Bounds::default()
+    };
+    let document = match extract_part(&path, file, &bounds) {
+        Ok(document) => document,
+        Err(error) => {
+            unread(&name, error.reason());
+            return format!("{name}: {bytes} bytes; {}", plain(&error.to_string()));
+        }
+    };
+    let extent = extent(document.format, document.pages, document.lines);
+    let about = format!("{name}: {}, {bytes} bytes{extent}", document.format.name());
     let pieces = split(&document, PIECE_MAX_BYTES);
     let text: usize = pieces.iter().map(|piece| piece.text.len()).sum();
-    if pieces.is_empty() {
+    let is_whole = !document.truncated && document.span.is_none_or(|span| span.last >= span.of);
+    if pieces.is_empty() && is_whole {
+        if bytes > 0 {
+            unread(&name, UnreadReason::NoText);
+        }
         return format!("{about}; holds no text");
     }
-    if document.truncated || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
+    if !is_whole || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
         return format!("{about}; too long to stand here: use search and read");
     }
     *room -= text;
@@ -107,13 +147,18 @@ mod tests {
             "/large.txt: text, 6800 bytes, 1 line; too long to stand here: use search and read",
             "/a.png: image/png, 9 x 7 pixels",
             "/wide.png: an image that can't be shown",
-            "/odd.bin: 4 bytes",
+            "/odd.bin: 4 bytes; the file is binary",
             "/folder: a folder",
             "/gone: not there any more",
             "/../etc/passwd: not there any more",
         ] {
             assert!(output.text.contains(line), "{line}: {}", output.text);
         }
+        let unread: Vec<_> =
+            output.unread.iter().map(|unread| (unread.path.as_str(), unread.reason.as_str())).collect();
+        let missing = [("/gone", "missing")];
+        let known = [("/wide.png", "too_large"), ("/odd.bin", "unknown_form")];
+        assert_eq!(unread, [&known[..], &missing].concat());
         assert!(told(&files, 0).passages.is_empty());
     }
 

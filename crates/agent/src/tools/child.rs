@@ -6,6 +6,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::unread::UnreadReason;
 use protocol::tool::ToolOutput;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ use tokio::sync::{RwLock, Semaphore};
 use super::confine::Confinement;
 use super::request::{Request, Task};
 use super::{Limits, end, path};
-use crate::documents::passages::Piece;
+use crate::index::Batch;
 
 /// Workers at once; each may take as much memory as the limits allow.
 const WORKERS_MAX: usize = 4;
@@ -56,9 +57,48 @@ impl Drop for Kept {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Output(ToolOutput),
-    Pieces(Result<Vec<Piece>, String>),
+    /// What `read` gives, with the passages of whole pages that it was made from, for the index.
+    Read(ToolOutput, Option<Batch>),
+    /// Passages of a document, or why it has none.
+    Batch(Result<Batch, Unreadable>),
     /// Bytes on the disk, where they could be counted.
     Usage(Option<u64>),
+}
+
+/// Why a document gives no passages, as it travels.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Unreadable {
+    /// The code of the reason.
+    pub(crate) reason: String,
+    /// What is wrong, for a model.
+    pub(crate) text: String,
+}
+
+/// Why a worker gave no answer.
+#[derive(Debug)]
+pub(crate) struct WorkerError {
+    /// In words for the model.
+    pub(crate) text: String,
+    /// What that says of the document it worked on; `None` when it says nothing of it.
+    pub(crate) reason: Option<UnreadReason>,
+}
+
+impl From<String> for WorkerError {
+    fn from(text: String) -> Self {
+        Self { text, reason: None }
+    }
+}
+
+impl From<&str> for WorkerError {
+    fn from(text: &str) -> Self {
+        Self::from(text.to_owned())
+    }
+}
+
+impl From<WorkerError> for String {
+    fn from(error: WorkerError) -> Self {
+        error.text
+    }
 }
 
 /// Notes that a call has processes for as long as the guard lives.
@@ -85,7 +125,7 @@ pub(super) async fn sweep(limits: &Limits) {
 ///
 /// # Errors
 /// In words for the model: when the worker took too long or too much memory, or broke.
-pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, String> {
+pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
     let work = async {
         let _place = WORKERS.acquire().await.map_err(|_| "no more tools can be run")?;
         let _running = running().await;
@@ -94,7 +134,7 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
             && super::jail::Jail::free(&limits.workspace)
                 .is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
         {
-            return Err("the disk is full".to_owned());
+            return Err("the disk is full".into());
         }
         let confinement = Confinement::of_worker(limits, time_max, writes);
         let request = Request { confinement, workspace: limits.workspace.clone(), task };
@@ -102,9 +142,12 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
         if !status.success() {
             return Err(failure(status, &report, limits));
         }
-        serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".to_owned())
+        serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into())
     };
-    let late = || Err(format!("it took longer than {} s and was ended", time_max.as_secs()));
+    let late = || {
+        let text = format!("it took longer than {} s and was ended", time_max.as_secs());
+        Err(WorkerError { text, reason: Some(UnreadReason::TooSlow) })
+    };
     tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late())
 }
 
@@ -174,19 +217,25 @@ impl Drop for Killed {
 }
 
 /// Why a worker ended without an answer.
-fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> String {
+fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> WorkerError {
     let memory = limits.memory_bytes / (1 << 20);
-    match status.signal() {
-        Some(libc::SIGABRT | libc::SIGKILL) => {
-            format!("it needs more than the {memory} MiB of memory that a tool may use, and was ended")
+    let (text, reason) = match status.signal() {
+        Some(libc::SIGABRT | libc::SIGKILL) => (
+            format!("it needs more than the {memory} MiB of memory that a tool may use, and was ended"),
+            Some(UnreadReason::TooMuchMemory),
+        ),
+        Some(libc::SIGSEGV | libc::SIGBUS) => {
+            ("the document is built so that its reader broke".to_owned(), Some(UnreadReason::Broken))
         }
-        Some(libc::SIGSEGV | libc::SIGBUS) => "the document is built so that its reader broke".to_owned(),
-        Some(libc::SIGXCPU) => "it took too much computing time and was ended".to_owned(),
-        Some(libc::SIGXFSZ) => "the file would be larger than a tool may write".to_owned(),
-        Some(signal) => format!("the tool was ended by signal {signal}"),
+        Some(libc::SIGXCPU) => {
+            ("it took too much computing time and was ended".to_owned(), Some(UnreadReason::TooSlow))
+        }
+        Some(libc::SIGXFSZ) => ("the file would be larger than a tool may write".to_owned(), None),
+        Some(signal) => (format!("the tool was ended by signal {signal}"), None),
         None => {
             let report = path::plain(&String::from_utf8_lossy(report));
-            format!("the tool failed: {report}")
+            (format!("the tool failed: {report}"), None)
         }
-    }
+    };
+    WorkerError { text, reason }
 }

@@ -49,7 +49,14 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
     put(jail, &path, changed.as_bytes()).map_err(|error| error.to_string())?;
     let times = if places.len() == 1 { "once".to_owned() } else { format!("{} times", places.len()) };
     let text = format!("Replaced {times} in {name} ({}).", lines(&places));
-    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages: Vec::new(), written: vec![name] })
+    Ok(ToolOutput {
+        images: Vec::new(),
+        failed: false,
+        text,
+        passages: Vec::new(),
+        written: vec![name],
+        unread: Vec::new(),
+    })
 }
 
 fn line_of(text: &str, at: usize) -> usize {

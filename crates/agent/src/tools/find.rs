@@ -14,8 +14,8 @@ use super::jail::Jail;
 use super::output::done;
 use super::path::{plain, shown};
 use super::read::passage;
-use crate::documents::extract;
 use crate::documents::passages::{Piece, split};
+use crate::documents::{Bounds, extract_part};
 
 /// How long it may look.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -94,7 +94,7 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
             unreadable.insert(format!("{} (too large)", shown(&entry.path)));
             continue;
         }
-        let pieces = match places(jail, &entry.path, needle) {
+        let pieces = match places(jail, &entry.path, needle, until) {
             Ok(pieces) => pieces,
             Err(why) => {
                 unreadable.insert(format!("{} ({})", shown(&entry.path), plain(&why)));
@@ -130,11 +130,12 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
 }
 
 /// The passages of a file that contain the text.
-fn places(jail: &Jail, path: &Path, needle: &str) -> Result<Vec<Piece>, String> {
+fn places(jail: &Jail, path: &Path, needle: &str, until: Instant) -> Result<Vec<Piece>, String> {
     let file = jail
         .at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
         .map_err(|error| error.to_string())?;
-    let document = extract(path, file.into()).map_err(|error| error.to_string())?;
+    let bounds = Bounds { until: Some(until), ..Bounds::default() };
+    let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
     let mut pieces = split(&document, PIECE_MAX_BYTES);
     pieces.retain(|piece| squeezed(&piece.text).contains(needle));
     Ok(pieces)

@@ -16,6 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::path::{self, PathError, shown};
+use crate::index::{Found, stamp};
 
 /// The most links that one path may lead through, as in the kernel.
 const LINKS_MAX: u32 = 40;
@@ -123,6 +124,22 @@ impl Jail {
             FileType::Directory => Err(JailError::IsFolder(shown(&path))),
             _ => Err(JailError::Special(shown(&path))),
         }
+    }
+
+    /// The file that a path names without passing a link or counting back: its path in the index, and what changes
+    /// when it does. `None` when it is no such file.
+    pub(crate) fn found(&self, text: &str) -> Option<Found> {
+        let path = path::parse(text).ok()?;
+        if path.components().any(|name| name == std::path::Component::ParentDir) {
+            return None;
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let file = openat2(&self.root, &path, flags, Mode::empty(), resolve).ok()?;
+        let metadata = File::from(file).metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let path = format!("/{}", path.to_str()?);
+        let hidden = path.split('/').any(|name| name.starts_with('.'));
+        Some(Found { path, stamp: stamp(&metadata), hidden })
     }
 
     /// Opens a folder for listing by a path as a model writes it.

@@ -17,6 +17,7 @@ mod folder;
 mod glob;
 mod jail;
 mod keep;
+mod library;
 mod limits;
 mod list;
 mod output;
@@ -33,8 +34,6 @@ use std::time::Duration;
 use domain::step::{ATTACHED_FILES, Call};
 use protocol::tool::{Tool, ToolOutput};
 use serde::de::DeserializeOwned;
-
-use crate::documents::passages::Piece;
 
 pub(crate) use child::{Kept, line, running, spawn};
 pub(crate) use confine::{Confinement, confine};
@@ -56,13 +55,21 @@ const PIECE_MAX_BYTES: usize = 1_200;
 
 /// Runs one call. Whatever goes wrong is told in the result.
 ///
+/// `attached` are the paths of the conversation's questions, which are searched even where they are hidden.
 /// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
 /// Dropping the future ends its processes as well.
-pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::Receiver<bool>) -> ToolOutput {
+pub async fn run(
+    call: &Call,
+    limits: &Limits,
+    attached: &[String],
+    mut killed: tokio::sync::watch::Receiver<bool>,
+) -> ToolOutput {
     if call.tool == ATTACHED_FILES {
-        return within_bounds(
-            attached_files(&call.arguments, limits).await.unwrap_or_else(|text| failed(&text)),
-        );
+        // Nobody kills it: it ends by itself in a minute.
+        return match serde_json::from_str(&call.arguments) {
+            Ok(arguments) => within_bounds(library::attached(&arguments, limits).await),
+            Err(_) => failed("the arguments are not valid"),
+        };
     }
     let stopped = async move {
         if killed.wait_for(|killed| *killed).await.is_err() {
@@ -82,26 +89,18 @@ pub async fn run(call: &Call, limits: &Limits, mut killed: tokio::sync::watch::R
             names.join(", ")
         ));
     };
-    let output = match dispatch(tool, &call.arguments, limits, stopped).await {
+    let output = match dispatch(tool, &call.arguments, limits, attached, stopped).await {
         Ok(output) => output,
         Err(text) => failed(&text),
     };
     within_bounds(output)
 }
 
-/// Reads what is attached to a question. Nobody kills it: it ends by itself in a minute.
-async fn attached_files(arguments: &str, limits: &Limits) -> Result<ToolOutput, String> {
-    let arguments = serde_json::from_str(arguments).map_err(|_| "the arguments are not valid")?;
-    match ask(Task::Attached(arguments), limits, FILE_TIME_MAX).await? {
-        Answer::Output(output) => Ok(output),
-        Answer::Pieces(_) | Answer::Usage(_) => Err("the tool gave an answer of another kind".to_owned()),
-    }
-}
-
 async fn dispatch(
     tool: Tool,
     arguments: &str,
     limits: &Limits,
+    attached: &[String],
     stopped: impl Future<Output = ()>,
 ) -> Result<ToolOutput, String> {
     let task = match tool {
@@ -109,13 +108,18 @@ async fn dispatch(
         Tool::Search => {
             let arguments = parsed(tool, arguments)?;
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
-            let read = |file: std::path::PathBuf| async move { extract_in_worker(&file, limits).await };
+            let read = |wanted| library::extract(wanted, limits);
             return tokio::select! {
-                output = library.search(&arguments, SEARCH_TIME_MAX, read) => Ok(output),
+                output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => Ok(output),
                 () = stopped => Err(STOPPED.to_owned()),
             };
         }
-        Tool::Read => Task::Read(parsed(tool, arguments)?),
+        Tool::Read => {
+            return tokio::select! {
+                output = library::read(parsed(tool, arguments)?, limits) => output,
+                () = stopped => Err(STOPPED.to_owned()),
+            };
+        }
         Tool::Write => Task::Write(parsed(tool, arguments)?),
         Tool::Edit => Task::Edit(parsed(tool, arguments)?),
         Tool::List => Task::List(parsed(tool, arguments)?),
@@ -124,7 +128,9 @@ async fn dispatch(
     tokio::select! {
         answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
             Answer::Output(output) => Ok(output),
-            Answer::Pieces(_) | Answer::Usage(_) => Err("the tool gave an answer of another kind".to_owned()),
+            Answer::Read(..) | Answer::Batch(_) | Answer::Usage(_) => {
+                Err("the tool gave an answer of another kind".to_owned())
+            }
         },
         () = stopped => Err(STOPPED.to_owned()),
     }
@@ -132,21 +138,6 @@ async fn dispatch(
 
 /// What a call says that was killed.
 const STOPPED: &str = "stopped before it was done";
-
-/// The passages of a document of the workspace, read in a worker. `file` is a path in the file system.
-///
-/// # Errors
-/// Why the file gives no passages, in words; also when it takes longer than a minute or more memory than
-/// the limits allow.
-pub async fn extract_in_worker(file: &std::path::Path, limits: &Limits) -> Result<Vec<Piece>, String> {
-    let inside =
-        file.strip_prefix(&limits.workspace).map_err(|_| "the file is not in the workspace".to_owned())?;
-    let task = Task::Extract { path: path::shown(inside), piece_max_bytes: crate::index::PIECE_MAX_BYTES };
-    match ask(task, limits, FILE_TIME_MAX).await? {
-        Answer::Pieces(pieces) => pieces,
-        Answer::Output(_) | Answer::Usage(_) => Err("the worker gave an answer of another kind".to_owned()),
-    }
-}
 
 /// The arguments as the tool takes them, or what the model should do differently.
 fn parsed<T: DeserializeOwned>(tool: Tool, arguments: &str) -> Result<T, String> {

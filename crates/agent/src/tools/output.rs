@@ -1,5 +1,6 @@
 //! Results within the bounds that the host holds them to.
 
+use domain::unread::UNREAD_MAX;
 use protocol::tool::{
     IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX,
 };
@@ -14,14 +15,77 @@ pub(crate) fn done(text: String) -> ToolOutput {
     ToolOutput { text, ..ToolOutput::default() }
 }
 
+/// What a text says that was cut.
+const CUT: &str = "\n... cut here: the output is longer than a call gives; narrow the call down";
+/// The most that the passages of one result take in a frame, in bytes, escaped.
+const PASSAGES_FRAME_MAX_BYTES: usize = 1024 * 1024;
+
 /// Cuts what is beyond the bounds of [`protocol::tool`].
 pub(crate) fn within_bounds(mut output: ToolOutput) -> ToolOutput {
-    output.text.truncate(output.text.floor_char_boundary(TEXT_MAX_BYTES));
-    output.passages.truncate(OUTPUT_PASSAGES_MAX);
-    for passage in &mut output.passages {
-        passage.text.truncate(passage.text.floor_char_boundary(PASSAGE_MAX_BYTES));
+    if output.text.len() > TEXT_MAX_BYTES {
+        output.text.truncate(output.text.floor_char_boundary(TEXT_MAX_BYTES - CUT.len()));
+        output.text.push_str(CUT);
     }
+    output.passages.truncate(OUTPUT_PASSAGES_MAX);
+    let mut bytes = 0;
+    let mut fit = output.passages.len();
+    for (index, passage) in output.passages.iter_mut().enumerate() {
+        passage.text.truncate(passage.text.floor_char_boundary(PASSAGE_MAX_BYTES));
+        bytes += escaped_bytes(&passage.text) + escaped_bytes(&passage.path) + escaped_bytes(&passage.title);
+        if bytes > PASSAGES_FRAME_MAX_BYTES {
+            fit = fit.min(index);
+        }
+    }
+    output.passages.truncate(fit);
     output.written.truncate(WRITTEN_MAX);
     output.images.truncate(IMAGES_MAX);
+    output.unread.truncate(UNREAD_MAX);
     output
+}
+
+/// How long a text is in JSON.
+fn escaped_bytes(text: &str) -> usize {
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\t' | b'\r' => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    text.bytes().map(escaped).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::tool::FoundPassage;
+    use protocol::turn::{AGENT_FRAME_MAX_BYTES, output_in};
+
+    use super::*;
+
+    #[test]
+    fn whatever_a_tool_gives_fits_into_a_frame_and_says_that_it_was_cut() {
+        let passage = |index: u32| FoundPassage {
+            path: format!("/{}/{index}", "\"".repeat(4000)),
+            text: "\u{1}\"\\".repeat(2000),
+            ..FoundPassage::default()
+        };
+        let output = ToolOutput {
+            text: "\u{1}".repeat(TEXT_MAX_BYTES + 1),
+            passages: (0..400).map(passage).collect(),
+            written: vec!["/a".to_owned(); 400],
+            ..ToolOutput::default()
+        };
+        let output = within_bounds(output);
+        assert!(output.text.ends_with("narrow the call down") && output.text.len() <= TEXT_MAX_BYTES);
+        assert!(!output.passages.is_empty());
+        let length = serde_json::to_vec(&output).unwrap().len();
+        assert!(length < AGENT_FRAME_MAX_BYTES, "{length}");
+        assert!(output_in(output).is_ok());
+    }
+
+    #[test]
+    fn escaping_is_counted_as_it_is_done() {
+        let text: String = (0..0x250_u32).filter_map(char::from_u32).collect();
+        // Two of the control characters have a shorter form than what is counted.
+        let real = serde_json::to_string(&text).unwrap().len() - 2;
+        assert!((real..=real + 8).contains(&escaped_bytes(&text)), "{real}");
+    }
 }

@@ -2,54 +2,115 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use domain::image::{IMAGE_MAX_BYTES, ImageKind, ImageRef};
-use protocol::tool::{FoundPassage, PASSAGE_MAX_BYTES, PASSAGES_MAX, ReadArguments, ToolOutput};
+use domain::unread::{UnreadFile, UnreadReason};
+use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
 
 use protocol::turn::image_out;
 
 use super::PIECE_MAX_BYTES;
+use super::child::Unreadable;
 use super::jail::Jail;
 use super::output::done;
 use super::path::{plain, shown};
 use crate::documents::passages::{Piece, split};
-use crate::documents::{Extracted, Segment, extract};
+use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
+use crate::index::Batch;
 
 /// The most text that one call gives, in bytes.
 const READ_MAX_BYTES: usize = 32 * 1024;
+/// The text after which a document that is read by pages is not read on, in bytes: what one call gives and as much
+/// again, so that it is known what follows.
+const PAGES_MAX_BYTES: usize = 2 * READ_MAX_BYTES;
 /// How much of a file tells whether it is an image, in bytes.
 const IMAGE_MARK_BYTES: usize = 16;
-/// The most text of a page or line that can't be read on from its middle, in bytes.
-const WHOLE_MAX_BYTES: usize = 96 * 1024;
+/// How long pages are read that nobody waits for, since those shown do not fill a call.
+const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
-pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<ToolOutput, String> {
+/// A document, or the part of it that reading begins with.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+    pub(crate) pages: Option<u32>,
+    pub(crate) lines: Option<u32>,
+    /// The passages from the place on at which reading begins.
+    pub(crate) pieces: Vec<Piece>,
+    /// The page after the last one that the passages are of, when there are more.
+    pub(crate) next_page: Option<u32>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) truncated: bool,
+}
+
+/// Reads a file as a model asked for it. Of a document that was read by pages its passages are given besides.
+pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput, Option<Batch>), String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
     let name = shown(&path);
     if let Some(found) = image(&name, &file) {
-        return shown_image(&name, found);
+        return Ok((shown_image(&name, found)?, None));
     }
-    let mut document =
-        extract(&path, file).map_err(|error| format!("{name}: {}", plain(&error.to_string())))?;
-    if document.segments.is_empty() {
-        return Ok(done(format!("{name} ({}) holds no text.", document.format.name())));
+    let bounds = Bounds {
+        first_page: arguments.first_page.unwrap_or(1).max(1),
+        text_max_bytes: PAGES_MAX_BYTES,
+        until: Some(Instant::now() + PAGES_TIME_MAX),
+        ..Bounds::default()
+    };
+    let document = match extract_part(&path, file, &bounds) {
+        Ok(document) => document,
+        Err(error) => {
+            let text = format!("{name}: {}", plain(&error.to_string()));
+            let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.reason() })];
+            return Ok((ToolOutput { failed: true, text, unread, ..ToolOutput::default() }, None));
+        }
+    };
+    if document.segments.is_empty() && document.span.is_none() {
+        return Ok((done(format!("{name} ({}) holds no text.", document.format.name())), None));
     }
-    let start = (arguments.first_page, arguments.first_line);
-    let about = format!("{name}: {}{}", document.format.name(), extent(&document));
-    begin(&mut document, start);
-    if document.segments.is_empty() {
-        return Err(format!("{about}; there is nothing from there on"));
+    let batch =
+        document.span.map(|span| Batch { pieces: split(&document, PIECE_MAX_BYTES), span: Some(span) });
+    let output = output(Shown::of(name, path, document, arguments), arguments);
+    Ok((output?, batch))
+}
+
+impl Shown {
+    fn of(name: String, path: PathBuf, mut document: Extracted, arguments: &ReadArguments) -> Self {
+        begin(&mut document, (arguments.first_page, arguments.first_line));
+        let next_page = document.span.filter(|span| span.last < span.of).map(|span| span.last + 1);
+        Self {
+            name,
+            path,
+            format: document.format,
+            pages: document.pages,
+            lines: document.lines,
+            pieces: split(&document, PIECE_MAX_BYTES),
+            next_page,
+            notes: document.notes,
+            truncated: document.truncated,
+        }
     }
-    let part = Part::of(&document);
-    let mut text = format!("{about}. {}", part.told(&document, start));
-    for note in &document.notes {
+}
+
+/// What one call gives of a document.
+pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutput, String> {
+    let Shown { name, path, format, pages, lines, pieces, next_page, notes, truncated } = shown;
+    let about = format!("{name}: {}{}", format.name(), extent(format, pages, lines));
+    let begins_at_start = arguments.first_page.is_none() && arguments.first_line.is_none();
+    let part = Part::of(pieces, arguments.skip_passages.unwrap_or(0) as usize, next_page);
+    let Some(part) = part else { return Err(format!("{about}; there is nothing from there on")) };
+    let whole = begins_at_start && arguments.skip_passages.is_none();
+    let mut text = format!("{about}. {}", part.told(format, (pages, lines), whole));
+    for note in &notes {
         text.push_str(&format!(" Note: {}.", plain(note)));
     }
-    if document.truncated {
+    if truncated {
         text.push_str(" The document is longer than what can be read of it.");
     }
     let passages = part.pieces.into_iter().map(|piece| passage(&path, piece)).collect();
-    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages, written: Vec::new() })
+    Ok(ToolOutput { text, passages, ..ToolOutput::default() })
 }
 
 /// An image with its width and height, or why it can't be shown.
@@ -75,11 +136,26 @@ fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
     Ok(ToolOutput { text, images: vec![image_out(&image)], ..ToolOutput::default() })
 }
 
-/// The passages of a document for the index.
-pub(crate) fn pieces(jail: &Jail, path: &str, max_bytes: usize) -> Result<Vec<Piece>, String> {
-    let (path, file) = jail.file(path).map_err(|error| error.to_string())?;
-    let document = extract(&path, file).map_err(|error| plain(&error.to_string()))?;
-    Ok(split(&document, max_bytes))
+/// The passages of a document or of some of its pages, for the index.
+pub(crate) fn batch(
+    jail: &Jail,
+    path: &str,
+    max_bytes: usize,
+    pages: Option<(u32, u32)>,
+    time: Duration,
+) -> Result<Batch, Unreadable> {
+    let (path, file) = jail.file(path).map_err(|error| Unreadable {
+        reason: UnreadReason::Missing.code().to_owned(),
+        text: error.to_string(),
+    })?;
+    let (first_page, last_page) = pages.unwrap_or((1, u32::MAX));
+    let bounds =
+        Bounds { first_page, last_page, until: Instant::now().checked_add(time), ..Bounds::default() };
+    let document = extract_part(&path, file, &bounds).map_err(|error| Unreadable {
+        reason: error.reason().code().to_owned(),
+        text: plain(&error.to_string()),
+    })?;
+    Ok(Batch { pieces: split(&document, max_bytes), span: document.span })
 }
 
 pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
@@ -93,10 +169,10 @@ pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
 }
 
 /// How long the document is: `, 12 pages`.
-pub(crate) fn extent(document: &Extracted) -> String {
+pub(crate) fn extent(format: Format, pages: Option<u32>, lines: Option<u32>) -> String {
     let counted = |count: u32, word: &str| format!(", {count} {word}{}", if count == 1 { "" } else { "s" });
-    match (document.pages, document.lines) {
-        (Some(pages), _) => counted(pages, document.format.page_word()),
+    match (pages, lines) {
+        (Some(pages), _) => counted(pages, format.page_word()),
         (None, Some(lines)) => counted(lines, "line"),
         (None, None) => String::new(),
     }
@@ -128,77 +204,83 @@ fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Optio
 enum Next {
     /// Nothing is left.
     End,
+    /// At a page.
     Page(u32),
+    /// At a line.
     Line(u32),
-    /// In a workbook: a line of a sheet.
+    /// In a workbook: at a line of a sheet.
     Both(u32, u32),
-    /// What is left of this place can't be begun at.
-    Lost,
+    /// In the page or line with which this part began, after so many of its passages.
+    Within(Place, usize),
 }
+
+/// A page and a line at which reading can begin.
+type Place = (Option<u32>, Option<u32>);
 
 struct Part {
     pieces: Vec<Piece>,
     next: Next,
-    /// Whether the end of the last page or line shown is left out.
-    cut: bool,
 }
 
 impl Part {
-    fn of(document: &Extracted) -> Self {
-        let all = split(document, PIECE_MAX_BYTES);
-        let mut pieces = all;
-        let rest = fitting(&mut pieces, READ_MAX_BYTES);
-        let Some(rest) = rest else { return Self { pieces, next: Next::End, cut: false } };
-        let begins = place(&pieces[0]);
-        let ends = place(&rest);
-        if ends != begins {
-            // Begin anew where the first piece stands that does not fit, its page or line as a whole.
-            pieces.retain(|piece| place(piece) != ends);
-            return Self { pieces, next: next(&rest), cut: false };
-        }
-        // One page or line that does not fit at all: as much of it as possible, then what follows.
-        let mut large = split(document, PASSAGE_MAX_BYTES);
-        let following = large.iter().position(|piece| place(piece) != begins);
-        let after = following.map(|at| large.split_off(at).remove(0));
-        let cut = fitting(&mut large, WHOLE_MAX_BYTES).is_some();
-        let next = match after {
-            Some(after) => next(&after),
-            None if cut => following_line(document, begins),
-            None => Next::End,
+    /// As many passages as one call gives, after `skip` of the first page or line. `None` when there are none.
+    fn of(mut pieces: Vec<Piece>, skip: usize, next_page: Option<u32>) -> Option<Self> {
+        let Some(begins) = pieces.first().map(place) else {
+            // Pages without text, and others that may have some.
+            return next_page.map(|page| Self { pieces, next: Next::Page(page) });
         };
-        Self { pieces: large, next, cut }
+        let here = pieces.iter().take_while(|piece| place(piece) == begins).count();
+        pieces.drain(..skip.min(here));
+        let Some(rest) = fitting(&mut pieces, READ_MAX_BYTES) else {
+            let next = next_page.map_or(Next::End, Next::Page);
+            return (!pieces.is_empty()).then_some(Self { pieces, next });
+        };
+        let first = place(&pieces[0]);
+        let ends = place(&rest);
+        if ends == first {
+            // One page or line that does not fit: it goes on in its middle.
+            let before = if first == begins { skip.min(here) } else { 0 };
+            let next = Next::Within(first, before + pieces.len());
+            return Some(Self { pieces, next });
+        }
+        // Begin anew where the first piece stands that does not fit, its page or line as a whole.
+        pieces.retain(|piece| place(piece) != ends);
+        Some(Self { pieces, next: next(&rest) })
     }
 
-    fn told(&self, document: &Extracted, start: (Option<u32>, Option<u32>)) -> String {
-        let word = document.format.page_word();
-        let mut text = match (self.next, start) {
-            (Next::End, (None, None)) => "Shown whole.".to_owned(),
-            (Next::End, _) => "Shown to its end.".to_owned(),
-            (Next::Page(page), _) => {
-                let last = document.pages.unwrap_or(page);
+    fn told(&self, format: Format, (pages, lines): (Option<u32>, Option<u32>), whole: bool) -> String {
+        let word = format.page_word();
+        match self.next {
+            Next::End if whole => "Shown whole.".to_owned(),
+            Next::End => "Shown to its end.".to_owned(),
+            Next::Page(page) => {
+                let last = pages.unwrap_or(page);
                 format!("Not whole: {word}s {page}-{last} follow; read with first_page {page}.")
             }
-            (Next::Line(line), _) => {
-                let last = document.lines.unwrap_or(line);
+            Next::Line(line) => {
+                let last = lines.unwrap_or(line);
                 format!("Not whole: lines {line}-{last} follow; read with first_line {line}.")
             }
-            (Next::Both(page, line), _) => {
+            Next::Both(page, line) => {
                 format!("Not whole: read on with first_page {page} and first_line {line}.")
             }
-            (Next::Lost, _) => String::new(),
-        };
-        if self.cut {
-            let space = if text.is_empty() { "" } else { " " };
-            text.push_str(&format!(
-                "{space}The first {word} or line is too long to be shown whole; use find or search."
-            ));
+            Next::Within(place, skip) => {
+                let place = match place {
+                    (Some(page), Some(line)) => format!("first_page {page}, first_line {line} and "),
+                    (Some(page), None) => format!("first_page {page} and "),
+                    (None, Some(line)) => format!("first_line {line} and "),
+                    (None, None) => String::new(),
+                };
+                format!(
+                    "Not whole: this {word} or line is too long for one call; read on with {place}skip_passages {skip}."
+                )
+            }
         }
-        text
     }
 }
 
 /// Where reading can begin that reaches the piece.
-fn place(piece: &Piece) -> (Option<u32>, Option<u32>) {
+fn place(piece: &Piece) -> Place {
     (piece.page, piece.lines.map(|(first, _)| first))
 }
 
@@ -207,22 +289,7 @@ fn next(piece: &Piece) -> Next {
         (Some(page), Some(line)) => Next::Both(page, line),
         (Some(page), None) => Next::Page(page),
         (None, Some(line)) => Next::Line(line),
-        (None, None) => Next::Lost,
-    }
-}
-
-/// The line after one that is too long, if there is any.
-fn following_line(document: &Extracted, (page, line): (Option<u32>, Option<u32>)) -> Next {
-    let last = document
-        .segments
-        .iter()
-        .filter(|segment| segment.page == page)
-        .filter_map(|segment| segment.lines)
-        .next_back();
-    match (page, line, last) {
-        (None, Some(line), Some((_, last))) if last > line => Next::Line(line + 1),
-        (Some(page), Some(line), Some((_, last))) if last > line => Next::Both(page, line + 1),
-        _ => Next::Lost,
+        (None, None) => Next::Within((None, None), 0),
     }
 }
 
@@ -245,55 +312,86 @@ mod tests {
     use super::*;
     use crate::documents::extract_bytes;
 
+    fn asked(place: Place, skip: Option<usize>) -> ReadArguments {
+        let skip_passages = skip.map(|skip| u32::try_from(skip).unwrap());
+        ReadArguments { path: "a.txt".into(), first_page: place.0, first_line: place.1, skip_passages }
+    }
+
+    fn part(document: Extracted, place: Place, skip: usize) -> Part {
+        let shown = Shown::of("/a.txt".into(), "a.txt".into(), document, &asked(place, Some(skip)));
+        Part::of(shown.pieces, skip, shown.next_page).unwrap()
+    }
+
     fn document(text: &str) -> Extracted {
         extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap()
     }
 
-    /// Reading on from where each part says reaches every line once.
+    /// Reads on from where each part says, and gives all that was read.
+    fn read_on(document: &Extracted) -> Vec<Piece> {
+        let (mut at, mut skip) = ((None, None), 0);
+        let mut seen = Vec::new();
+        for _ in 0..200 {
+            let part = part(document.clone(), at, skip);
+            let bytes: usize = part.pieces.iter().map(|piece| piece.text.len()).sum();
+            assert!(bytes <= READ_MAX_BYTES && part.pieces.len() <= PASSAGES_MAX, "{bytes}");
+            seen.extend(part.pieces);
+            (at, skip) = match part.next {
+                Next::End => return seen,
+                Next::Page(page) => ((Some(page), None), 0),
+                Next::Line(line) => ((None, Some(line)), 0),
+                Next::Both(page, line) => ((Some(page), Some(line)), 0),
+                Next::Within(place, skip) => (place, skip),
+            };
+        }
+        unreachable!("it does not come to an end");
+    }
+
+    fn squeezed(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn text(pieces: &[Piece]) -> String {
+        pieces.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
     fn reading_on_reaches_the_end() {
-        let text = (1..=3000).map(|line| format!("Řádek {line} je tady.\n\n")).collect::<String>();
-        let mut line = None;
-        let mut seen = String::new();
-        for _ in 0..20 {
-            let mut rest = document(&text);
-            begin(&mut rest, (None, line));
-            let part = Part::of(&rest);
-            assert!(part.pieces.len() <= PASSAGES_MAX);
-            for piece in &part.pieces {
-                seen.push_str(&piece.text);
-                seen.push('\n');
-            }
-            match part.next {
-                Next::Line(next) => line = Some(next),
-                Next::End => break,
-                other => panic!("{other:?}"),
-            }
+        let text_of = |separator: &str| -> String {
+            (1..=3000).map(|line| format!("Řádek {line} je tady.{separator}")).collect()
+        };
+        for separator in ["\n\n", "\n", " "] {
+            let whole = text_of(separator);
+            assert_eq!(squeezed(&text(&read_on(&document(&whole)))), squeezed(&whole), "{separator:?}");
         }
-        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&seen), squeezed(&text));
     }
 
     #[test]
-    fn one_endless_line_is_cut_and_passed() {
-        let text = format!("{}\nkonec", "slovo ".repeat(60_000));
-        let part = Part::of(&document(&text));
-        assert!(part.cut);
-        assert_eq!(part.next, Next::Line(2));
-        let alone = Part::of(&document(&"slovo ".repeat(60_000)));
-        assert_eq!(alone.next, Next::Lost);
+    fn one_endless_line_comes_in_parts_and_what_follows_it_is_reached() {
+        let line = "slovo ".repeat(60_000);
+        for whole in [line.clone(), format!("začátek\n\n{line}\n\nkonec"), "x".repeat(100_000)] {
+            let seen = text(&read_on(&document(&whole)));
+            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            assert!(letters(&seen) == letters(&whole), "{:.40}", whole);
+        }
     }
 
     #[test]
-    fn pages_are_begun_as_a_whole() {
+    fn pages_are_begun_as_a_whole_and_a_long_one_comes_in_parts() {
         let page = |number, text: String| Segment { page: Some(number), lines: None, heading: None, text };
-        let segments = (1..=10).map(|number| page(number, "Věta o ničem. ".repeat(400))).collect();
+        let segments = (1..=10).map(|number| {
+            let words = if number == 5 { 4000 } else { 400 };
+            page(number, "Věta o ničem. ".repeat(words).trim_end().to_owned())
+        });
         let mut pdf = document("x");
-        pdf.segments = segments;
-        (pdf.format, pdf.pages, pdf.lines) = (crate::documents::Format::Pdf, Some(10), None);
-        let part = Part::of(&pdf);
-        let Next::Page(next) = part.next else { panic!("{:?}", part.next) };
-        assert!(next > 2 && part.pieces.iter().all(|piece| piece.page.unwrap() < next));
-        assert!(part.told(&pdf, (None, None)).contains(&format!("read with first_page {next}")));
+        pdf.segments = segments.collect();
+        (pdf.format, pdf.pages, pdf.lines) = (Format::Pdf, Some(10), None);
+        let first = part(pdf.clone(), (None, None), 0);
+        let Next::Page(next) = first.next else { panic!("{:?}", first.next) };
+        assert!(next > 2 && first.pieces.iter().all(|piece| piece.page.unwrap() < next));
+        assert!(
+            first.told(Format::Pdf, (Some(10), None), true).contains(&format!("read with first_page {next}"))
+        );
+        let whole: String = pdf.segments.iter().map(|segment| format!("{} ", segment.text)).collect();
+        assert_eq!(squeezed(&text(&read_on(&pdf))), squeezed(&whole));
     }
 }

@@ -35,10 +35,13 @@ pub(crate) enum Task {
     List(ListArguments),
     Find(FindArguments),
     Attached(AttachedArguments),
-    /// The passages of a document, for the index.
+    /// The passages of a document, or of some of its pages, for the index.
     Extract {
         path: String,
         piece_max_bytes: usize,
+        pages: Option<(u32, u32)>,
+        /// After this time no further page is begun.
+        time: Duration,
     },
     /// How much the workspace takes on the disk.
     Measure,
@@ -61,14 +64,17 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         Err(error) => return Answer::Output(failed(&error.to_string())),
     };
     let output: Result<ToolOutput, String> = match task {
-        Task::Read(arguments) => read::read(&jail, arguments),
+        Task::Read(arguments) => match read::read(&jail, arguments) {
+            Ok((output, batch)) => return Answer::Read(within_bounds(output), batch),
+            Err(error) => Err(error),
+        },
         Task::Write(arguments) => write::write(&jail, arguments),
         Task::Edit(arguments) => edit::edit(&jail, arguments),
         Task::List(arguments) => list::list(&jail, arguments).map_err(|error| error.to_string()),
         Task::Find(arguments) => find::find(&jail, arguments),
         Task::Attached(arguments) => attached::attached(&jail, arguments),
-        Task::Extract { path, piece_max_bytes } => {
-            return Answer::Pieces(read::pieces(&jail, path, *piece_max_bytes));
+        Task::Extract { path, piece_max_bytes, pages, time } => {
+            return Answer::Batch(read::batch(&jail, path, *piece_max_bytes, *pages, *time));
         }
         Task::Measure => return Answer::Usage(measure(&jail)),
         Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),

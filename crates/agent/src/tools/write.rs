@@ -26,7 +26,14 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
     let name = shown(&path);
     let verb = if existed { "Replaced" } else { "Wrote" };
     let text = format!("{verb} {name}, {} bytes.", arguments.content.len());
-    Ok(ToolOutput { images: Vec::new(), failed: false, text, passages: Vec::new(), written: vec![name] })
+    Ok(ToolOutput {
+        images: Vec::new(),
+        failed: false,
+        text,
+        passages: Vec::new(),
+        written: vec![name],
+        unread: Vec::new(),
+    })
 }
 
 /// Puts the content at the path, as a whole or not at all. Gives whether a file stood there.

@@ -18,6 +18,8 @@ fn tools_id() -> u32 {
 
 pub(crate) struct Machine {
     pub(crate) limits: Limits,
+    /// What is attached to the question.
+    pub(crate) attached: Vec<String>,
     folder: TempDir,
 }
 
@@ -49,7 +51,7 @@ impl Machine {
             program: Some(PathBuf::from(env!("CARGO_BIN_EXE_causerie-agent"))),
             ..Limits::default()
         };
-        Self { limits, folder }
+        Self { limits, attached: Vec::new(), folder }
     }
 
     pub(crate) fn outside(&self) -> &Path {
@@ -91,7 +93,7 @@ impl Machine {
 
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
         let (_keep, killed) = watch::channel(false);
-        run(&call(tool, arguments), &self.limits, killed).await
+        run(&call(tool, arguments), &self.limits, &self.attached, killed).await
     }
 
     pub(crate) async fn shell(&self, command: &str) -> ToolOutput {

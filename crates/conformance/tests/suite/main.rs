@@ -31,6 +31,7 @@ mod streams;
 mod streams_resumed;
 mod tls;
 mod traces;
+mod unread;
 mod vendors;
 mod versions;
 mod vm;

@@ -249,7 +249,14 @@ impl Briefing {
             }
             None => (Outcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
         };
-        Output { images: Vec::new(), outcome, text, passages: Vec::new(), written: Vec::new() }
+        Output {
+            images: Vec::new(),
+            outcome,
+            text,
+            passages: Vec::new(),
+            written: Vec::new(),
+            unread: Vec::new(),
+        }
     }
 
     /// What an opened skill says, with what of the question its advice may hang on.

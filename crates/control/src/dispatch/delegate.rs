@@ -202,6 +202,7 @@ fn output(agent: &AgentName, shell: &Shell) -> Output {
         text,
         passages: cited.iter().filter_map(|number| passage(answer, shell.turn.log(), *number)).collect(),
         written: written(shell.turn.log()),
+        unread: Vec::new(),
     }
 }
 

@@ -74,5 +74,6 @@ pub(super) fn failed(text: impl Into<String>) -> Output {
         text: text.into(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     }
 }

@@ -23,21 +23,33 @@ const TOKEN_BYTES: u64 = 3;
 /// The least that is left for the transcript of a model with a small window.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
-/// The turn of a claimed answer. A model that only quotes passages searches for them itself.
+/// What a model makes of files.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reads {
+    /// Whether it is shown images.
+    pub(super) images: bool,
+    /// Whether it only quotes passages, and searches for them itself.
+    pub(super) only_quotes: bool,
+}
+
+/// The turn of a claimed answer.
 pub(super) fn setup(
     claimed: &Claimed,
     record: &TurnRecord,
     measures: Measures,
     briefing: &Briefing,
     hosted: Web,
-    quotes: bool,
+    reads: Reads,
 ) -> Setup {
+    let files = files(record);
     Setup {
+        attached: attached(files.clone(), measures).filter(|_| !reads.only_quotes),
+        files,
+        sees_images: reads.images,
         epoch: claimed.fence.epoch,
         earlier: record.earlier.clone(),
         bill: record.bill,
         stop: claimed.stop_requested || record.stop_requested,
-        attached: attached(record, measures).filter(|_| !quotes),
         ..measured(
             claimed.fence.answer,
             Exchange {
@@ -106,13 +118,14 @@ fn measured(
         steps_max: STEPS_MAX,
         hosted: Arc::new(Hands { web: hosted, library: briefing.library().clone() }),
         attached: None,
+        files: Vec::new(),
+        sees_images: false,
         stop: false,
     }
 }
 
-/// The call that reads what is attached, before the first step: to this question and to those before it, the newest
-/// first, so that the passages of all of them have numbers that this answer can cite.
-fn attached(record: &TurnRecord, measures: Measures) -> Option<Call> {
+/// The paths that are attached to this question and to those before it, the newest first.
+fn files(record: &TurnRecord) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let earlier = record.earlier.iter().rev().map(|exchange| &exchange.attachments);
     for path in std::iter::once(&record.attachments).chain(earlier).flatten() {
@@ -120,6 +133,12 @@ fn attached(record: &TurnRecord, measures: Measures) -> Option<Call> {
             paths.push(path.clone());
         }
     }
+    paths
+}
+
+/// The call that reads what is attached, before the first step, so that the passages of all files have numbers that
+/// this answer can cite.
+fn attached(paths: Vec<String>, measures: Measures) -> Option<Call> {
     if paths.is_empty() {
         return None;
     }

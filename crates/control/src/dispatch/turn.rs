@@ -329,9 +329,11 @@ impl Shell {
         };
         let mut briefing = Briefing::new(shared.plugins.library(), chosen);
         briefing.offer(tools);
-        let quotes = model.as_ref().is_some_and(|model| model.entry.builtin);
-        let turn =
-            Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone(), quotes));
+        let reads = setup::Reads {
+            images: model.as_ref().is_some_and(|model| model.entry.sees_images),
+            only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
+        };
+        let turn = Turn::new(setup::setup(&claimed, &record, measures, &briefing, shared.web.clone(), reads));
         let meta =
             Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(&claimed) };
         let live = if record.deleted {

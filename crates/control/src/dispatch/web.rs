@@ -345,6 +345,7 @@ impl Errand {
                 text: format!("{url}{IS_DOCUMENT} It is now in the workspace: read it as {path}"),
                 written: vec![path],
                 passages: Vec::new(),
+                unread: Vec::new(),
             },
             Err(error) => {
                 failed(format!("{url} is a document that could not be put into the workspace: {error}."))
@@ -382,7 +383,14 @@ fn read(page: Page) -> Output {
             text.push_str(&format!("- {} <{}>\n", link.text, link.url.as_str()));
         }
     }
-    Output { images: Vec::new(), outcome: Outcome::Done, text, passages: page.passages, written: Vec::new() }
+    Output {
+        images: Vec::new(),
+        outcome: Outcome::Done,
+        text,
+        passages: page.passages,
+        written: Vec::new(),
+        unread: Vec::new(),
+    }
 }
 
 /// A name for a document: what its address calls it, and what tells it from others of that name.

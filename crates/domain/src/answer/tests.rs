@@ -25,6 +25,7 @@ fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
             text: String::new(),
             passages: Vec::new(),
             written: written.clone(),
+            unread: Vec::new(),
         };
         log.push(LogEntry::Result { number: 0, result: result.into() });
     }
@@ -83,4 +84,50 @@ fn what_a_vendor_cites_is_marked_and_goes_when_the_step_is_said_anew() {
     assert_eq!(answer.text(), "Due. Paid. So.\n\nSaid anew.");
     assert_eq!(answer.source(1), Some(&place("https://a.example/")), "the step before still cites it");
     assert_eq!(answer.source(3), None);
+}
+
+/// The answer to a question with these attachments after calls of these tools that could not read these files.
+fn after(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer {
+    let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
+    let result = |tool: &str, unread: &[(&str, UnreadReason)]| {
+        let unread = unread.iter().map(|&(path, reason)| UnreadFile { path: path.into(), reason });
+        CallResult {
+            images: Vec::new(),
+            call: "c".into(),
+            tool: tool.into(),
+            outcome: Outcome::Done,
+            text: String::new(),
+            passages: Vec::new(),
+            written: Vec::new(),
+            unread: unread.collect(),
+        }
+    };
+    let log: Vec<LogEntry> = calls
+        .iter()
+        .map(|(tool, unread)| LogEntry::Result { number: 0, result: result(tool, unread).into() })
+        .collect();
+    Answer::rebuild(MessageId::from_random(1), &attached, &log, Some(Ending::Done))
+}
+
+#[test]
+fn an_attached_file_that_could_not_be_read_is_named_with_the_reason() {
+    let unread = [("/a.pdf", UnreadReason::Encrypted), ("/folder/b.pdf", UnreadReason::NoText)];
+    let answer = after(&["/a.pdf", "/folder"], &[("attached_files", &unread)]);
+    let text = answer.text();
+    assert!(text.contains("`a.pdf` could not be read: it is encrypted"), "{text}");
+    assert!(text.contains("`b.pdf` could not be read: it holds no text"), "{text}");
+    assert!(matches!(&answer.parts.last().expect("parts").body, Body::Text(_)));
+    let once = after(&["/a.pdf"], &[("attached_files", &unread), ("search", &unread)]);
+    assert_eq!(once.text().matches("a.pdf").count(), 1);
+    assert!(!once.text().contains("b.pdf"), "what was not attached is no matter of the answer");
+}
+
+#[test]
+fn a_file_that_was_indexed_meanwhile_is_not_named() {
+    let waiting = [("/a.pdf", UnreadReason::Indexing)];
+    assert!(after(&["/a.pdf"], &[("search", &waiting)]).text().contains("still being indexed"));
+    assert!(
+        after(&["/a.pdf"], &[("search", &waiting), ("read", &[])]).text().contains("still being indexed")
+    );
+    assert_eq!(after(&["/a.pdf"], &[("search", &waiting), ("search", &[])]).text(), "");
 }

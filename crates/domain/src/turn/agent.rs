@@ -254,6 +254,7 @@ mod tests {
             text: String::new(),
             passages: Vec::new(),
             written: Vec::new(),
+            unread: Vec::new(),
         }
     }
 
@@ -267,6 +268,7 @@ mod tests {
             next: 1,
             saying: false,
             context_tokens: 1000,
+            attached: Vec::new(),
         });
         Event::Host { link, frame }
     }

@@ -87,6 +87,8 @@ pub struct Open {
     pub saying: bool,
     /// How many tokens of transcript a step may show the model.
     pub context_tokens: u64,
+    /// Workspace paths that were attached to this question and to those before it: searched even where they are hidden.
+    pub attached: Vec<String>,
 }
 
 /// What the agent knows of an entry of the transcript: never its text.
@@ -162,6 +164,8 @@ pub struct Output {
     pub written: Vec<String>,
     /// Images that it brought.
     pub images: Vec<crate::image::ImageRef>,
+    /// Files that it could not read, or not to their end, as far as they concern the question.
+    pub unread: Vec<crate::unread::UnreadFile>,
 }
 
 /// How many tokens a text has, estimated from its bytes: deterministic, and rather too many than too few.

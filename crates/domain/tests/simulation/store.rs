@@ -148,6 +148,8 @@ impl Store {
             steps_max: STEPS_MAX,
             hosted: Arc::new(OfHost),
             attached: row.question.len().is_multiple_of(3).then(attached),
+            files: Vec::new(),
+            sees_images: false,
             stop: row.stop,
         }
     }

@@ -273,6 +273,7 @@ mod tests {
             text: format!("result of {call}"),
             passages: vec![],
             written: vec![],
+            unread: Vec::new(),
         }))
     }
 

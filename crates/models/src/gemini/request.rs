@@ -366,6 +366,7 @@ mod tests {
             text: format!("result of {call}"),
             passages: vec![],
             written: vec![],
+            unread: Vec::new(),
         }))
     }
 

@@ -54,6 +54,7 @@ fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
         text: text.to_owned(),
         passages,
         written: Vec::new(),
+        unread: Vec::new(),
     };
     [Item::Step(Arc::new(step)), Item::Result(Arc::new(result))]
 }

@@ -1,15 +1,16 @@
 //! A question's way through the reader and the search, as the loop would lead it.
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::documents::{extract, passages};
-use agent::index::{Library, PIECE_MAX_BYTES};
+use agent::index::{Batch, Library, PIECE_MAX_BYTES, Problem, Wanted};
 use domain::citation::mark::marks;
 use domain::citation::{NumberedPassage, Place};
 use domain::step::{Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec};
+use domain::unread::UnreadReason;
 use protocol::tool::{SearchArguments, Tool, ToolOutput};
 
 /// The most steps of one answer.
@@ -101,6 +102,7 @@ impl Exchange {
                 text: output.text,
                 passages: number(&mut numbered, output.passages),
                 written: Vec::new(),
+                unread: Vec::new(),
             };
             request.transcript.push(Item::Result(Arc::new(result)));
         }
@@ -112,12 +114,17 @@ impl Exchange {
         let begun = Instant::now();
         let output = self
             .library
-            .search(arguments, SEARCH_TIME, |path: PathBuf| {
+            .search(arguments, &[], SEARCH_TIME, |wanted: Wanted| {
                 read_any.set(true);
                 async move {
-                    let file = std::fs::File::open(&path).map_err(|error| error.to_string())?;
-                    let extracted = extract(&path, file).map_err(|error| error.to_string())?;
-                    Ok(passages::split(&extracted, PIECE_MAX_BYTES))
+                    let path = wanted.file;
+                    let unread = |reason, text| Problem { reason, text, passing: false };
+                    let file = std::fs::File::open(&path)
+                        .map_err(|error| unread(UnreadReason::Missing, error.to_string()))?;
+                    let extracted =
+                        extract(&path, file).map_err(|error| unread(error.reason(), error.to_string()))?;
+                    let pieces = passages::split(&extracted, PIECE_MAX_BYTES);
+                    Ok(Batch { pieces, span: extracted.span })
                 }
             })
             .await;

@@ -35,6 +35,7 @@ async fn asked(format: Format) -> (standin::Handle, StepRequest, models::Vendor)
         passages: vec![],
         written: vec![],
         images: vec![image("/a.png").of],
+        unread: Vec::new(),
     };
     asking.transcript.push(Item::Result(Arc::new(read)));
     go_on(&mut asking, &said);

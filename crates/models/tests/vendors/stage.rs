@@ -132,6 +132,7 @@ pub(crate) fn go_on(request: &mut StepRequest, said: &Said) {
             text: "ok".to_owned(),
             passages: vec![],
             written: vec![],
+            unread: Vec::new(),
         })));
     }
 }

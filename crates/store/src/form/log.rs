@@ -9,6 +9,7 @@ use domain::id::{AgentId, InstanceId, SkillId};
 use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
 use domain::step::{Block, Call, CallResult, Outcome, Purpose, Step, StopReason, Usage};
+use domain::unread::{UnreadFile, UnreadReason};
 use serde::{Deserialize, Serialize};
 
 use super::{VERSION, known, write};
@@ -144,6 +145,15 @@ struct ResultForm<'a> {
     written: Vec<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     images: Vec<ImageForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<UnreadForm<'a>>,
+}
+
+/// A file that could not be read, with the reason's code.
+#[derive(Serialize, Deserialize)]
+struct UnreadForm<'a> {
+    path: Cow<'a, str>,
+    reason: Cow<'a, str>,
 }
 
 /// An image by its file and what that was: never its bytes.
@@ -265,6 +275,11 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
             .collect(),
         written: result.written.iter().map(Into::into).collect(),
         images: result.images.iter().map(image_form).collect(),
+        unread: result
+            .unread
+            .iter()
+            .map(|file| UnreadForm { path: (&file.path).into(), reason: file.reason.code().into() })
+            .collect(),
     })
 }
 
@@ -293,6 +308,15 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
             })
             .collect(),
         written: form.written.into_iter().map(Cow::into_owned).collect(),
+        // A reason of a later version is none.
+        unread: form
+            .unread
+            .into_iter()
+            .filter_map(|file| {
+                let reason = UnreadReason::of_code(&file.reason)?;
+                Some(UnreadFile { path: file.path.into_owned(), reason })
+            })
+            .collect(),
     }))
 }
 
@@ -398,6 +422,7 @@ mod tests {
                 },
             ],
             written: vec!["/out.txt".to_owned()],
+            unread: vec![UnreadFile { path: "/a.pdf".to_owned(), reason: UnreadReason::Encrypted }],
         }
     }
 

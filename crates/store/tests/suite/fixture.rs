@@ -302,6 +302,7 @@ pub(crate) fn result(call: &str) -> CallResult {
         text: "found".to_owned(),
         passages: Vec::new(),
         written: vec!["/notes.md".to_owned()],
+        unread: Vec::new(),
     }
 }
 

@@ -6,9 +6,11 @@ use super::{Effect, Turn};
 use crate::answer::{Change, LogEntry};
 use crate::citation::{self, NumberedPassage};
 use crate::id::InstanceId;
+use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
 use crate::step::{Call, CallResult, Outcome, Purpose};
 use crate::turn::{CallNote, HostFrame, Output};
+use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
     /// The calls of the last step that have no result in the log, with the life that they were given to; before the
@@ -135,6 +137,7 @@ impl Turn {
             Purpose::Tool | Purpose::Skill(_) | Purpose::WebSearch { .. } => output.text,
         };
         self.next_source += u32::try_from(passages.len()).unwrap_or(0);
+        let unread = self.unread_by_model(output.unread, &output.images);
         let result = CallResult {
             images: output.images,
             call: call.id,
@@ -143,6 +146,7 @@ impl Turn {
             text,
             passages,
             written: output.written,
+            unread,
         };
         self.commit_result(result, effects);
         true
@@ -176,6 +180,21 @@ impl Turn {
     }
 }
 
+impl Turn {
+    /// The files that the model could not read: images are read by those that are shown them.
+    fn unread_by_model(&self, mut unread: Vec<UnreadFile>, images: &[ImageRef]) -> Vec<UnreadFile> {
+        if self.setup.sees_images {
+            unread.retain(|file| file.reason != UnreadReason::Image);
+        } else {
+            let image =
+                |image: &ImageRef| UnreadFile { path: image.path.clone(), reason: UnreadReason::Image };
+            unread.extend(images.iter().map(image));
+        }
+        unread.truncate(UNREAD_MAX);
+        unread
+    }
+}
+
 fn is_returned(log: &[LogEntry], call: &Call) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Result { result, .. } => result.call == call.id,
@@ -194,5 +213,6 @@ fn interrupted(call: Call) -> CallResult {
             .to_owned(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     }
 }

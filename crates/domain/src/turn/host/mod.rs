@@ -489,6 +489,7 @@ impl Turn {
             saying: !matches!(self.phase, Phase::Idle),
             // What is left out is decided here: the agent wants all that there is.
             context_tokens: super::ALL_TOKENS,
+            attached: self.setup.files.clone(),
         }
     }
 

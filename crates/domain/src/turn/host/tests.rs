@@ -38,6 +38,8 @@ fn turn() -> Turn {
         steps_max: 60,
         hosted: Arc::new(OfHost),
         attached: None,
+        files: Vec::new(),
+        sees_images: false,
         stop: false,
     })
 }
@@ -112,6 +114,7 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     };
     let forged = AgentFrame::Returned { call: "c".to_owned(), output: output.clone() };
     assert_eq!(turn.on(Event::Agent(forged)), [], "the agent has no say in it");
@@ -207,6 +210,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     };
     assert_eq!(
         runs(&turn.on(Event::Hosted { call: "a".to_owned(), output })),
@@ -273,6 +277,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
             text: "Due [2], unless [1]; never [3].".into(),
             passages: vec![passage(1), passage(2)],
             written: Vec::new(),
+            unread: Vec::new(),
         };
         turn.on(Event::Hosted { call: id.to_owned(), output });
         turn.on(Event::ResultCommitted { call: id.to_owned() });

@@ -325,6 +325,7 @@ fn trimmed(result: &CallResult) -> Item {
         passages: Vec::new(),
         written: Vec::new(),
         images: Vec::new(),
+        unread: Vec::new(),
     }))
 }
 
@@ -337,6 +338,7 @@ fn left_out(call: Call) -> Item {
         text: LEFT_OUT.to_owned(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     }))
 }
 

@@ -40,6 +40,10 @@ pub struct Setup {
     pub hosted: Arc<dyn Hosted>,
     /// The call that reads what is attached before the first step, if anything is.
     pub attached: Option<Call>,
+    /// Workspace paths that were attached to this question and to those before it, the newest first.
+    pub files: Vec<String>,
+    /// Whether the model is shown images.
+    pub sees_images: bool,
     /// Whether the user has asked for a stop already.
     pub stop: bool,
 }

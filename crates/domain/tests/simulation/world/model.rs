@@ -37,6 +37,7 @@ impl World {
             text: "r".repeat(self.rng.below(2000) as usize),
             passages: Vec::new(),
             written: Vec::new(),
+            unread: Vec::new(),
         }
     }
 

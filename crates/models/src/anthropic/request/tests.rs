@@ -55,6 +55,7 @@ fn result(call: &str, outcome: Outcome) -> Item {
         text: format!("result of {call}"),
         passages: vec![],
         written: vec![],
+        unread: Vec::new(),
     }))
 }
 

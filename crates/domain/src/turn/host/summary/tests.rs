@@ -38,6 +38,8 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
         steps_max: 60,
         hosted: Arc::new(Nothing),
         attached: None,
+        files: Vec::new(),
+        sees_images: false,
         stop: false,
     })
 }
@@ -63,6 +65,7 @@ fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
         passages: Vec::new(),
         written: Vec::new(),
         images: Vec::new(),
+        unread: Vec::new(),
     };
     let log = vec![
         step(0, vec![Block::Opaque { format: "f".into(), json: "{}".into() }, Block::Call(call)]),

@@ -1,0 +1,183 @@
+//! Documents from the agent's side: what the index has is not read again, what a worker reads goes into the index.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use domain::unread::{UnreadFile, UnreadReason};
+use protocol::tool::{
+    AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, ToolOutput,
+};
+use tokio::time::Instant;
+
+use super::child::{Answer, WorkerError, ask};
+use super::jail::Jail;
+use super::output::failed;
+use super::path::{self, plain};
+use super::read::{self, Shown};
+use super::request::Task;
+use super::{FILE_TIME_MAX, Limits};
+use crate::documents::Format;
+use crate::index::{Batch, Found, Problem, Wanted};
+
+/// How long all attached files are read, and how long one of them.
+const ATTACHED_TIME_MAX: Duration = Duration::from_secs(60);
+const ATTACHED_FILE_TIME_MAX: Duration = Duration::from_secs(20);
+/// What a worker that took too long has taken at least.
+const FAIR_TIME: Duration = Duration::from_secs(5);
+
+/// Runs `read`: from the index if it has the pages, else by a worker.
+pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<ToolOutput, String> {
+    let found = found(&arguments.path, limits).await;
+    if let Some(output) = stored(&arguments, found.as_ref(), limits).await {
+        return Ok(output);
+    }
+    match ask(Task::Read(arguments), limits, FILE_TIME_MAX).await {
+        Ok(Answer::Read(output, batch)) => {
+            if let (Some(library), Some(found), Some(batch)) = (&limits.library, found, batch) {
+                library.keep(found, Ok(batch)).await;
+            }
+            Ok(output)
+        }
+        Ok(Answer::Output(output)) => Ok(output),
+        Ok(Answer::Batch(_) | Answer::Usage(_)) => Err("the tool gave an answer of another kind".to_owned()),
+        Err(WorkerError { text, reason }) => {
+            let mut output = failed(&text);
+            if let (Some(reason), Some(found)) = (reason, found) {
+                output.unread = vec![FoundUnread::from(&UnreadFile { path: found.path, reason })];
+            }
+            Ok(output)
+        }
+    }
+}
+
+/// The file as it stands, off the agent's own threads.
+async fn found(path: &str, limits: &Limits) -> Option<Found> {
+    let (path, workspace) = (path.to_owned(), limits.workspace.clone());
+    let found = tokio::task::spawn_blocking(move || Jail::open(&workspace).ok()?.found(&path));
+    found.await.ok().flatten()
+}
+
+/// What `read` gives of a document whose pages the index has.
+async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limits) -> Option<ToolOutput> {
+    let (library, found) = (limits.library.as_ref()?, found?);
+    let page = arguments.first_page.unwrap_or(1).max(1);
+    if arguments.first_line.is_some() {
+        return None;
+    }
+    let stored = library.stored(&found.path, found.stamp, page).await?;
+    let shown = Shown {
+        name: found.path.clone(),
+        path: PathBuf::from(found.path.trim_start_matches('/')),
+        format: Format::Pdf,
+        pages: Some(stored.of),
+        lines: None,
+        next_page: (stored.through < stored.of).then_some(stored.through + 1),
+        pieces: stored.pieces,
+        notes: Vec::new(),
+        truncated: false,
+    };
+    // A run that holds no text says nothing of what follows it: the worker looks further.
+    let output = read::output(shown, arguments).ok()?;
+    (!output.passages.is_empty()).then_some(output)
+}
+
+/// The passages that are wanted of a document of the workspace, read in a worker.
+///
+/// # Errors
+/// Why the file gives no passages, also when it takes longer than twice the time or more memory than the limits
+/// allow.
+pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Problem> {
+    let passing = |text: &str| Problem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
+    let inside = inside(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
+    let (pages, time) = (wanted.pages, wanted.time);
+    let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
+    let task = Task::Extract { path: inside, piece_max_bytes, pages, time };
+    match ask(task, limits, FILE_TIME_MAX).await {
+        Ok(Answer::Batch(batch)) => batch.map_err(|error| {
+            let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
+            Problem { reason, text: plain(&error.text), passing: false }
+        }),
+        Ok(Answer::Output(_) | Answer::Read(..) | Answer::Usage(_)) => {
+            Err(passing("the worker gave an answer of another kind"))
+        }
+        // What a worker ran into may be how busy the machine was.
+        Err(WorkerError { text, reason }) => {
+            Err(Problem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
+        }
+    }
+}
+
+fn inside(file: &Path, limits: &Limits) -> Option<String> {
+    file.strip_prefix(&limits.workspace).ok().map(path::shown)
+}
+
+/// Reads what is attached to a question, each file in a worker of its own: one that breaks its reader takes no other
+/// with it.
+pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> ToolOutput {
+    let until = Instant::now() + ATTACHED_TIME_MAX;
+    let mut room = arguments.text_max_bytes;
+    let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
+    for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
+        let found = found(path, limits).await;
+        let problem = match (&limits.library, &found) {
+            (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
+            _ => None,
+        };
+        // An image is none that can be searched, and may be shown all the same.
+        let problem = problem.filter(|problem| problem.reason != UnreadReason::Image);
+        let left = until.saturating_duration_since(Instant::now());
+        let time = left.min(ATTACHED_FILE_TIME_MAX);
+        let one = AttachedArguments { paths: vec![path.clone()], text_max_bytes: room };
+        let told = match problem {
+            Some(problem) => Err(problem),
+            None if time.is_zero() => {
+                output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
+                continue;
+            }
+            None => match ask(Task::Attached(one), limits, time).await {
+                Ok(Answer::Output(told)) => Ok(told),
+                Ok(_) => Err(Problem {
+                    reason: UnreadReason::Broken,
+                    text: "the worker gave an answer of another kind".to_owned(),
+                    passing: true,
+                }),
+                Err(error) => {
+                    let reason = error.reason.unwrap_or(UnreadReason::Broken);
+                    let problem = Problem { reason, text: error.text, passing: true };
+                    if let (Some(library), Some(found), true) = (&limits.library, found, time >= FAIR_TIME) {
+                        library.keep(found, Err(problem.clone())).await;
+                    }
+                    Err(problem)
+                }
+            },
+        };
+        match told {
+            Ok(told) => add(&mut output, told, &mut room),
+            Err(problem) => {
+                output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
+                let file = UnreadFile { path: path.clone(), reason: problem.reason };
+                output.unread.push(FoundUnread::from(&file));
+            }
+        }
+    }
+    output
+}
+
+/// Adds what was told of one file, as far as there is room for it.
+fn add(output: &mut ToolOutput, told: ToolOutput, room: &mut usize) {
+    let bytes: usize = told.passages.iter().map(|passage| passage.text.len()).sum();
+    let name = told.text.split(": ").next().unwrap_or_default().to_owned();
+    let fits = output.passages.len() + told.passages.len() <= OUTPUT_PASSAGES_MAX
+        && output.images.len() + told.images.len() <= IMAGES_MAX;
+    if fits {
+        *room = room.saturating_sub(bytes);
+        output.text.push_str(&told.text);
+        output.passages.extend(told.passages);
+        output.images.extend(told.images);
+    } else {
+        output
+            .text
+            .push_str(&format!("{name}: too many files are attached to show it here; use search and read"));
+    }
+    output.unread.extend(told.unread);
+}
