@@ -58,6 +58,8 @@ pub enum Code {
     NoMachine,
     /// The account's machine does not run, and questions start none.
     MachineNotRunning,
+    /// There is no model to answer with, since a vendor has not told its models.
+    ModelUnavailable,
     /// The idempotency key came with another body before.
     IdempotencyMismatch,
     /// The folder exists already.
@@ -88,7 +90,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, as the schema lists them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::BadRequest,
         Self::UnknownModel,
         Self::UnknownSetting,
@@ -109,6 +111,7 @@ impl Code {
         Self::SpendingLimit,
         Self::NoMachine,
         Self::MachineNotRunning,
+        Self::ModelUnavailable,
         Self::IdempotencyMismatch,
         Self::AlreadyExists,
         Self::NotEmpty,
@@ -148,6 +151,7 @@ impl Code {
             Self::SpendingLimit => ("SPENDING_LIMIT", StatusCode::CONFLICT),
             Self::NoMachine => ("NO_MACHINE", StatusCode::CONFLICT),
             Self::MachineNotRunning => ("MACHINE_NOT_RUNNING", StatusCode::CONFLICT),
+            Self::ModelUnavailable => ("MODEL_UNAVAILABLE", StatusCode::CONFLICT),
             Self::IdempotencyMismatch => ("IDEMPOTENCY_MISMATCH", StatusCode::CONFLICT),
             Self::AlreadyExists => ("ALREADY_EXISTS", StatusCode::CONFLICT),
             Self::NotEmpty => ("NOT_EMPTY", StatusCode::CONFLICT),
@@ -332,6 +336,7 @@ impl From<AskError> for ApiError {
             | AskError::RepeatedSetting(_)
             | AskError::NoSuchAttachment(_) => Code::BadRequest,
             AskError::UnknownModel { .. } => Code::UnknownModel,
+            AskError::NoModel { .. } => Code::ModelUnavailable,
             AskError::UnknownSetting { .. } => Code::UnknownSetting,
             AskError::UnknownJurisdiction { .. } => Code::UnknownJurisdiction,
             AskError::UnknownAgent { .. } => Code::UnknownAgent,

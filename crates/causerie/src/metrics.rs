@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use control::Service;
+use control::{Service, Trouble};
 use domain::machine::MachineStatus;
 use edge::Guard;
 use measure::Kind::{Counter, Gauge, Histogram};
@@ -59,6 +59,16 @@ const IN_PROGRESS: Metric =
     metric("causerie_answers_in_progress", Gauge, "Answers that this process is working on.");
 const OPEN: Metric =
     metric("causerie_answers_open", Gauge, "Answers in progress or waiting, by the database.");
+const VENDOR_UP: Metric = metric(
+    "causerie_vendor_up",
+    Gauge,
+    "Whether a vendor told its models when it was last asked, by vendor.",
+);
+const VENDOR_FAILURES: Metric = metric(
+    "causerie_vendor_failures_total",
+    Counter,
+    "Times that a vendor was asked for its models and told none, by vendor and cause.",
+);
 const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
 const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by state and driver.");
@@ -98,6 +108,7 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     if let Ok(open) = open {
         page.metric(&OPEN).value(&[], open);
     }
+    vendors(&mut page, &sources.service);
     machines(&mut page, &sources.service);
     store(&mut page, &sources.service);
     page.metric(&LOG_DROPPED).value(&[], log::dropped());
@@ -142,6 +153,21 @@ fn answers(page: &mut Page, service: &Service) {
         tokens.value(&[("model", &model), ("direction", "out")], used.output);
     }
     page.metric(&CREDITS).value(&[], figures.credits.get());
+}
+
+fn vendors(page: &mut Page, service: &Service) {
+    let vendors = service.vendors();
+    let mut up = page.metric(&VENDOR_UP);
+    for vendor in &vendors {
+        up.value(&[("vendor", vendor.provider.as_str())], u8::from(vendor.up == Some(true)));
+    }
+    let mut failures = page.metric(&VENDOR_FAILURES);
+    for vendor in &vendors {
+        for (trouble, count) in Trouble::ALL.iter().zip(vendor.failures) {
+            let labels = [("vendor", vendor.provider.as_str()), ("cause", trouble.as_str())];
+            failures.value(&labels, count);
+        }
+    }
 }
 
 fn machines(page: &mut Page, service: &Service) {
@@ -198,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 23] = [
+    const ALL: [&Metric; 25] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
@@ -209,6 +235,8 @@ mod tests {
         &FIRST_WORD,
         &IN_PROGRESS,
         &OPEN,
+        &VENDOR_UP,
+        &VENDOR_FAILURES,
         &TOKENS,
         &CREDITS,
         &MACHINES,

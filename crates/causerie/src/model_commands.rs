@@ -1,6 +1,7 @@
 //! `causerie models`: which models there are, and how they fare.
 
-use control::{Catalog, Environment};
+use control::{Catalog, Environment, Trouble, VendorHealth};
+use domain::catalog::ModelStatus;
 use domain::step::StepError;
 use serde_json::{Value, json};
 
@@ -52,7 +53,25 @@ pub(crate) fn told(catalog: &Catalog, failure: Option<&StepError>) -> Value {
             })
         })
         .collect();
-    json!({ "models": models, "failure": failure.map(ToString::to_string) })
+    let vendors: Vec<Value> = catalog.vendors().iter().map(vendor).collect();
+    json!({ "vendors": vendors, "models": models, "failure": failure.map(ToString::to_string) })
+}
+
+/// How a vendor fares.
+fn vendor(health: &VendorHealth) -> Value {
+    let status = match health.up {
+        Some(true) => ModelStatus::Up,
+        Some(false) => ModelStatus::Down,
+        None => ModelStatus::Unknown,
+    };
+    json!({
+        "vendor": health.provider.as_str(),
+        "baseUrl": health.base_url,
+        "status": status.as_str(),
+        "models": health.models,
+        "trouble": health.trouble.map(Trouble::as_str),
+        "cause": health.detail,
+    })
 }
 
 /// Thousandths as credits with their decimals.

@@ -55,6 +55,8 @@ struct State {
     releases: usize,
     held: usize,
     requests: Vec<Value>,
+    /// With what its list of models is answered; with the model when absent.
+    list: Option<(u16, Value)>,
 }
 
 /// The running server. It lives as long as the test's process.
@@ -88,13 +90,26 @@ impl Vendor {
     /// The environment that leads a service here.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
-        let base = format!("http://{}/v1", self.address);
-        vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
+        vec![
+            ("OPENAI_BASE_URL".to_owned(), self.base_url()),
+            ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned()),
+        ]
     }
 
     /// Adds what the next request that is not scripted yet is answered with. Without a script it is `Done.`
     pub fn will(&self, script: impl Into<Vec<Say>>) {
         self.state().scripts.push_back(script.into());
+    }
+
+    /// Answers requests for its list of models with this from now on; with its model when absent.
+    pub fn lists(&self, answer: Option<(u16, Value)>) {
+        self.state().list = answer;
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
     }
 
     /// Lets one [`Say::Hold`] go on, now or when it comes.
@@ -137,9 +152,9 @@ impl Vendor {
             let models = json!({"object": "list", "data": [{
                 "id": MODEL, "object": "model", "created": 0, "owned_by": "conformance"
             }]});
-            let (status, body) =
-                if target.ends_with("/models") { ("200 OK", models) } else { ("404 Not Found", json!({})) };
-            whole(&stream, status, &body)?;
+            let listed = || self.state().list.clone().unwrap_or((200, models));
+            let (status, body) = if target.ends_with("/models") { listed() } else { (404, json!({})) };
+            whole(&stream, &format!("{status} X"), &body)?;
         }
         Ok(())
     }

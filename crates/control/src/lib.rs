@@ -37,7 +37,7 @@ pub use disk::{Disk, DiskConfig};
 pub use environment::Environment;
 pub use figures::Figures;
 pub use health::{Check, CheckStatus};
-pub use models::Catalog;
+pub use models::{Catalog, Trouble, VendorHealth};
 pub use passwords::Passwords;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};

@@ -74,6 +74,12 @@ pub enum AskError {
         /// What there is.
         valid: Vec<String>,
     },
+    /// There is no such model, or none at all, since a vendor has not told its models.
+    #[error("there is no model to answer with now ({outage}); try again later")]
+    NoModel {
+        /// Which vendor, and why.
+        outage: String,
+    },
     /// The model has no such setting, or the setting no such value.
     #[error("{asked:?} is no setting of this model; valid values: {}", valid.join(", "))]
     UnknownSetting {
@@ -390,7 +396,15 @@ impl Questions {
         Ok((Target::New(new), model))
     }
 
+    /// Why there is no such model, or with an empty name no default one. A vendor that has not told its models may have
+    /// it.
     fn unknown_model(&self, asked: &str) -> AskError {
+        if let Some(outage) = self.catalog.outage() {
+            return AskError::NoModel { outage };
+        }
+        if asked.is_empty() {
+            return AskError::NoModel { outage: "none is configured as the default".to_owned() };
+        }
         let valid = self.catalog.entries().iter().map(|entry| entry.id.clone()).collect();
         AskError::UnknownModel { asked: asked.to_owned(), valid }
     }

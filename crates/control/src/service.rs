@@ -6,12 +6,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use domain::catalog::Jurisdiction;
+use domain::catalog::{Jurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use domain::time::Timestamp;
 use machine::{Driver, MachineError, Machines};
-use models::{Catalog, Misconfigured, VendorsConfig};
+use models::{Catalog, Misconfigured, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, Options, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,9 +43,11 @@ const SLACK_BYTES: u64 = 8 << 20;
 const STORE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often vendors are asked for their models, and so whether they answer; sooner after one did not.
+/// How often a vendor is asked for its models, and so whether it answers.
 const REFRESH_EVERY: Duration = Duration::from_secs(300);
-const REFRESH_AGAIN: Duration = Duration::from_secs(10);
+/// How soon again after it did not, twice as long after each further time, and how long at most.
+const REFRESH_AGAIN: Duration = Duration::from_secs(1);
+const REFRESH_AGAIN_MAX: Duration = Duration::from_secs(60);
 /// How often what is deleted or out of date is swept, how soon again when there is more, and how much at once.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 const SWEEP_AGAIN: Duration = Duration::from_millis(200);
@@ -227,7 +229,9 @@ impl Service {
         let guide = Arc::new(read_guide(jurisdictions.clone(), config.instructions).await?);
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
-        let told = tokio::time::timeout(MODELS_TIMEOUT, refresh(&catalog)).await.unwrap_or(false);
+        // Whatever comes of it is told and logged by the catalog.
+        let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
+        tell_unheard(&catalog);
         let records = Records { store: store.clone(), workspaces: workspaces.clone() };
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
@@ -246,7 +250,10 @@ impl Service {
         })
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        tasks.spawn(keep_fresh(catalog.clone(), told, shutdown.clone()));
+        for provider in catalog.providers() {
+            let kept = keep_fresh(catalog.clone(), provider, environment.clone(), shutdown.clone());
+            tasks.spawn(kept);
+        }
         tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
         tasks.spawn(disk.clone().keep(shutdown.clone()));
         tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
@@ -321,6 +328,12 @@ impl Service {
         (self.store.figures(), self.store.waiting())
     }
 
+    /// How each configured vendor of models fares, with the reason where it cannot be counted on.
+    #[must_use]
+    pub fn vendors(&self) -> Vec<VendorHealth> {
+        self.catalog.vendors()
+    }
+
     /// How many answers are in progress, wherever they are worked on or wait.
     ///
     /// # Errors
@@ -368,23 +381,50 @@ fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
     Ok(node)
 }
 
-/// Asks the vendors for their models; whether all told.
-async fn refresh(catalog: &Catalog) -> bool {
-    let told = catalog.refresh().await;
-    if let Err(error) = &told {
-        tracing::warn!(%error, "a vendor did not tell its models");
+/// Tells operators of vendors that have not answered at all by the time the service starts.
+fn tell_unheard(catalog: &Catalog) {
+    for vendor in catalog.vendors().into_iter().filter(|vendor| vendor.up.is_none()) {
+        let (provider, base_url) = (vendor.provider.as_str(), vendor.base_url);
+        tracing::warn!(
+            vendor = provider,
+            base_url,
+            "a vendor has not told its models yet; it is asked again"
+        );
     }
-    told.is_ok()
 }
 
-async fn keep_fresh(catalog: Arc<Catalog>, mut told: bool, shutdown: CancellationToken) {
+/// Asks a vendor for its models for as long as the service runs.
+async fn keep_fresh(
+    catalog: Arc<Catalog>,
+    provider: ProviderName,
+    environment: Environment,
+    shutdown: CancellationToken,
+) {
+    let told = |vendor: VendorHealth| vendor.provider == provider && vendor.up == Some(true);
+    let mut failed = u32::from(!catalog.vendors().into_iter().any(told));
     let every = async {
         loop {
-            tokio::time::sleep(if told { REFRESH_EVERY } else { REFRESH_AGAIN }).await;
-            told = refresh(&catalog).await;
+            tokio::time::sleep(pause(failed, u64::from_be_bytes(environment.bytes()))).await;
+            failed = match catalog.refresh_vendor(provider).await {
+                Ok(()) => 0,
+                Err(_) => failed.saturating_add(1),
+            };
         }
     };
     shutdown.run_until_cancelled(every).await;
+}
+
+/// How long until a vendor is asked again that has failed to tell its models so often in a row; a random number keeps
+/// services apart that began together.
+fn pause(failed: u32, random: u64) -> Duration {
+    let whole = match failed.checked_sub(1) {
+        None => REFRESH_EVERY,
+        Some(doublings) => {
+            REFRESH_AGAIN.saturating_mul(2_u32.saturating_pow(doublings)).min(REFRESH_AGAIN_MAX)
+        }
+    };
+    // Between three quarters of it and the whole.
+    whole.mul_f64(0.75 + 0.25 * (random >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
 async fn keep_read(plugins: Plugins, shutdown: CancellationToken) {
@@ -418,4 +458,18 @@ async fn sweep_some(store: &Store, now: Timestamp) -> Result<u64, StoreError> {
             Ok(deleted.max(questions::sweep_idempotency(tx, now, SWEEP_ROWS)?))
         })
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vendor_that_fails_is_asked_again_soon_and_ever_more_rarely_within_bounds() {
+        let between = |failed, random| pause(failed, random).as_secs_f64();
+        for (failed, whole) in [(0, 300.0), (1, 1.0), (2, 2.0), (5, 16.0), (7, 60.0), (u32::MAX, 60.0)] {
+            assert!((between(failed, 0) - 0.75 * whole).abs() < 0.001, "{failed}");
+            assert!((between(failed, u64::MAX) - whole).abs() < 0.001, "{failed}");
+        }
+    }
 }

@@ -12,12 +12,14 @@ use std::time::{Duration, SystemTime};
 use domain::step::{Item, StepError, StepEvent, StepRequest};
 use futures_util::{FutureExt, stream};
 use reqwest::{RequestBuilder, Response, header};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::decoder::{Decoder, Next};
 use crate::format::{Dialect, Format};
 use crate::lenient::Listing;
+use crate::probe::Failure;
 use crate::provider::{Discovered, StepStream};
 use crate::server::Server;
 use crate::vendor::{Options, VendorConfig, VendorError};
@@ -121,24 +123,36 @@ impl Vendor {
         }))
     }
 
+    /// Where the server is. No key stands in it.
+    pub(crate) fn base_url(&self) -> &str {
+        self.server.base_url()
+    }
+
     /// The models that the server lists, in its order.
     ///
     /// # Errors
     /// Why it does not tell.
     pub async fn models(&self) -> Result<Vec<Discovered>, StepError> {
+        self.list().await.map_err(|failure| failure.error())
+    }
+
+    pub(crate) async fn list(&self) -> Result<Vec<Discovered>, Failure> {
+        let failed = |error: StepError| Failure::of(&error, self.server.key_header().is_some());
         let listing = async {
             let (path, query) = self.format.models_path();
-            let call = self.headers(self.server.client()?.get(self.server.url(path, query)));
-            let mut response = call.send().await.map_err(wire::connection)?;
+            let call = self.server.client().map_err(failed)?.get(self.server.url(path, query));
+            let call = self.headers(call);
+            let mut response = call.send().await.map_err(wire::connection).map_err(failed)?;
             if !response.status().is_success() {
-                return Err(self.refusal(response).await);
+                return Err(failed(self.refusal(response).await));
             }
-            let body = wire::bounded(&mut response, MODELS_MAX_BYTES).await?;
-            let body = body.ok_or_else(|| wire::unavailable("its list of models is too long"))?;
-            let Listing { mut models, odd } = self
-                .format
-                .models(&body)
-                .ok_or_else(|| wire::unavailable("its list of models cannot be read"))?;
+            let body = wire::bounded(&mut response, MODELS_MAX_BYTES).await.map_err(failed)?;
+            let body = body.ok_or_else(|| Failure::unreadable("its list of models is too long"))?;
+            let Listing { mut models, odd } = self.format.models(&body).ok_or_else(|| {
+                let is_json = serde_json::from_slice::<&RawValue>(&body).is_ok();
+                let what = if is_json { "JSON, and no list of models" } else { "no JSON" };
+                Failure::unreadable(&format!("what it gives for a list of models is {what}"))
+            })?;
             self.tell_odd(odd);
             models.truncate(MODELS_MAX);
             for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
@@ -148,7 +162,7 @@ impl Vendor {
         };
         let models = timeout(MODELS_TIMEOUT, listing)
             .await
-            .unwrap_or_else(|_| Err(wire::unavailable("it did not answer in time")))?;
+            .unwrap_or_else(|_| Err(failed(wire::unavailable("it did not answer in time"))))?;
         Ok(models)
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use domain::catalog::{Localized, ModelEntry, ModelStatus, ProviderName, Setting};
 use domain::credits::Price;
 use domain::step::{StepError, StepEvent, StepRequest};
-use domain::time::Clock;
+use domain::time::{Clock, Timestamp};
 use futures_util::{StreamExt, future};
 
 use crate::attempt::Vendor;
@@ -16,6 +16,7 @@ use crate::format::Format;
 use crate::health::Health;
 use crate::known;
 use crate::names;
+use crate::probe::{Failure, Probe, Trouble, VendorHealth};
 use crate::provider::{Discovered, Provider, StepStream};
 use crate::reader;
 use crate::vendor::{Misconfigured, VendorConfig, VendorsConfig};
@@ -85,14 +86,22 @@ impl State {
     }
 }
 
+/// What the vendors told.
+#[derive(Debug, Default)]
+struct Told {
+    /// The models of each when it last told some, as it told them.
+    listed: HashMap<ProviderName, Vec<ModelEntry>>,
+    /// What asking each came to.
+    probes: HashMap<ProviderName, Probe>,
+}
+
 /// The catalog of models. Until [`Catalog::refresh`] has run it holds what is configured, and the built-in reader.
 #[derive(Debug)]
 pub struct Catalog {
     config: VendorsConfig,
     /// At most one for each provider, in the order of preference.
     vendors: Vec<Arc<Vendor>>,
-    /// What each told when it last did, as it told it.
-    listed: Mutex<HashMap<ProviderName, Vec<ModelEntry>>>,
+    told: Mutex<Told>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
     state: Arc<State>,
 }
@@ -111,64 +120,118 @@ impl Catalog {
             vendors.push(Arc::new(vendor));
         }
         let state = Arc::new(State { clock, health: Mutex::default() });
-        let (listed, entries) = (Mutex::default(), RwLock::default());
-        let catalog = Self { config, vendors, listed, entries, state };
+        let (told, entries) = (Mutex::default(), RwLock::default());
+        let catalog = Self { config, vendors, told, entries, state };
         catalog.arrange(&HashMap::new());
         Ok(catalog)
     }
 
-    /// Asks the vendors for their models, and so whether they answer; to be called at the start and every few
-    /// minutes. A vendor that does not answer keeps the models it had. Takes as long as the slowest vendor,
+    /// The vendors that are configured, in the order of preference.
+    pub fn providers(&self) -> impl Iterator<Item = ProviderName> {
+        self.vendors.iter().map(|vendor| vendor.format().provider())
+    }
+
+    /// Asks the vendors for their models, and so whether they answer. Takes as long as the slowest vendor,
     /// [`crate::MODELS_TIMEOUT`] at most. Cancel safe.
     ///
     /// # Errors
-    /// Why a vendor did not answer, the first one of several.
+    /// Why a vendor told none, the first one of several.
     pub async fn refresh(&self) -> Result<(), StepError> {
-        let told = future::join_all(self.vendors.iter().map(|vendor| vendor.models())).await;
+        let told = future::join_all(self.providers().map(|provider| self.refresh_vendor(provider))).await;
+        told.into_iter().collect()
+    }
+
+    /// Asks one vendor for its models, and so whether it answers; to be called at the start and every few minutes. One
+    /// that does not tell them keeps those that it had. What another thing came of it than before is logged. Cancel safe.
+    ///
+    /// # Errors
+    /// Why it told none.
+    pub async fn refresh_vendor(&self, provider: ProviderName) -> Result<(), StepError> {
+        let Some(vendor) = self.vendors.iter().find(|vendor| vendor.format().provider() == provider) else {
+            return Ok(());
+        };
+        let models = vendor.list().await;
         let now = self.state.clock.now();
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut failure, mut probes) = (Ok(()), HashMap::new());
-        for (vendor, told) in self.vendors.iter().zip(told) {
-            let provider = vendor.format().provider();
-            match told {
-                Ok(models) => {
-                    let best_first = names::best_first(models, vendor.format(), vendor.is_own());
-                    let entries = best_first.iter().map(|model| self.entry(model, vendor)).collect();
-                    listed.insert(provider, entries);
-                    probes.insert(provider, Probe::Answered);
-                }
-                Err(error) => {
-                    let refused = matches!(error, StepError::Rejected { .. });
-                    probes.insert(provider, if refused { Probe::Refused } else { Probe::Away });
-                    failure = failure.and(Err(error));
-                }
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let came = models.and_then(|models| {
+            let best_first = names::best_first(models, vendor.format(), vendor.is_own());
+            let entries: Vec<_> = best_first.iter().map(|model| self.entry(model, vendor)).collect();
+            if entries.is_empty() && !self.config.models.iter().any(|one| one.provider == provider) {
+                return Err(Failure::empty());
             }
+            told.listed.insert(provider, entries);
+            Ok(())
+        });
+        let failed = came.as_ref().map_or_else(|failure| Err(failure.error()), |()| Ok(()));
+        let changed = told.probes.entry(provider).or_default().record(came, now);
+        self.arrange(&told.listed);
+        self.record_probe(provider, &told, now);
+        let health = self.health_of(vendor, &told);
+        drop(told);
+        if changed {
+            log(&health);
         }
-        self.arrange(&listed);
+        failed
+    }
+
+    /// Takes note of what a probe of a vendor says of its models.
+    fn record_probe(&self, provider: ProviderName, told: &Told, now: Timestamp) {
         let entries = self.entries();
+        let listed = told.listed.get(&provider).map_or(&[][..], Vec::as_slice);
+        let trouble = told.probes.get(&provider).and_then(Probe::trouble);
         let mut health = self.state.health();
-        for entry in entries.iter().filter(|entry| !entry.builtin) {
-            let of_it = |other: &ModelEntry| other.vendor_name == entry.vendor_name;
-            let is_listed = listed.get(&entry.provider).is_some_and(|listed| listed.iter().any(of_it));
-            let answered = match (probes.get(&entry.provider), is_listed) {
-                (Some(Probe::Answered), true) => true,
-                (Some(Probe::Refused), true) | (Some(Probe::Away), _) => false,
-                // A list tells nothing of a model that stands in none.
-                (Some(Probe::Answered | Probe::Refused), false) | (None, _) => continue,
+        for entry in entries.iter().filter(|entry| !entry.builtin && entry.provider == provider) {
+            let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
+            let answered = match (trouble, is_listed) {
+                (None, true) => true,
+                (Some(Trouble::Unreachable | Trouble::Key), _) | (Some(_), true) => false,
+                // Whoever tells no list tells nothing of a model that stands in none.
+                (None | Some(_), false) => continue,
             };
             health.entry(entry.id.clone()).or_default().record_probe(answered, now);
         }
         health.retain(|id, _| entries.iter().any(|entry| entry.id == *id));
-        failure
     }
 
-    /// The entries, the built-in reader last. Never empty; exactly one is the default.
+    /// How the vendors fare, in the order of preference.
+    #[must_use]
+    pub fn vendors(&self) -> Vec<VendorHealth> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        self.vendors.iter().map(|vendor| self.health_of(vendor, &told)).collect()
+    }
+
+    fn health_of(&self, vendor: &Vendor, told: &Told) -> VendorHealth {
+        let provider = vendor.format().provider();
+        let models = told.listed.get(&provider).map_or(0, Vec::len);
+        let probe = told.probes.get(&provider).cloned().unwrap_or_default();
+        probe.health(provider, vendor.base_url().to_owned(), models)
+    }
+
+    /// Why a question may find no model, in words for whoever asked it: the vendors that have told no models yet. `None`
+    /// when all have.
+    #[must_use]
+    pub fn outage(&self) -> Option<String> {
+        let why = |vendor: VendorHealth| {
+            let provider = vendor.provider.as_str();
+            match (vendor.up, vendor.trouble) {
+                (Some(true), _) => None,
+                _ if vendor.models > 0 => None,
+                (_, Some(trouble)) => Some(format!("{provider}: {trouble}")),
+                (_, None) => Some(format!("{provider}: its server has not answered yet")),
+            }
+        };
+        let told: Vec<String> = self.vendors().into_iter().filter_map(why).collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
+
+    /// The entries, the built-in reader last. Never empty; exactly one is the default, but for a catalog whose vendors
+    /// have told no model yet: the built-in reader answers in nobody's place.
     #[must_use]
     pub fn entries(&self) -> Arc<Vec<ModelEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model of this identifier, or the default one.
+    /// The model of this identifier, or the default one. `None` when there is none; see [`Catalog::outage`].
     #[must_use]
     pub fn resolve(&self, id: Option<&str>) -> Option<Model> {
         let entries = self.entries();
@@ -205,14 +268,27 @@ impl Catalog {
         let of = |provider: ProviderName| {
             self.vendors.iter().find(move |vendor| vendor.format().provider() == provider)
         };
-        let in_order = self.vendors.iter().filter_map(|vendor| listed.get(&vendor.format().provider()));
+        let in_order = self.vendors.iter().map(|vendor| match listed.get(&vendor.format().provider()) {
+            Some(listed) => listed.clone(),
+            None => self.expected(vendor),
+        });
         let unlisted = |one: &ModelConfig| {
             let told = Discovered { name: one.vendor_name().to_owned(), ..Discovered::default() };
             Some(self.entry(&told, of(one.provider)?))
         };
-        let listed = in_order.flatten().cloned().collect();
+        let listed = in_order.flatten().collect();
         let (models, only) = (&self.config.models, self.config.only_configured);
         self.set(configured::arrange(models, only, listed, unlisted));
+    }
+
+    /// What a vendor that has told nothing yet is known to have. Of a server that only speaks OpenAI's protocol nothing
+    /// is known; the other formats are their vendors' alone, whoever hands requests on to them.
+    fn expected(&self, vendor: &Vendor) -> Vec<ModelEntry> {
+        let provider = vendor.format().provider();
+        let names = known::families(provider).filter(|_| vendor.is_own() || provider != ProviderName::OpenAi);
+        let named = |name: &str| Discovered { name: name.to_owned(), ..Discovered::default() };
+        let best_first = names::best_first(names.map(named).collect(), vendor.format(), vendor.is_own());
+        best_first.iter().map(|model| self.entry(model, vendor)).collect()
     }
 
     fn set(&self, mut entries: Vec<ModelEntry>) {
@@ -221,10 +297,18 @@ impl Catalog {
         }
         make_unique(&mut entries, &self.config.models);
         let wanted = self.config.default_model.as_deref();
-        let default = entries.iter().position(|entry| Some(entry.id.as_str()) == wanted);
-        let default = default.or_else(|| entries.iter().position(|entry| !entry.deprecated)).unwrap_or(0);
+        // The built-in reader answers unasked only where no vendor should.
+        let alone = self.vendors.is_empty();
+        let first = |may: &dyn Fn(&ModelEntry) -> bool| {
+            entries.iter().position(|entry| (alone || !entry.builtin) && may(entry))
+        };
+        let default = entries
+            .iter()
+            .position(|entry| Some(entry.id.as_str()) == wanted)
+            .or_else(|| first(&|entry| !entry.deprecated))
+            .or_else(|| first(&|_| true));
         for (at, entry) in entries.iter_mut().enumerate() {
-            entry.default = at == default;
+            entry.default = Some(at) == default;
         }
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
     }
@@ -270,15 +354,15 @@ fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     anthropic.chain(openai).chain(google).collect()
 }
 
-/// What a vendor's list told of its server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Probe {
-    /// There is one.
-    Answered,
-    /// It gives none, or not to this key.
-    Refused,
-    /// Nothing answers there.
-    Away,
+/// Tells operators how a vendor fares now.
+fn log(health: &VendorHealth) {
+    let (vendor, base_url) = (health.provider.as_str(), &health.base_url);
+    match &health.detail {
+        None => tracing::info!(vendor, base_url, models = health.models, "a vendor told its models"),
+        Some(cause) => {
+            tracing::warn!(vendor, base_url, cause, "a vendor does not tell its models; it is asked again");
+        }
+    }
 }
 
 /// Names that come twice are made different by their vendor; what still comes twice is left out. Those that the

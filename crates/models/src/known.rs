@@ -148,6 +148,14 @@ pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static Known> {
     TABLE.iter().find(|known| known.provider == provider && is_of(name, known.family))
 }
 
+/// The names of a vendor's families that have no newer ones in their place, the more able ones first in the table.
+pub(crate) fn families(provider: ProviderName) -> impl Iterator<Item = &'static str> {
+    TABLE
+        .iter()
+        .filter(move |known| known.provider == provider && !known.deprecated)
+        .map(|known| known.family)
+}
+
 /// Whether a name is the family's own, or that of one of its dated versions.
 fn is_of(name: &str, family: &str) -> bool {
     let Some(rest) = name.strip_prefix(family) else { return false };

@@ -53,6 +53,11 @@ impl Server {
         own.as_ref().and_then(Url::host_str) == Some(host) || host.ends_with(".openai.azure.com")
     }
 
+    /// Where it is. An address with a user or a query is not taken, so that no key stands in it.
+    pub(crate) fn base_url(&self) -> &str {
+        self.base.as_str()
+    }
+
     pub(crate) fn url(&self, path: &str, query: Option<&str>) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path()));

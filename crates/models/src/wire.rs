@@ -1,5 +1,7 @@
 //! What the wire formats have in common: frames of event streams, failures, and bounded bodies.
 
+use std::error::Error;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use domain::step::{StepError, ToolSpec};
@@ -204,11 +206,36 @@ pub(crate) fn connection(error: reqwest::Error) -> StepError {
     let what = if error.is_timeout() {
         "it did not answer in time"
     } else if error.is_connect() {
-        "it cannot be reached"
+        unconnected(&error)
     } else {
         "the connection broke"
     };
     unavailable(what)
+}
+
+/// Why no connection was made.
+fn unconnected(error: &reqwest::Error) -> &'static str {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let words = inner.to_string();
+        if let Some(inner) = inner.downcast_ref::<io::Error>() {
+            match inner.kind() {
+                io::ErrorKind::ConnectionRefused => return "it cannot be reached: the connection was refused",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    return "it cannot be reached: there is no way to its host";
+                }
+                _ => {}
+            }
+        }
+        if words.contains("dns error") || words.contains("failed to lookup address") {
+            return "it cannot be reached: its host's name cannot be looked up";
+        }
+        if words.contains("certificate") {
+            return "it cannot be reached: its certificate is not trusted";
+        }
+        source = inner.source();
+    }
+    "it cannot be reached"
 }
 
 /// Whether a status is worth trying again.

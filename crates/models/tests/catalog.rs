@@ -2,15 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use domain::catalog::{Localized, ModelStatus, ProviderName};
 use domain::step::{Item, StepEvent, StepRequest};
 use domain::time::{Clock, Timestamp};
 use futures_util::StreamExt;
 use models::catalog::READER_ID;
-use models::{Catalog, ModelConfig, VendorConfig, VendorsConfig};
+use models::{Catalog, ModelConfig, Trouble, VendorConfig, VendorsConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[derive(Default)]
 struct Watch(AtomicI64);
@@ -58,7 +59,7 @@ async fn without_a_vendor_the_reader_answers() {
 async fn a_vendors_models_are_found_and_the_reader_comes_last() {
     let standin = standin::start().await.unwrap();
     let catalog = catalog(Some(standin.base_url()));
-    assert_eq!(defaults(&catalog), [READER_ID]);
+    assert_eq!(defaults(&catalog), [""; 0], "the reader answers in nobody's place");
     catalog.refresh().await.unwrap();
     assert_eq!(defaults(&catalog), ["standin"]);
     let entries = catalog.entries();
@@ -250,4 +251,125 @@ async fn only_what_is_configured_can_be_all_there_is() {
     assert_eq!(ids(&catalog), ["reasoning"]);
     assert_eq!(defaults(&catalog), ["reasoning"]);
     assert!(catalog.resolve(Some(READER_ID)).is_none() && catalog.resolve(Some("standin")).is_none());
+}
+
+/// A server that answers every request with this status and body, until it is told another one.
+async fn server(status: u16, body: &str) -> (String, Arc<Mutex<String>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let answer = Arc::new(Mutex::new(answer(status, body)));
+    let told = answer.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap_or(b'\n'));
+            }
+            let answer = told.lock().unwrap().clone();
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (base_url, answer)
+}
+
+fn answer(status: u16, body: &str) -> String {
+    format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+/// Where nothing listens.
+async fn nowhere() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}/v1", listener.local_addr().unwrap())
+}
+
+fn vendor(base_url: &str) -> Option<VendorConfig> {
+    let key = Some(models::Secret::new("sk-secret"));
+    Some(VendorConfig { key, base_url: Some(base_url.to_owned()), ..VendorConfig::default() })
+}
+
+#[tokio::test]
+async fn a_vendor_that_tells_no_models_is_told_of_with_its_address_and_the_cause() {
+    let refused = r#"{"error":{"message":"Incorrect API key: sk-secret"}}"#;
+    let google = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#;
+    for (status, body, trouble, detail) in [
+        (401, refused, Trouble::Key, "the key is refused (401: Incorrect API key: [key])"),
+        (403, "", Trouble::Key, "the key is refused (403: no reason given)"),
+        (400, google, Trouble::Key, "the key is refused (400: API key not valid.)"),
+        (404, "", Trouble::Refused, "404: no reason given"),
+        (500, "", Trouble::Unreachable, "500: no reason given"),
+        (200, "<html>", Trouble::Unreadable, "what it gives for a list of models is no JSON"),
+        (
+            200,
+            "{\"data\":1}",
+            Trouble::Unreadable,
+            "what it gives for a list of models is JSON, and no list of models",
+        ),
+        (200, "{\"data\":[]}", Trouble::Empty, "it has no models"),
+    ] {
+        let (base_url, _answer) = server(status, body).await;
+        let catalog = catalog_of(VendorsConfig { openai: vendor(&base_url), ..VendorsConfig::default() });
+        assert_eq!(catalog.vendors()[0].up, None);
+        assert!(catalog.refresh().await.is_err(), "{status} {body}");
+        let health = &catalog.vendors()[0];
+        assert_eq!((health.up, health.trouble), (Some(false), Some(trouble)), "{status} {body}");
+        assert_eq!((health.detail.as_deref(), health.base_url.as_str()), (Some(detail), base_url.as_str()));
+        assert_eq!(health.reason(), Some(format!("OPENAI at {base_url}: {detail}")));
+        assert_eq!(catalog.outage(), Some(format!("OPENAI: {trouble}")));
+        assert_eq!(health.failures.iter().sum::<u64>(), 1);
+        assert_eq!(defaults(&catalog), [""; 0], "the reader answers in nobody's place");
+        assert!(catalog.resolve(None).is_none());
+        assert!(catalog.resolve(Some(READER_ID)).is_some(), "whoever names it has it");
+    }
+    let base_url = nowhere().await;
+    let catalog = catalog_of(VendorsConfig { openai: vendor(&base_url), ..VendorsConfig::default() });
+    assert!(catalog.refresh().await.is_err());
+    let detail = catalog.vendors()[0].detail.clone();
+    assert_eq!(detail.as_deref(), Some("it cannot be reached: the connection was refused"));
+}
+
+#[tokio::test]
+async fn a_vendor_that_comes_back_is_found_without_a_restart() {
+    let (base_url, answers) = server(401, "").await;
+    let catalog = catalog_of(VendorsConfig { openai: vendor(&base_url), ..VendorsConfig::default() });
+    assert!(catalog.refresh().await.is_err());
+    *answers.lock().unwrap() =
+        answer(200, r#"{"data":[{"id":"m","context_length":1,"max_model_len":9000},null]}"#);
+    catalog.refresh_vendor(ProviderName::OpenAi).await.unwrap();
+    assert_eq!((defaults(&catalog), catalog.status("m")), (vec!["m".to_owned()], ModelStatus::Up));
+    assert_eq!((catalog.vendors()[0].reason(), catalog.outage()), (None, None));
+    for empty in [answer(503, ""), answer(200, "{}"), answer(401, "")] {
+        *answers.lock().unwrap() = empty;
+        assert!(catalog.refresh_vendor(ProviderName::OpenAi).await.is_err());
+        assert_eq!((defaults(&catalog), catalog.status("m")), (vec!["m".to_owned()], ModelStatus::Down));
+        assert_eq!(catalog.outage(), None, "its models are known");
+    }
+}
+
+#[tokio::test]
+async fn what_a_vendor_is_known_to_have_is_shown_as_down_while_it_tells_nothing() {
+    let dead = nowhere().await;
+    let config = VendorsConfig {
+        anthropic: vendor(&dead),
+        google: vendor(&dead),
+        models: vec![ModelConfig::new("mine", ProviderName::Anthropic)],
+        ..VendorsConfig::default()
+    };
+    let catalog = catalog_of(config.clone());
+    assert!(catalog.refresh().await.is_err());
+    let entries = catalog.entries();
+    for provider in [ProviderName::Anthropic, ProviderName::Google] {
+        let of: Vec<_> =
+            entries.iter().filter(|entry| entry.provider == provider && !entry.builtin).collect();
+        assert!(of.len() > 1, "{entries:?}");
+        for entry in of {
+            assert_eq!(catalog.status(&entry.id), ModelStatus::Down, "{}", entry.id);
+        }
+    }
+    assert!(entries.iter().any(|entry| entry.id == "mine"));
+    assert_eq!(defaults(&catalog).len(), 1);
+    assert!(!catalog.resolve(None).unwrap().entry.builtin);
+    let reader = VendorsConfig { default_model: Some(READER_ID.to_owned()), ..config };
+    let catalog = catalog_of(reader);
+    assert!(catalog.refresh().await.is_err());
+    assert_eq!(defaults(&catalog), [READER_ID], "who names it as the default means it");
 }

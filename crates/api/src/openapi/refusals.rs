@@ -65,7 +65,7 @@ refusals! {
     Ask: KeyScope, BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
         AmbiguousName,
         OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, SpendingLimit,
-        NoMachine, MachineNotRunning, IdempotencyMismatch, TooLarge;
+        NoMachine, MachineNotRunning, ModelUnavailable, IdempotencyMismatch, TooLarge;
     /// Of listing conversations.
     ListChats: KeyScope, BadRequest;
     /// Of what needs nothing but a conversation or an answer.
@@ -191,6 +191,10 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
         Code::MachineNotRunning => (
             "the account's machine does not run, and questions start none here",
             "the machine is STOPPED; start it and wait until it is RUNNING",
+        ),
+        Code::ModelUnavailable => (
+            "there is no model to answer with: a vendor of models does not tell which it has",
+            "there is no model to answer with now (OPENAI: its server does not answer); try again later",
         ),
         Code::IdempotencyMismatch => (
             "the idempotency key came with another body before",

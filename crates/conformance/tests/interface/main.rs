@@ -23,6 +23,7 @@ const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
     ("", "", 429, "RATE_LIMITED", "the operator sets no rates here; the suite's tests of rates set some"),
     ("", "", 431, "HEAD_TOO_LARGE", "the same for all, met by some"),
     ("", "", 414, "TARGET_TOO_LONG", "the same for all, met by some"),
+    ("", "", 409, "MODEL_UNAVAILABLE", "a vendor that is away; the suite's tests of vendors have one"),
     ("", "", 409, "TOO_MANY_ENTRIES", "a hundred thousand files; the tests of `workspace` make them"),
     ("", "", 403, "FORBIDDEN", "met where a caller can cause it, by deleting the home folder"),
 ];

@@ -64,3 +64,105 @@ fn a_model_whose_calls_fail_is_shown_as_down_until_they_succeed() {
     shows("DOWN");
     assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.", "it can be asked all the same");
 }
+
+#[test]
+fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_it_is_mended() {
+    let server = Vendor::start();
+    server.lists(Some((401, json!({ "error": { "message": "Incorrect API key provided: sk-stand-in" } }))));
+    let service = Service::start(Options { environment: server.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    let (base, cause) = (server.base_url(), "the key is refused (401: Incorrect API key provided: [key])");
+    let log = service.log();
+    let told =
+        |line: &&str| line.contains("OPENAI") && line.contains(&base) && line.contains("the key is refused");
+    assert!(log.lines().any(|line| told(&line)), "{log}");
+    assert!(!log.contains("sk-stand-in"), "{log}");
+    let shown = service.admin(&["models"]);
+    let vendor = &shown["vendors"][0];
+    assert_eq!((&vendor["vendor"], &vendor["baseUrl"]), (&json!("OPENAI"), &json!(base)), "{shown}");
+    assert_eq!((&vendor["status"], &vendor["cause"]), (&json!("DOWN"), &json!(cause)), "{shown}");
+    let models = entries(&api.catalog("models", None).expect_status(200).json());
+    assert!(models.iter().all(|model| model["default"] == false), "{models:?}");
+    let refused = api.send(&json!({ "input": "Hello" }));
+    let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+    refused.expect_code(409, "MODEL_UNAVAILABLE");
+    assert!(message.contains("OPENAI") && !message.contains(&base), "{message}");
+    api.send(&json!({ "input": "Hello", "model": vendor::MODEL })).expect_code(409, "MODEL_UNAVAILABLE");
+    let read =
+        api.completed(&api.accepted(&json!({ "input": "Hello", "model": conformance::api::reader(&api) })));
+    assert_eq!(read["error"], Value::Null, "whoever names it has it: {read}");
+    let figures = crate::figures::metrics(&api);
+    assert_eq!(figures.get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&0.0));
+    let failures = "causerie_vendor_failures_total{vendor=\"OPENAI\",cause=\"key\"}";
+    assert!(figures.get(failures).is_some_and(|count| *count >= 1.0), "{figures:?}");
+    // The key is mended at the vendor's; the service runs on.
+    server.lists(None);
+    poll::until("its model is found", || {
+        let models = entries(&api.catalog("models", None).json());
+        models.into_iter().find(|model| model["id"] == vendor::MODEL && model["default"] == true)
+    });
+    assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.");
+    assert_eq!(crate::figures::metrics(&api).get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&1.0));
+    assert_eq!(service.admin(&["models"])["vendors"][0]["cause"], Value::Null);
+}
+
+#[test]
+fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
+    let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let base = format!("http://{}", dead.local_addr().expect("an address"));
+    drop(dead);
+    for (variables, provider) in [
+        (["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"], "ANTHROPIC"),
+        (["GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"], "GOOGLE"),
+    ] {
+        let environment = vec![
+            (variables[0].to_owned(), base.clone()),
+            (variables[1].to_owned(), "sk-stand-in".to_owned()),
+        ];
+        let service = Service::start(Options { environment, ..Options::default() });
+        let api = service.api(&service.account());
+        let log = service.log();
+        let told = |line: &str| {
+            line.contains(provider) && line.contains(&base) && line.contains("the connection was refused")
+        };
+        assert!(log.lines().any(told), "{log}");
+        let models = entries(&api.catalog("models", None).expect_status(200).json());
+        let default = models.iter().find(|model| model["default"] == true).expect("a default");
+        assert_eq!(
+            (&default["provider"], &default["status"]),
+            (&json!(provider), &json!("DOWN")),
+            "{models:?}"
+        );
+        assert_eq!(default.get("builtin"), None, "{default}");
+    }
+}
+
+#[test]
+fn a_model_that_is_refused_names_its_vendor() {
+    let server = Vendor::start();
+    let service = Service::start(Options { environment: server.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    server.will([Say::Refuse(401)]);
+    let failed = api.completed(&api.ask("Hello"));
+    assert_eq!(failed["error"]["code"], "MODEL_REJECTED", "{failed}");
+    assert!(failed["error"]["message"].as_str().is_some_and(|told| told.contains("OPENAI")), "{failed}");
+}
+
+#[test]
+fn one_odd_entry_of_a_vendors_list_drops_no_other() {
+    let server = Vendor::start();
+    let odd = json!([null, {}, { "id": 7 }, { "id": "both", "context_length": 9000, "max_model_len": 4000 },
+        { "id": vendor::MODEL, "created": "yesterday", "context_length": null }, { "id": vendor::MODEL }]);
+    server.lists(Some((200, json!({ "data": odd }))));
+    let service = Service::start(Options { environment: server.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    let models = entries(&api.catalog("models", None).expect_status(200).json());
+    let ids: Vec<&Value> = models.iter().map(|model| &model["id"]).collect();
+    assert_eq!(
+        ids,
+        [&json!("both"), &json!(vendor::MODEL), &json!(conformance::api::reader(&api))],
+        "{models:?}"
+    );
+    let log = service.log();
+    assert!(log.lines().any(|line| line.contains("OPENAI") && line.contains("left out")), "{log}");
+}

@@ -550,7 +550,10 @@ impl Shell {
     fn say(&mut self, number: u32, attempt: u32, request: StepRequest) {
         let jitter = u64::from_be_bytes(self.desk.shared.environment.bytes());
         let stream: StepStream = match &self.model {
-            Some(model) => model.step(StepRequest { model: model.entry.vendor_name.clone(), ..request }),
+            Some(model) => {
+                self.turn.answered_by(model.entry.provider);
+                model.step(StepRequest { model: model.entry.vendor_name.clone(), ..request })
+            }
             None => {
                 self.model = self.desk.shared.catalog.resolve(Some(&self.desk.model));
                 let reason = format!("the catalog has no model {}", self.desk.model);

@@ -39,6 +39,7 @@ use self::transcript::Transcript;
 use super::backoff::pause_after;
 use super::{HostFrame, LinkStamp, Open};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
+use crate::catalog::ProviderName;
 use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
 use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
@@ -85,6 +86,8 @@ pub struct Turn {
     /// The end as it is published once it is durable.
     last_words: Vec<Effect>,
     revision: u64,
+    /// Whose model answers, where it is known.
+    provider: Option<ProviderName>,
 }
 
 impl Turn {
@@ -120,7 +123,13 @@ impl Turn {
             next_source,
             last_words: Vec::new(),
             revision: 0,
+            provider: None,
         }
+    }
+
+    /// Says whose model answers: failures of it name its provider.
+    pub fn answered_by(&mut self, provider: ProviderName) {
+        self.provider = Some(provider);
     }
 
     /// What every further request has besides the transcript, and what that leaves for it: tools may become known late.
@@ -391,8 +400,11 @@ impl Turn {
                         self.phase = Phase::Pausing { task, held: *held, draft: draft.clone() };
                         effects.push(Effect::Pause { number, attempt, wait });
                     }
-                    None => self
-                        .fail(ErrorCode::ModelUnavailable, "The answer was ended: the model did not answer."),
+                    None => {
+                        let message =
+                            format!("The answer was ended: the model{} did not answer.", self.of_whom());
+                        self.fail(ErrorCode::ModelUnavailable, &message);
+                    }
                 }
             }
             StepError::TooLong => {
@@ -400,12 +412,17 @@ impl Turn {
                 self.too_long(task, held, effects);
             }
             StepError::Rejected { .. } => {
-                self.fail(
-                    ErrorCode::ModelRejected,
-                    "The answer was ended: the model's server refused the request.",
+                let message = format!(
+                    "The answer was ended: the server of the model{} refused the request.",
+                    self.of_whom()
                 );
+                self.fail(ErrorCode::ModelRejected, &message);
             }
         }
+    }
+
+    fn of_whom(&self) -> String {
+        self.provider.map_or_else(String::new, |provider| format!(" of {}", provider.as_str()))
     }
 
     fn pause_over(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
