@@ -312,6 +312,9 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
         driver: Driver::Simulated(Simulated::new(|_| std::future::pending())),
         plugins: PluginsConfig::default(),
         web: WebConfig::default(),
+        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        host_checks: Vec::new(),
+        accept_empty_database: false,
     };
     let environment =
         Environment::new(Arc::new(Moved::default()), Arc::new(Counter(AtomicU64::new(1 << 32))));

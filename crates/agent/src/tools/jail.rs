@@ -60,10 +60,10 @@ impl Jail {
     pub(crate) fn at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
-        self.walk(path, flags, mode).map_err(|error| told(&shown(path), error))
+        self.walk(path, flags, mode, LINKS_MAX).map_err(|error| told(&shown(path), error))
     }
 
-    fn walk(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    fn walk(&self, path: &Path, flags: OFlags, mode: Mode, links_max: u32) -> Result<OwnedFd, Errno> {
         // Folders below the root that the walk is in, and the names that are left, the next one last.
         let mut folders: Vec<OwnedFd> = Vec::new();
         let mut left = Vec::new();
@@ -97,7 +97,7 @@ impl Jail {
                 // A link, or what was one a moment ago.
                 Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => {
                     links += 1;
-                    if links > LINKS_MAX {
+                    if links > links_max {
                         return Err(Errno::LOOP);
                     }
                     let target = match readlinkat(folder, &name, Vec::new()) {
@@ -130,12 +130,11 @@ impl Jail {
     /// when it does. `None` when it is no such file.
     pub(crate) fn found(&self, text: &str) -> Option<Found> {
         let path = path::parse(text).ok()?;
-        if path.components().any(|name| name == std::path::Component::ParentDir) {
+        if path.components().any(|name| name == Component::ParentDir) {
             return None;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let file = openat2(&self.root, &path, flags, Mode::empty(), resolve).ok()?;
+        let file = self.walk(&path, flags, Mode::empty(), 0).ok()?;
         let metadata = File::from(file).metadata().ok().filter(std::fs::Metadata::is_file)?;
         let path = format!("/{}", path.to_str()?);
         let hidden = path.split('/').any(|name| name.starts_with('.'));
