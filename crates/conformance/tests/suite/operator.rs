@@ -1,5 +1,8 @@
 //! What the operator's commands refuse, and how they tell it.
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
 use std::process::{Output, Stdio};
 
 use conformance::{Expect, Options, Service};
@@ -79,7 +82,7 @@ fn a_mistyped_folder_is_named_and_nothing_is_made_there() {
     let service = Service::start(Options::default());
     let missing = service.data().with_file_name("dat");
     let bare = service.data().with_file_name("bare");
-    std::fs::create_dir(&bare).expect("a folder");
+    fs::create_dir(&bare).expect("a folder");
     for folder in [&missing, &bare] {
         let mut command = service.command();
         command.args(["machine", "list", "--json", "--data"]).arg(folder);
@@ -90,7 +93,7 @@ fn a_mistyped_folder_is_named_and_nothing_is_made_there() {
         assert!(said.contains(looked_for.to_str().expect("a path")), "{said}");
     }
     assert!(!missing.exists());
-    assert_eq!(std::fs::read_dir(&bare).expect("a folder").count(), 0);
+    assert_eq!(fs::read_dir(&bare).expect("a folder").count(), 0);
     let mut command = service.command();
     let plain = command.args(["machine", "list", "--data"]).arg(&missing).output().expect("it can be run");
     assert!(String::from_utf8_lossy(&plain.stderr).starts_with("causerie: there is no database "));
@@ -102,21 +105,21 @@ fn a_command_waits_for_whoever_has_the_data_folder() {
     let account = service.account();
     service.terminate();
     // As a service does that has not come to its socket yet.
-    let lock = std::fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
     let mut command = service.command();
     command.args(["credits", "grant", "--account", &account.email, "5", "--json", "--data"]);
     let mut waiting = command.arg(service.data()).spawn().expect("the binary can be run");
     let stat = std::path::PathBuf::from(format!("/proc/{}/syscall", waiting.id()));
     conformance::poll::until("it waits", || {
-        std::fs::read_to_string(&stat).ok().filter(|call| !call.starts_with("running"))
+        fs::read_to_string(&stat).ok().filter(|call| !call.starts_with("running"))
     });
     assert!(waiting.try_wait().expect("it can be looked at").is_none(), "the folder is another's");
     drop(lock);
     assert!(waiting.wait().expect("it ends").success());
     assert_eq!(service.credits(&account), (10_005, 0));
     // And a service that starts meanwhile waits for a command.
-    let lock = std::fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
     let letting_go = std::thread::spawn(move || drop(lock));
     service.restart();
@@ -159,4 +162,55 @@ fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
     let made = service.try_admin(&["account", "create", "--email", "b@example.test", "--database", &other]);
     assert_eq!(code(&made), "DATABASE_EMPTY");
     service.restart();
+}
+
+/// Whether everything in a folder belongs to its owner.
+fn belongs_to_its_owner(folder: &Path) -> usize {
+    let owner = fs::metadata(folder).expect("a folder").uid();
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let made = entry.metadata().expect("an entry");
+        assert_eq!(made.uid(), owner, "{}", entry.path().display());
+        seen += 1;
+        if made.is_dir() {
+            seen += belongs_to_its_owner(&entry.path());
+        }
+    }
+    seen
+}
+
+#[test]
+fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
+    /// Whose the folder is where the test is root's, as on a host whose service has a user of its own.
+    const SERVICE: u32 = 4711;
+    let service = Service::start(Options::default());
+    let root = service.data().with_file_name("elsewhere");
+    let (data, restored, own) = (root.join("data"), root.join("restored"), root.join("own"));
+    for folder in [&data, &restored, &own] {
+        fs::create_dir_all(folder).expect("a folder");
+        fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).expect("permissions");
+    }
+    let me = fs::metadata(&own).expect("a folder").uid();
+    if me == 0 {
+        let above = root.parent().expect("a folder");
+        fs::set_permissions(above, PermissionsExt::from_mode(0o711)).expect("permissions");
+        for folder in [&data, &restored] {
+            chown(folder, Some(SERVICE), Some(SERVICE)).expect("given away");
+        }
+    }
+    let run = |arguments: &[&str], data: &Path| {
+        let output = service.command().args(arguments).arg("--data").arg(data).arg("--json").output();
+        let output = output.expect("the binary can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    run(&["account", "create", "--email", "a@example.test"], &data);
+    assert!(belongs_to_its_owner(&data) >= 3);
+    let archive = own.join("backup");
+    let path = archive.to_str().expect("a path");
+    run(&["backup", path], &data);
+    assert_eq!(fs::metadata(&archive).expect("a backup").uid(), me);
+    run(&["restore", path], &restored);
+    assert!(belongs_to_its_owner(&restored) >= 3);
+    belongs_to_its_owner(&data);
 }
