@@ -174,6 +174,11 @@ pub(crate) fn size_charged(stat: &Stat) -> u64 {
     if disk > size && disk - size <= ROUNDING_MAX_BYTES { size } else { disk }
 }
 
+/// What a folder counts for besides what is in it: many long names, those of files that are gone among them.
+pub(crate) fn folder_size_charged(stat: &Stat) -> u64 {
+    size_on_disk(stat).saturating_sub(ROUNDING_MAX_BYTES)
+}
+
 /// Does work that may block, off the threads that serve requests. It goes on when nobody waits any more.
 pub(crate) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,

@@ -92,19 +92,21 @@ impl TreeWalk {
         }
     }
 
-    /// Enters a folder in the present one: its entries come next.
+    /// Enters a folder in the present one: its entries come next. Tells what `stat` tells of it.
     ///
     /// # Errors
     /// What the file system answers; the walk then goes on beside it.
-    pub(crate) fn enter(&mut self, name: &CStr) -> Result<(), Errno> {
-        let level = Level::new(open_folder(self.folder()?, name)?)?;
+    pub(crate) fn enter(&mut self, name: &CStr) -> Result<Stat, Errno> {
+        let folder = open_folder(self.folder()?, name)?;
+        let stat = fs::fstat(&folder)?;
+        let level = Level::new(folder)?;
         if self.levels.len() >= OPEN_MAX
             && let Some(above) = self.levels.last_mut()
         {
             above.dir = None;
         }
         self.levels.push(level);
-        Ok(())
+        Ok(stat)
     }
 
     fn leave(&mut self) -> Result<(), Errno> {

@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, openat};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, size_charged};
+use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, folder_size_charged, size_charged};
 use crate::tree::TreeWalk;
 
 /// So often is counted anew what was moved while it was counted.
@@ -255,9 +255,11 @@ fn walk_once(home: BorrowedFd<'_>, books: &Books) -> Result<(Usage, bool), Works
             }
             _ => false,
         };
-        if is_folder && let Err(errno) = walk.enter(&entry.name) {
+        match is_folder.then(|| walk.enter(&entry.name)) {
+            Some(Ok(stat)) => usage.bytes = usage.bytes.saturating_add(folder_size_charged(&stat)),
             // It went, or something else has its name; the next count sees.
-            whole &= matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+            Some(Err(errno)) => whole &= matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
+            None => {}
         }
     }
     Ok((usage, whole))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -98,6 +98,18 @@ async fn files_count_for_what_they_take() {
     let kept = File::create(host.at("kept")).unwrap();
     fallocate(&kept, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
     assert!(host.workspace.usage().await.unwrap().bytes >= 8 << 20);
+}
+
+#[tokio::test]
+async fn a_folder_counts_for_the_names_that_it_had() {
+    let host = Host::with(quota()).await;
+    let names: Vec<_> = (0..2_000).map(|n| host.at(&format!("uploads/{n:0>250}"))).collect();
+    names.iter().for_each(|name| drop(File::create(name).unwrap()));
+    names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
+    let taken = std::fs::metadata(host.at("uploads")).unwrap().blocks() * 512;
+    let counted = host.workspace.usage().await.unwrap();
+    // File systems that take the room back count nothing.
+    assert_eq!(counted, Usage { bytes: taken.saturating_sub(16 * 1024), files: 1 });
 }
 
 #[tokio::test]
