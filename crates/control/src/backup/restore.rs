@@ -238,3 +238,66 @@ fn unpack(
     extractor.finish()?;
     Ok((importer, skipped))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::id::AccountId;
+    use domain::time::Timestamp;
+    use tar::Header;
+    use zstd::Encoder;
+
+    const LEVEL: i32 = 3;
+
+    /// Writes an archive again as the first form had it.
+    fn as_first_form(archive: &Path, to: &Path) {
+        let file = File::open(archive).expect("a backup");
+        let mut archive = open(&file).expect("an archive");
+        let mut tar =
+            tar::Builder::new(Encoder::new(File::create(to).expect("a file"), LEVEL).expect("zstd"));
+        let mut sum = Sum::default();
+        let mut add = |header: &mut Header, path: &Path, text: &[u8]| {
+            header.set_size(text.len() as u64);
+            tar.append_data(header, path, text).expect("written");
+        };
+        for entry in archive.entries().expect("entries") {
+            let mut entry = entry.expect("an entry");
+            let path = entry.path().expect("a path").into_owned();
+            let (mut header, mut text) = (entry.header().clone(), Vec::new());
+            entry.read_to_end(&mut text).expect("read");
+            if path == Path::new(SEAL) {
+                break;
+            }
+            if path == Path::new(HEAD) {
+                text = br#"{"form":1}"#.to_vec();
+            }
+            sum.entry(&path, None, text.len() as u64);
+            sum.content(&text);
+            add(&mut header, &path, &text);
+        }
+        let seal = Seal { sha256: sum.hex(), summary: Summary::default() };
+        add(&mut Header::new_gnu(), Path::new(SEAL), &serde_json::to_vec(&seal).expect("JSON"));
+        tar.into_inner().expect("ended").finish().expect("ended");
+    }
+
+    #[tokio::test]
+    async fn a_backup_of_the_first_form_is_restored() {
+        let root = tempfile::tempdir().expect("a folder");
+        let data = root.path().join("data");
+        fs::create_dir(&data).expect("a folder");
+        let store = service::open_store(&data, None, std::time::Duration::ZERO).await.expect("a database");
+        let workspaces = service::open_workspaces(&data, workspace::Quota::default()).expect("a folder");
+        let home =
+            workspaces.provision(AccountId::from_random(1), None).await.expect("a workspace").host_dir();
+        fs::write(home.join("file"), "content").expect("written");
+        let (second, first) = (root.path().join("second"), root.path().join("first"));
+        super::super::write(&store.exporter(), &workspaces, &second, Timestamp::from_micros(0))
+            .expect("written");
+        as_first_form(&second, &first);
+        let target = root.path().join("restored");
+        let restored = restore(&first, &target, None).expect("restored");
+        assert_eq!(restored.skipped, 0);
+        let home = target.join(WORKSPACES).join(home.file_name().expect("a name"));
+        assert_eq!(fs::read(home.join("file")).expect("a file"), b"content");
+    }
+}
