@@ -244,6 +244,21 @@ async fn memory_of_all_processes_together_is_bounded() {
     }
 }
 
+/// Each holds memory of the kernel's.
+#[tokio::test]
+async fn sockets_of_all_processes_together_are_bounded() {
+    let machine = Machine::new();
+    machine.put(
+        "sockets.pl",
+        "use Socket; for (1..6) { unless (fork) { for (1..450) { \
+         socketpair($a[$_], $b[$_], AF_UNIX, SOCK_STREAM, 0) or die $! } sleep 100; exit } } sleep 100",
+    );
+    let output = machine.shell("perl sockets.pl").await;
+    if machine.limits.tools_user.is_some() {
+        assert_eq!(output.text, "[killed: commands opened more than 2048 sockets]");
+    }
+}
+
 /// How much of the workspace's disk is taken, in bytes.
 fn taken(machine: &Machine) -> u64 {
     use std::os::unix::fs::MetadataExt;

@@ -19,8 +19,6 @@ pub(crate) fn attack(what: &str) -> String {
             File::options().read(true).write(true).open("/dev/zero").and_then(|zero| shared(Some(&zero)))
         }
         "sockets" => sockets(),
-        "pipes" => pipes(),
-        "watches" => watches(),
         way => set_id(way),
     };
     match outcome {
@@ -176,59 +174,4 @@ fn sockets() -> io::Result<String> {
         pairs.push((one, other));
     }
     Ok(format!("{} MiB in {} sockets", bytes >> 20, pairs.len()))
-}
-
-fn pipes() -> io::Result<String> {
-    let mut pipes = Vec::new();
-    let mut bytes = 0;
-    while let Ok((out, mut into)) = io::pipe() {
-        // SAFETY: plain integers to a descriptor of this process.
-        unsafe {
-            libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20);
-            libc::fcntl(into.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
-        }
-        while let Ok(written) = into.write(&[1; 65536]) {
-            bytes += written;
-        }
-        pipes.push((out, into));
-    }
-    Ok(format!("{} MiB in {} pipes", bytes >> 20, pipes.len()))
-}
-
-/// Adds watches to epoll instances until no more are to be had, and keeps them for as long as the process lives.
-fn watches() -> io::Result<String> {
-    const INSTANCES: usize = 400;
-    let mut count = 0_u64;
-    let mut files = Vec::new();
-    while files.len() < INSTANCES {
-        let Ok((out, into)) = io::pipe() else { break };
-        files.push((out, into));
-    }
-    let mut instances = Vec::new();
-    // SAFETY: an event lives on this stack through each call; descriptors are this process's own.
-    unsafe {
-        files.truncate(INSTANCES / 2);
-        loop {
-            let instance = libc::epoll_create1(0);
-            if instance == -1 {
-                break;
-            }
-            instances.push(instance);
-        }
-        for instance in &instances {
-            for (out, into) in &files {
-                for fd in [out.as_raw_fd(), into.as_raw_fd()] {
-                    let mut event = libc::epoll_event { events: 0, u64: 0 };
-                    if libc::epoll_ctl(*instance, libc::EPOLL_CTL_ADD, fd, &raw mut event) == -1 {
-                        return Err(io::Error::other(format!(
-                            "{} after {count}",
-                            io::Error::last_os_error()
-                        )));
-                    }
-                    count += 1;
-                }
-            }
-        }
-    }
-    Ok(format!("{count} watches"))
 }

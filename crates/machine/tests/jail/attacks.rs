@@ -70,6 +70,22 @@ async fn memory_that_belongs_to_no_process_is_bounded() {
     assert_eq!(as_tools(&link, most).await, (12 << 20).to_string());
 }
 
+/// The kernel holds what is written to a socket. Where a control group counts that, too, it ends who takes too much;
+/// elsewhere the agent does, which these machines have not.
+#[tokio::test]
+async fn what_the_kernel_holds_for_sockets_is_counted() {
+    let site = Site::new();
+    if site.sandbox.limits_kind() == LimitsKind::Rlimit {
+        return;
+    }
+    let (_machine, link) = site.start().await;
+    // As the agent does with each tool: when memory runs out, tools go before it does.
+    let attack = "(echo 1000 > /proc/self/oom_score_adj; exec /agent attack sockets); true";
+    let outcome = as_tools(&link, attack).await;
+    assert!(!outcome.contains("got"), "{outcome}");
+    assert_eq!(as_tools(&link, "echo still here").await, "still here");
+}
+
 #[tokio::test]
 async fn watches_of_files_are_bounded_for_the_machine() {
     let site = Site::new();
