@@ -12,7 +12,7 @@ use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{self, FOLDER_FLAGS, Home, entry_stat, off_thread};
+use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
 use crate::path::{WorkspacePath, is_staging};
 use crate::usage::{Books, Quota, Usage, walk};
 
@@ -22,8 +22,8 @@ const BOOKS_MAX: usize = 10_000;
 /// What an upload left in a crash is cleared away after this.
 const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// The mode of the folder of all accounts and of each account's home. A machine may give its files any rights and may
-/// change those of its home; nobody else on the host shall get that far.
+/// The mode of the folder of all accounts. A machine may give its files any rights, its home too; nobody else on the
+/// host gets that far. The homes themselves stay open to the agent, who is another user than their owner in a machine.
 const PRIVATE_MODE: Mode = Mode::RWXU;
 
 /// The folder that holds the workspaces of all accounts on this host. Cheap to clone.
@@ -171,7 +171,7 @@ impl Workspace {
 
     fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
         let root = self.shared.root.as_fd();
-        match fs::mkdirat(root, &*self.name, PRIVATE_MODE) {
+        match fs::mkdirat(root, &*self.name, FOLDER_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(other) => return Err(other.into()),
         }
@@ -179,7 +179,7 @@ impl Workspace {
         if let (Some((uid, gid)), true) = (owner, rustix::process::geteuid().is_root()) {
             fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        fs::fchmod(&fd, PRIVATE_MODE)?;
+        fs::fchmod(&fd, FOLDER_MODE)?;
         let home = self.home()?;
         if entry_stat(home.fd(), b"uploads").is_err() {
             fs::fsync(home.open_or_make(home.fd(), b"uploads")?)?;
