@@ -351,3 +351,36 @@ fn what_an_mcp_server_tells_becomes_no_page_that_may_be_read() {
     let cited = |request: &Value| request.to_string().contains("What it says.");
     assert!(vendor.requests().iter().filter(|request| cited(request)).count() > 2, "it was cited");
 }
+
+#[test]
+fn what_changes_something_runs_in_the_order_of_the_step_whichever_side_runs_it() {
+    let (stage, site, _folder) = with_mcp();
+    let Stage { vendor, api, .. } = &stage;
+    let touch = |name: &str| Say::Call {
+        tool: "shell".to_owned(),
+        arguments: json!({ "command": format!("touch /workspace/{name}") }),
+    };
+    let is_there = |name: &str| api.download(&format!("/{name}")).status == 200;
+    vendor.will([
+        touch("first"),
+        call("registry__file", "it"),
+        touch("second"),
+        call("registry__file", "that"),
+    ]);
+    let answer = api.ask("Do it all");
+    poll::until("the server is called", || (site.called().len() == 1).then_some(()));
+    assert!(is_there("first"), "what is ahead of it was over");
+    // The machine has time for it meanwhile.
+    vendor.will([touch("other")]);
+    assert_eq!(api.completed(&api.ask("Do another"))["parts"][0]["state"], "COMPLETE");
+    assert!(is_there("other") && !is_there("second"), "what is behind it has not begun");
+    site.release();
+    poll::until("the server is called again", || (site.called().len() == 2).then_some(()));
+    assert!(is_there("second"));
+    vendor.will([Say::text("All is done.")]);
+    site.release();
+    let answer = api.completed(&answer);
+    let states: Vec<&Value> = (0..4).map(|at| &answer["parts"][at]["state"]).collect();
+    assert_eq!(states, [&json!("COMPLETE"); 4], "{answer}");
+    assert_eq!(answer["text"], "All is done.");
+}

@@ -1,6 +1,7 @@
 //! The shell around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
 
 mod calls;
+mod connection;
 mod silence;
 mod voice;
 
@@ -26,7 +27,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::silence::{Silence, over_at};
+use self::connection::Link;
+use self::silence::over_at;
 use self::voice::{Voice, said};
 use super::briefing::{Briefing, Chosen, counted};
 use super::desk::Desk;
@@ -41,9 +43,6 @@ use crate::settle::{settle, settle_surely};
 
 /// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
 pub(super) const INBOX_MAX: usize = 16;
-/// Links in a row that came to nothing before the machine counts as failed.
-const FRUITLESS_LINKS_MAX: u32 = 12;
-
 /// How long an agent may take to be told that the turn is over.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -278,30 +277,6 @@ pub(super) struct Beginning {
     pub(super) guard: Option<TurnGuard>,
 }
 
-struct Link {
-    number: u32,
-    /// Links in a row that did not get the turn on.
-    fruitless: u32,
-    silence: Silence,
-    task: Option<AbortOnDropHandle<()>>,
-    lines: Option<mpsc::Sender<bytes::Bytes>>,
-    /// There will be none until somebody starts the machine.
-    machine_stopped: bool,
-}
-
-impl Link {
-    fn new() -> Self {
-        Self {
-            number: 0,
-            fruitless: 0,
-            silence: Silence::default(),
-            task: None,
-            lines: None,
-            machine_stopped: false,
-        }
-    }
-}
-
 impl Shell {
     /// `None` when it can't be begun now.
     async fn new(
@@ -466,8 +441,7 @@ impl Shell {
                 LinkEvent::Violation => Some(Event::Violation),
                 LinkEvent::Down => {
                     self.drop_link();
-                    self.link.fruitless += 1;
-                    if self.link.fruitless < FRUITLESS_LINKS_MAX {
+                    if !self.link.is_given_up(self.turn.needs_agent()) {
                         return Some(Event::Unlinked);
                     }
                     Some(Event::MachineFailed("the agent does not answer".to_owned()))

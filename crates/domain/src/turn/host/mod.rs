@@ -163,11 +163,17 @@ impl Turn {
         matches!(self.phase, Phase::Idle) && self.committing.is_empty()
     }
 
-    /// Whether the next move is the agent's: it has a call to run, or it is to say how the answer goes on.
+    /// Whether the next move is the agent's, and it knows: it has a call to run, or it is to say how the answer goes on.
     #[must_use]
     pub fn awaits_agent(&self) -> bool {
-        let is_told = self.opened && self.ending.is_none() && self.is_idle();
-        is_told && (self.pending().is_empty() || self.is_agent_due())
+        self.opened && self.needs_agent()
+    }
+
+    /// Whether the next move is the agent's, whether or not there is a link to it.
+    #[must_use]
+    pub fn needs_agent(&self) -> bool {
+        let is_next = self.ending.is_none() && self.is_idle();
+        is_next && (self.pending().is_empty() || self.is_agent_due())
     }
 
     /// Whether a link to the agent is worth having.

@@ -380,7 +380,7 @@ fn a_call_that_was_withheld_from_a_life_of_the_agent_is_not_given_to_another() {
 fn the_agent_is_waited_for_only_while_the_next_move_is_its_own() {
     let mut turn = turn();
     turn.begin();
-    assert!(!turn.awaits_agent(), "there is no link");
+    assert!(!turn.awaits_agent() && turn.needs_agent(), "there is no link");
     turn.on(Event::Linked(InstanceId::from_random(1)));
     assert!(turn.awaits_agent(), "it is to ask for the first step");
     turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
@@ -388,6 +388,9 @@ fn the_agent_is_waited_for_only_while_the_next_move_is_its_own() {
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
     let said = |event| Event::Said { number: 0, attempt: 0, event };
     assert!(!turn.awaits_agent(), "the model speaks");
+    turn.on(Event::Unlinked);
+    assert!(!turn.needs_agent(), "it speaks to its end without one");
+    turn.on(Event::Linked(InstanceId::from_random(1)));
     let error = StepError::Unavailable { reason: "cut".to_owned(), retry_after: None };
     turn.on(Event::SayFailed { number: 0, attempt: 0, error, jitter: 0 });
     assert!(!turn.awaits_agent(), "the model is given a pause");
