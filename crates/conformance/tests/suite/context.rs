@@ -90,7 +90,8 @@ fn images_are_shown_to_models_that_see() {
     vendor.will([Say::Call { tool: "read".to_owned(), arguments: call }]);
     vendor.will([Say::text("A plan.")]);
     let answer = asked(&api, "What is it?", &[shown.clone(), huge], None);
-    assert_eq!(answer["text"], "A plan.", "{answer}");
+    let text = "A plan.\n\nThe attached file `huge.png` could not be read: it is too large.";
+    assert_eq!(answer["text"], text, "{answer}");
     let requests = vendor.requests();
     assert_eq!((images(&requests[0]), images(&requests[1])), (1, 2), "one is attached, one was read");
     assert!(told(&requests[0]).contains("huge.png: an image that can't be shown"), "{}", requests[0]);
