@@ -38,8 +38,8 @@ pub struct Output {
 #[must_use]
 pub fn output(result: &Value, workspace: Option<&str>) -> Option<Output> {
     let pieces = match result.get("content") {
+        None | Some(Value::Null) => &[],
         Some(content) => content.as_array()?.as_slice(),
-        None => &[],
     };
     let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
     let mut passages = Vec::new();
@@ -191,6 +191,8 @@ mod tests {
         assert_eq!(text(json!({"content": [], "structuredContent": {"a": 1}})), r#"{"a":1}"#);
         assert_eq!(text(json!({"structuredContent": {"a": 1}})), r#"{"a":1}"#);
         assert_eq!(output(&json!({"content": "text"}), None), None);
+        let structured = json!({"content": null, "structuredContent": {"a": 1}});
+        assert_eq!(output(&structured, None).map(|output| output.text).as_deref(), Some("{\"a\":1}"));
         assert!(output(&json!({"content": [], "isError": true}), None).is_some_and(|output| output.failed));
     }
 

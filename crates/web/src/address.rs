@@ -44,7 +44,9 @@ impl WebUrl {
             let bare = bare.to_owned();
             url.set_host(Some(&bare)).ok()?;
         }
-        (!url.host_str()?.is_empty()).then_some(Self(url))
+        // Resolvers pass over a dot too many, so that the name would mean what another one does.
+        let whole = url.host_str()?.split('.').all(|label| !label.is_empty());
+        whole.then_some(Self(url))
     }
 
     /// The address as a text.
@@ -115,6 +117,9 @@ mod tests {
             "https://user:word@example.org/",
             "https://:@/",
             "http:///",
+            "http://localhost../",
+            "http://example..org/",
+            "http://.example.org/",
             "https://exa mple.org/",
             "https://example.org/\u{202e}gpj",
         ] {

@@ -247,6 +247,24 @@ fn vendors_are_named_by_the_variables_that_their_own_programs_read() {
     assert_eq!(google.key, Some(models::Secret::new("first")));
     assert_eq!(google.base_url.as_deref(), Some("http://127.0.0.1:2"));
     assert!(vendors.openai.is_none());
+    let loaded_by = |name: &str, value: &str| {
+        let vendors = loaded(None, &[], &[(name, value)]).expect("it holds").settings.vendors;
+        [vendors.anthropic, vendors.openai, vendors.google]
+    };
+    for (at, key, base_url) in [
+        (0, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+        (1, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        (2, "GEMINI_API_KEY", "GEMINI_BASE_URL"),
+        (2, "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+    ] {
+        let keyed = loaded_by(key, "sk-1");
+        assert_eq!(keyed.iter().flatten().count(), 1, "{key}");
+        assert!(keyed[at].as_ref().is_some_and(|one| one.key == Some(models::Secret::new("sk-1"))), "{key}");
+        let placed = loaded_by(base_url, "http://127.0.0.1:1");
+        assert_eq!(placed.iter().flatten().count(), 1, "{base_url}");
+        let base = placed[at].as_ref().and_then(|one| one.base_url.as_deref());
+        assert_eq!(base, Some("http://127.0.0.1:1"), "{base_url}");
+    }
     let told = loaded(None, &[], &[("GEMINI_BASE_URL", "ftp://x")]).expect_err("refused");
     assert!(told[0].starts_with("GEMINI_BASE_URL: google.base_url: "), "{told:?}");
 }

@@ -206,6 +206,114 @@ mod tests {
     }
 
     #[test]
+    fn no_spelling_of_a_private_host_passes() {
+        for host in [
+            // Decimal, octal, hexadecimal, with fewer parts.
+            "2130706433",
+            "017700000001",
+            "0x7f000001",
+            "0x7F.1",
+            "127.1",
+            "127.0.1",
+            "0177.0.0.1",
+            "0",
+            "0x0",
+            "0.0",
+            "3232235777",
+            "0300.0250.1.1",
+            "0xc0.0xa8.1.1",
+            "192.168.257",
+            "2852039166",
+            "0251.254.169.254",
+            "10.1",
+            "00000000000000000000177.0.0.1",
+            "127.0.0.1.",
+            "0x7f.1.",
+            // Letters that become others.
+            "\u{ff11}\u{ff12}\u{ff17}.0.0.1",
+            "127\u{3002}0\u{3002}0\u{3002}1",
+            "\u{2460}\u{2461}\u{2466}.0.0.1",
+            "\u{24db}\u{24de}\u{24d2}\u{24d0}\u{24db}\u{24d7}\u{24de}\u{24e2}\u{24e3}",
+            "%6cocalhost",
+            "%31%32%37.0.0.1",
+            "localhost%2e",
+            "LOCALHOST",
+            // The root's dot, and more of them.
+            "localhost.",
+            "localhost..",
+            "localhost...",
+            "wiki.internal..",
+            "printer..",
+            ".localhost",
+            "a..internal",
+            // IPv6 that stands for IPv4, or is nobody's.
+            "[::]",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::127.0.0.1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[0:0:0:0:0:ffff:a9fe:a9fe]",
+            "[::ffff:0:127.0.0.1]",
+            "[64:ff9b::127.0.0.1]",
+            "[64:ff9b::a9fe:a9fe]",
+            "[64:ff9b:1::7f00:1]",
+            "[2002:7f00:1::]",
+            "[2002:c0a8:101::1]",
+            "[2001:0:7f00:1::]",
+            "[fc00::1]",
+            "[fd00:ec2::254]",
+            "[fe80::1]",
+            "[fec0::1]",
+            "[ff02::1]",
+            "[100::1]",
+            "[4000::1]",
+            "[5f00::1]",
+            // Names that mean something inside alone.
+            "metadata.google.internal",
+            "instance-data.ec2.internal",
+            "kubernetes.default.svc.cluster.local",
+            "router.lan",
+            "nas.home.arpa",
+            "x.onion",
+            "intranet",
+            // Others of the tables.
+            "100.64.0.1",
+            "100.100.100.200",
+            "169.254.169.254",
+            "192.0.0.192",
+            "198.18.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+        ] {
+            for scheme in ["http", "https"] {
+                let text = format!("{scheme}://{host}/");
+                let passes = WebUrl::parse(&text).is_some_and(|url| check(&url, &[]).is_ok());
+                assert!(!passes, "{text}");
+            }
+        }
+        for text in [
+            "http://example.org@127.0.0.1/",
+            "http://example.org:80@127.0.0.1/",
+            "http://127.0.0.1#@example.org/",
+            "http://127.0.0.1?@example.org/",
+            "http://127.0.0.1\\@example.org/",
+            "http:127.0.0.1/",
+            "http:\\\\127.0.0.1\\",
+            "http:///127.0.0.1/",
+            "http://127.0.0.1:80\u{200b}/",
+            "http://[fe80::1%25lo]/",
+            "http://[::1]:443/",
+            "http://[v1.x]/",
+            "http://example.org:0/",
+            "http://example.org:65536/",
+        ] {
+            let passes = WebUrl::parse(text).is_some_and(|url| check(&url, &[]).is_ok());
+            assert!(!passes, "{text}");
+        }
+    }
+
+    #[test]
     fn private_hosts_are_told_by_their_spelling() {
         let hosts: Vec<PrivateHost> = vec!["wiki.internal:8080".parse().expect("a host")];
         let of = |url: &str| check(&WebUrl::parse(url).expect("an address"), &hosts);

@@ -131,9 +131,11 @@ pub(super) fn pages(engine: Engine, body: &[u8]) -> Option<Vec<FoundPage>> {
         Engine::Searxng | Engine::Tavily => (body.get("results")?, "content"),
         // A query that nothing was found for has no `web`, but is told as a search all the same.
         Engine::Brave => match body.get("web") {
-            Some(web) => (web.get("results")?, "description"),
-            None if body.get("type").and_then(Value::as_str) == Some("search") => return Some(Vec::new()),
-            None => return None,
+            Some(web) if !web.is_null() => (web.get("results")?, "description"),
+            None | Some(_) if body.get("type").and_then(Value::as_str) == Some("search") => {
+                return Some(Vec::new());
+            }
+            None | Some(_) => return None,
         },
     };
     let page = |result: &Value| {
@@ -224,5 +226,6 @@ mod tests {
         let odd = br#"{"results":[1,null,{"url":7},{"url":"https://a.example/","title":null}]}"#;
         assert_eq!(pages(Engine::Searxng, odd).map(|pages| pages.len()), Some(4));
         assert_eq!(pages(Engine::Brave, br#"{"type":"search","query":{}}"#), Some(Vec::new()));
+        assert_eq!(pages(Engine::Brave, br#"{"type":"search","web":null}"#), Some(Vec::new()));
     }
 }
