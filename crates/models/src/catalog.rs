@@ -282,11 +282,18 @@ impl Catalog {
     }
 
     /// What a vendor that has told nothing yet is known to have. Of a server that only speaks OpenAI's protocol nothing
-    /// is known; the other formats are their vendors' alone, whoever hands requests on to them.
+    /// is known but the default model that the operator named, where no other vendor can be meant; the other formats are
+    /// their vendors' alone, whoever hands requests on to them.
     fn expected(&self, vendor: &Vendor) -> Vec<ModelEntry> {
         let provider = vendor.format().provider();
-        let names = known::families(provider).filter(|_| vendor.is_own() || provider != ProviderName::OpenAi);
-        let named = |name: &str| Discovered { name: name.to_owned(), ..Discovered::default() };
+        let is_known = vendor.is_own() || provider != ProviderName::OpenAi;
+        let meant = self.config.default_model.as_deref().filter(|id| {
+            let described = self.config.models.iter().any(|one| one.id == *id);
+            !is_known && self.vendors.len() == 1 && !described && *id != READER_ID
+        });
+        let families = known::families(provider).filter(|_| is_known);
+        let names = families.map(str::to_owned).chain(meant.map(str::to_owned));
+        let named = |name| Discovered { name, ..Discovered::default() };
         let best_first = names::best_first(names.map(named).collect(), vendor.format(), vendor.is_own());
         best_first.iter().map(|model| self.entry(model, vendor)).collect()
     }

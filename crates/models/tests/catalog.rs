@@ -368,6 +368,23 @@ async fn what_a_vendor_is_known_to_have_is_shown_as_down_while_it_tells_nothing(
     assert!(entries.iter().any(|entry| entry.id == "mine"));
     assert_eq!(defaults(&catalog).len(), 1);
     assert!(!catalog.resolve(None).unwrap().entry.builtin);
+    // Of a server of no vendor's own nothing is known but what the operator said of it.
+    let own = ModelConfig::new("mine", ProviderName::OpenAi);
+    for (models, default_model, ids) in [
+        (vec![], None, vec![READER_ID]),
+        (vec![], Some("llama"), vec!["llama", READER_ID]),
+        (vec![own.clone()], Some("mine"), vec!["mine", READER_ID]),
+        (vec![ModelConfig { hidden: true, ..own }], Some("mine"), vec![READER_ID]),
+    ] {
+        let default_model = default_model.map(str::to_owned);
+        let openai = vendor(&dead);
+        let catalog = catalog_of(VendorsConfig { openai, models, default_model, ..VendorsConfig::default() });
+        assert!(catalog.refresh().await.is_err());
+        let entries = catalog.entries();
+        assert_eq!(entries.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ids);
+        assert_eq!(defaults(&catalog), &ids[..ids.len() - 1]);
+        assert!(ids.len() < 2 || catalog.status(ids[0]) == ModelStatus::Down);
+    }
     let reader = VendorsConfig { default_model: Some(READER_ID.to_owned()), ..config };
     let catalog = catalog_of(reader);
     assert!(catalog.refresh().await.is_err());

@@ -134,6 +134,9 @@ fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
             "{models:?}"
         );
         assert_eq!(default.get("builtin"), None, "{default}");
+        let failed = api.completed(&api.ask("Hello"));
+        assert_eq!(failed["error"]["code"], "MODEL_UNAVAILABLE", "{failed}");
+        assert!(failed["error"]["message"].as_str().is_some_and(|told| told.contains(provider)), "{failed}");
     }
 }
 
