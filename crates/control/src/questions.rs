@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use domain::answer::Answer;
 use domain::catalog::{Jurisdiction, ModelEntry};
+use domain::excerpt::Excerpt;
 use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use domain::machine::MachineStatus;
@@ -67,7 +68,7 @@ pub enum AskError {
     #[error("input is longer than {QUESTION_MAX_BYTES} bytes, or holds a NUL character")]
     Unreadable,
     /// There is no such model.
-    #[error("there is no model {asked:?}; valid values: {}", valid.join(", "))]
+    #[error("there is no model {}; valid values: {}", Excerpt(asked), valid.join(", "))]
     UnknownModel {
         /// What was asked for.
         asked: String,
@@ -81,7 +82,7 @@ pub enum AskError {
         outage: String,
     },
     /// The model has no such setting, or the setting no such value.
-    #[error("{asked:?} is no setting of this model; valid values: {}", valid.join(", "))]
+    #[error("{} is no setting of this model; valid values: {}", Excerpt(asked), valid.join(", "))]
     UnknownSetting {
         /// What was asked for.
         asked: String,
@@ -89,10 +90,10 @@ pub enum AskError {
         valid: Vec<String>,
     },
     /// A setting is given more than once.
-    #[error("the setting {0:?} is given more than once")]
+    #[error("the setting {} is given more than once", Excerpt(.0))]
     RepeatedSetting(String),
     /// There is no such jurisdiction.
-    #[error("there is no jurisdiction {asked:?}; valid values: {}", valid.join(", "))]
+    #[error("there is no jurisdiction {}; valid values: {}", Excerpt(asked), valid.join(", "))]
     UnknownJurisdiction {
         /// What was asked for.
         asked: String,
@@ -100,7 +101,7 @@ pub enum AskError {
         valid: Vec<String>,
     },
     /// There is no such agent.
-    #[error("there is no agent {asked:?}; valid values: {}", listed(valid))]
+    #[error("there is no agent {}; valid values: {}", Excerpt(asked), listed(valid))]
     UnknownAgent {
         /// What was asked for.
         asked: String,
@@ -108,7 +109,7 @@ pub enum AskError {
         valid: Vec<String>,
     },
     /// There is no such skill.
-    #[error("there is no skill {asked:?}; valid values: {}", listed(valid))]
+    #[error("there is no skill {}; valid values: {}", Excerpt(asked), listed(valid))]
     UnknownSkill {
         /// What was asked for.
         asked: String,
@@ -116,7 +117,7 @@ pub enum AskError {
         valid: Vec<String>,
     },
     /// Several skills, or several agents, have this name.
-    #[error("{asked:?} names several; their full names: {}", listed(meant))]
+    #[error("{} names several; their full names: {}", Excerpt(asked), listed(meant))]
     AmbiguousName {
         /// What was asked for.
         asked: String,
@@ -130,10 +131,10 @@ pub enum AskError {
     #[error("more than {SKILLS_MAX} skills are named")]
     TooManySkills,
     /// An attached path leads nowhere.
-    #[error("filePaths: there is nothing at {0:?}")]
+    #[error("filePaths: there is nothing at {}", Excerpt(.0))]
     NoSuchAttachment(String),
     /// An attached path cannot be used.
-    #[error("filePaths: {path:?}: {error}")]
+    #[error("filePaths: {}: {error}", Excerpt(path))]
     Attachment {
         /// The path as written.
         path: String,

@@ -11,6 +11,7 @@ pub mod answer;
 pub mod catalog;
 pub mod citation;
 pub mod credits;
+pub mod excerpt;
 pub mod id;
 pub mod image;
 pub mod key;
