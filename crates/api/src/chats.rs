@@ -1,5 +1,6 @@
 //! Conversations and answers (section 4.4).
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Extension;
@@ -8,28 +9,33 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use bytes::Bytes;
 use control::access::Caller;
 use control::conversations::Patch;
 use control::live::{LiveAnswer, Snapshot};
 use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
 use domain::answer::Stamp;
+use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
 use domain::limits::TITLE_MAX_CHARS;
 use edge::limits::JSON_BODY_MAX_BYTES;
-use edge::{BodyError, limited_json_body};
+use edge::{BodyError, Budgets, Holder, limited_json_body};
+use futures_util::stream;
 use measure::trace::Context;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::Limits;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::{Named, Parameters, knows};
+use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
 use crate::openapi::{examples, refusals, successes};
+use crate::streams::{Watch, revoked};
 use crate::wire::{self, Change, Conversation, Page, Question};
-use crate::{Ending, Limits};
 
 /// Conversations of a page when the caller does not say, and at most.
 const LIMIT_DEFAULT: u32 = 50;
@@ -56,18 +62,24 @@ const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 pub(crate) async fn ask(
     State(questions): State<Questions>,
     State(answers): State<Answers>,
-    State(ending): State<Ending>,
+    State(watch): State<Watch>,
     State(limits): State<Limits>,
+    State(budgets): State<Budgets>,
     Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Answered<Response> {
     let (Parts { headers, extensions, .. }, body) = request.into_parts();
-    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout).await?;
+    let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
+    let read = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout, &mut held);
+    let raw: Box<RawValue> = read.await?;
     let question: Question = object(&raw)?;
     let idempotency = idempotency(&headers, raw.get())?;
+    drop(raw);
     let trace = extensions.get::<Context>().copied();
     let asking = Asking { idempotency, trace, ..asking(question)? };
-    let (live, begun) = match questions.ask(&caller, asking).await? {
+    let taken = questions.ask(&caller, asking).await?;
+    drop(held);
+    let (live, begun) = match taken {
         Taken::Accepted { live, begun } => (live, Some(begun)),
         Taken::Replayed { conversation, answer } => {
             (answers.find(caller.account, conversation, answer).await?, None)
@@ -78,7 +90,9 @@ pub(crate) async fn ask(
         // Who does not wait reads the answer as it begins, empty.
         Some(begun) if preferred_wait(&headers).is_none() => begun,
         Some(_) | None => {
-            wait_for_end(&live, &headers, &ending).await;
+            if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
+                return Ok(unauthorized());
+            }
             live.snapshot()
         }
     };
@@ -104,21 +118,24 @@ pub(crate) async fn ask(
 )]
 pub(crate) async fn collect(
     State(answers): State<Answers>,
-    State(ending): State<Ending>,
+    State(watch): State<Watch>,
     Extension(caller): Extension<Caller>,
     Named((chat, message)): Named<(String, String)>,
     headers: HeaderMap,
 ) -> Answered<Response> {
     let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let live = answers.find(caller.account, conversation, message).await?;
-    wait_for_end(&live, &headers, &ending).await;
+    if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
+        return Ok(unauthorized());
+    }
     // What the caller has is not rendered again.
     let present = tag_of(live.progress().borrow().stamp);
     if knows(&headers, &present) {
-        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, present)]).into_response());
+        return Ok((StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response());
     }
     let snapshot = live.snapshot();
-    Ok(([(header::ETAG, tag_of(snapshot.stamp))], answer_body(&snapshot)).into_response())
+    let headers = [REVALIDATED, (header::ETAG, tag(tag_of(snapshot.stamp)))];
+    Ok((headers, answer_body(&snapshot)).into_response())
 }
 
 /// The query of a list.
@@ -183,11 +200,14 @@ pub(crate) async fn patch(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
     State(limits): State<Limits>,
+    State(budgets): State<Budgets>,
     Named(chat): Named<String>,
     body: Body,
 ) -> Answered<Json<Conversation>> {
     let conversation = conversation_id(&chat)?;
-    let raw: Box<RawValue> = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout).await?;
+    let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
+    let read = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout, &mut held);
+    let raw: Box<RawValue> = read.await?;
     let change: Change = object(&raw)?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title
@@ -238,7 +258,7 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
     if !raw.get().starts_with('{') {
         return Err(ApiError::bad_request("the body is no JSON object"));
     }
-    serde_json::from_str(raw.get()).map_err(ApiError::bad_request)
+    serde_json::from_str(raw.get()).map_err(|error| ApiError::of_json(&error))
 }
 
 fn asking(question: Question) -> Answered<Asking> {
@@ -272,18 +292,37 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Ans
     let Some(text) = text else { return Ok(default) };
     let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
     number.ok_or_else(|| {
-        ApiError::bad_request(format!("{name} is a whole number from {least} on, not {text:?}"))
+        ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
     })
 }
 
-/// With `Prefer: wait=N` waits N seconds for the answer to be done. A service that ends is not kept waiting.
-async fn wait_for_end(live: &LiveAnswer, headers: &HeaderMap, ending: &Ending) {
-    if let Some(wait) = preferred_wait(headers) {
-        let mut progress = live.progress();
-        let ended = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended));
-        // Done, or as far as it has come by then.
-        let _ = ending.0.run_until_cancelled(ended).await;
+/// What a caller with `Prefer: wait` is to be told.
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    /// The answer as it stands: done, or as far as it has come.
+    Answer,
+    /// Nothing any more: its key is no longer good.
+    Revoked,
+}
+
+/// With `Prefer: wait=N` waits N seconds for the answer to be done, while the caller's key is good. A service that ends
+/// is not kept waiting.
+async fn wait_for_end(live: &LiveAnswer, headers: &HeaderMap, watch: &Watch, caller: &Caller) -> Waited {
+    let Some(wait) = preferred_wait(headers) else { return Waited::Answer };
+    let mut progress = live.progress();
+    tokio::select! {
+        _ = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended)) => Waited::Answer,
+        () = watch.ending.0.cancelled() => Waited::Answer,
+        () = revoked(watch.access.clone(), caller.clone()) => Waited::Revoked,
     }
+}
+
+/// An answer may be kept by who asks, and asked for again by its entity tag.
+const REVALIDATED: (HeaderName, HeaderValue) =
+    (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+
+fn tag(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// The entity tag of a state.
@@ -305,7 +344,14 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 fn answer_body(snapshot: &Snapshot) -> Response {
     match snapshot.encoded(wire::answer) {
         [whole] => json_body(whole.clone()),
-        pieces => json_body(pieces.concat()),
+        // As they are: who reads the same answer shares them.
+        pieces => {
+            let size: usize = pieces.iter().map(Bytes::len).sum();
+            let pieces: Vec<_> = pieces.iter().cloned().map(Ok::<_, Infallible>).collect();
+            let mut response = json_body(Body::from_stream(stream::iter(pieces)));
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(size));
+            response
+        }
     }
 }
 
@@ -318,7 +364,9 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge(_) => Self::new(Code::TooLarge, error),
             BodyError::TooSlow => Self::new(Code::TooSlow, error),
-            BodyError::Malformed(_) | BodyError::Broken(_) => Self::bad_request(error),
+            BodyError::Malformed(error) => Self::of_json(&error),
+            BodyError::Broken(_) => Self::bad_request(error),
+            BodyError::Spent(spent) => spent.into(),
         }
     }
 }

@@ -9,6 +9,8 @@ use control::StoreError;
 use control::conversations::ConversationError;
 use control::questions::{AskError, Refused};
 use control::vm::{MachineError, RecordsError};
+use domain::excerpt::EXCERPT_MAX_CHARS;
+use edge::{BUDGET_RETRY_AFTER, Spent};
 use serde::Serialize;
 use workspace::WorkspaceError;
 
@@ -194,6 +196,19 @@ impl ApiError {
         Self::new(Code::BadRequest, message)
     }
 
+    /// A body that is no JSON, or not of the form that is wanted. The parser may repeat what it read, in the middle of
+    /// what it says.
+    pub(crate) fn of_json(error: &serde_json::Error) -> Self {
+        let said = error.to_string();
+        let count = said.chars().count();
+        if count <= 2 * EXCERPT_MAX_CHARS {
+            return Self::bad_request(format_args!("the body cannot be read: {said}"));
+        }
+        let begin: String = said.chars().take(EXCERPT_MAX_CHARS).collect();
+        let end: String = said.chars().skip(count - EXCERPT_MAX_CHARS).collect();
+        Self::bad_request(format_args!("the body cannot be read: {begin} … {end}"))
+    }
+
     /// A conversation or message that does not exist, or is not the caller's.
     #[must_use]
     pub fn not_found() -> Self {
@@ -239,6 +254,11 @@ impl ApiError {
                 Self::internal(error)
             }
         }
+    }
+
+    /// Whether a budget is used up, of which something may be given back soon.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(self.code, Code::RateLimited | Code::Unavailable) && self.retry_after.is_some()
     }
 
     /// The same error under another status.
@@ -308,6 +328,16 @@ impl From<WorkspaceError> for ApiError {
             WorkspaceError::Io(source) => return Self::internal(source),
         };
         Self::new(code, error)
+    }
+}
+
+impl From<Spent> for ApiError {
+    fn from(spent: Spent) -> Self {
+        let code = match spent {
+            Spent::Own => Code::RateLimited,
+            Spent::All => Code::Unavailable,
+        };
+        Self::new(code, spent).retry_after(BUDGET_RETRY_AFTER)
     }
 }
 

@@ -1,25 +1,35 @@
 //! Files and folders (section 4.3).
 
 use axum::Extension;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use control::Access;
 use control::access::Caller;
-use edge::UploadError;
+use domain::excerpt::Excerpt;
+use edge::limits::OUTGOING_IN_FLIGHT_BYTES;
+use edge::{Budgets, Holder, Shares, Until, UploadError};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 use workspace::{AskedPath, Workspaces};
 
 use crate::Limits;
+use crate::chats::json_body;
 use crate::error::{Answered, ApiError, Code};
 use crate::extract::Parameters;
+use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
 use crate::openapi::{examples, refusals, successes};
+use crate::streams::revoked;
 use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
 
 /// Where files and folders are addressed; the rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
 const FOLDERS: &str = "/api/v1/directories";
+
+/// Listings that are being made; others wait.
+static LISTED_AT_ONCE: Semaphore = Semaphore::const_new(16);
 
 /// Uploads a file
 ///
@@ -36,14 +46,23 @@ const FOLDERS: &str = "/api/v1/directories";
 pub(crate) async fn upload(
     State(workspaces): State<Workspaces>,
     State(limits): State<Limits>,
+    State(budgets): State<Budgets>,
+    State(access): State<Access>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
-) -> Answered<(StatusCode, Json<Uploaded>)> {
+) -> Answered<Response> {
+    let _transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let workspace = workspaces.of(caller.account);
-    let done = edge::receive_upload(&workspace, &headers, body, limits.upload_max_bytes).await?;
+    let receiving =
+        edge::receive_upload(&workspace, &headers, body, limits.upload_max_bytes, limits.stall_timeout);
+    let done = tokio::select! {
+        done = Box::pin(receiving) => done?,
+        // It may take hours; its key holds until it is done.
+        () = revoked(access, caller) => return Ok(unauthorized()),
+    };
     let uploaded = Uploaded { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
-    Ok((StatusCode::CREATED, Json(uploaded)))
+    Ok((StatusCode::CREATED, Json(uploaded)).into_response())
 }
 
 /// Downloads a file
@@ -60,16 +79,28 @@ pub(crate) async fn upload(
 )]
 pub(crate) async fn download(
     State(workspaces): State<Workspaces>,
+    State(budgets): State<Budgets>,
+    State(access): State<Access>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
     method: Method,
     headers: HeaderMap,
 ) -> Answered<Response> {
+    let transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
-    Ok(edge::download_response(&file, &method, &headers).unwrap_or_else(|refused| {
-        let range = [(header::CONTENT_RANGE, refused.content_range())];
-        (range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response()
-    }))
+    let mut response = match edge::download_response(&file, &method, &headers) {
+        Ok(response) => response,
+        Err(refused) => {
+            let range = [(header::CONTENT_RANGE, refused.content_range())];
+            return Ok((range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response());
+        }
+    };
+    Shares::hold(response.extensions_mut(), transfer);
+    // One that is soon over is not looked after.
+    if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
+        return Ok(response.map(|body| Body::new(Until::new(body, revoked(access, caller)))));
+    }
+    Ok(response)
 }
 
 /// The query of a deletion.
@@ -99,7 +130,10 @@ pub(crate) async fn delete(
         None | Some("false" | "0" | "") => false,
         Some("true" | "1") => true,
         Some(other) => {
-            return Err(ApiError::bad_request(format!("recursive is neither true nor false: {other:?}")));
+            return Err(ApiError::bad_request(format!(
+                "recursive is neither true nor false: {}",
+                Excerpt(other)
+            )));
         }
     };
     workspaces.of(caller.account).delete(&asked(uri.path(), FILES)?, recursive).await?;
@@ -117,7 +151,7 @@ pub(crate) async fn list_home(
     workspaces: State<Workspaces>,
     caller: Extension<Caller>,
     uri: OriginalUri,
-) -> Answered<Json<Listing>> {
+) -> Answered<Response> {
     list(workspaces, caller, uri).await
 }
 
@@ -134,10 +168,13 @@ pub(crate) async fn list(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
-) -> Answered<Json<Listing>> {
+) -> Answered<Response> {
+    // A folder may have very many entries: what is made of them is counted as soon as it is there.
+    let _making = LISTED_AT_ONCE.acquire().await.map_err(ApiError::internal)?;
     let listing = workspaces.of(caller.account).list(&asked(uri.path(), FOLDERS)?).await?;
     let entries: Vec<ListedEntry> = listing.entries.into_iter().map(ListedEntry::of).collect();
-    Ok(Json(Listing { path: listing.path.to_string(), total_entries: entries.len(), entries }))
+    let listing = Listing { path: listing.path.to_string(), total_entries: entries.len(), entries };
+    Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
 }
 
 /// Creates a folder

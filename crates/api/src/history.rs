@@ -1,6 +1,9 @@
 //! A conversation with all that was said in it (sections 2.9 and 4.4), sent as it is read.
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -8,19 +11,31 @@ use axum::extract::State;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use control::access::Caller;
-use control::conversations::{EXCHANGES_PAGE_MAX, Message};
-use control::{Answers, Conversations};
+use control::conversations::Message;
+use control::{Access, Answers, Conversations};
 use domain::id::{AccountId, ConversationId};
+use edge::{Budgets, Holder, Piecewise, Share, Until};
 use futures_util::{StreamExt, stream};
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
 
+use crate::Limits;
 use crate::chats::{conversation_id, json_body};
 use crate::error::{Answered, ApiError};
 use crate::extract::Named;
 use crate::openapi::answer::ChatDetail;
 use crate::openapi::parameters::OfChat;
 use crate::openapi::refusals;
+use crate::streams::revoked;
 use crate::wire::{self, Conversation};
+
+/// Pages that are read and rendered at once; others wait, so that no crowd of readers fills the memory.
+static MADE_AT_ONCE: Semaphore = Semaphore::const_new(8);
+/// How often a reader looks again whether there is room for its next page.
+const ROOM_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// At how many pages those that nobody reads any more are forgotten, at least.
+const SWEEP_AT_LEAST: usize = 64;
 
 /// Shows a conversation with all that was said
 ///
@@ -31,54 +46,193 @@ use crate::wire::{self, Conversation};
     responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
 )]
 pub(crate) async fn detail(
-    State(conversations): State<Conversations>,
-    State(answers): State<Answers>,
+    State(history): State<History>,
+    State(access): State<Access>,
+    State(limits): State<Limits>,
     Extension(caller): Extension<Caller>,
     Named(chat): Named<String>,
 ) -> Answered<Response> {
-    let (account, conversation) = (caller.account, conversation_id(&chat)?);
-    let detail = conversations.detail(account, conversation).await?;
-    let chat = serde_json::to_vec(&Conversation::of(detail.summary)).map_err(ApiError::internal)?;
+    let conversation = conversation_id(&chat)?;
+    let summary = history.conversations.summary(caller.account, conversation).await?;
+    let of = (caller.account, conversation);
+    let first = history.page(of, 0).await?;
+    if first.exchanges == 0 {
+        // It was deleted meanwhile.
+        return Err(ApiError::not_found());
+    }
+    let chat = serde_json::to_vec(&Conversation::of(summary)).map_err(ApiError::internal)?;
     let mut begun = BytesMut::from(&b"{\"chat\":"[..]);
     begun.put_slice(&chat);
     begun.put_slice(b",\"messages\":[");
-    let whole = detail.messages.len() < 2 * EXCHANGES_PAGE_MAX as usize;
-    let mut written = written(begun, true, account, detail.messages, answers.clone()).await?;
-    if whole {
-        written.put_slice(b"]}");
-        return Ok(json_body(written.freeze()));
+    if !first.full {
+        begun.put_slice(&first.bytes);
+        begun.put_slice(END);
+        return Ok(json_body(begun.freeze()));
     }
-    let rest = Rest { conversations, answers, account, conversation, exchanges: EXCHANGES_PAGE_MAX };
-    let first = stream::iter([Ok(written.freeze())]);
-    Ok(json_body(Body::from_stream(first.chain(stream::unfold(Some(rest), Rest::next)))))
+    let rest =
+        Rest { history, of, exchanges: first.exchanges, stall_timeout: limits.stall_timeout, page: None };
+    let begun = stream::iter([Ok(begun.freeze()), Ok(first.bytes)]);
+    let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), Rest::next)));
+    let mut response = json_body(Body::new(Until::new(body, revoked(access, caller))));
+    response.extensions_mut().insert(Piecewise);
+    Ok(response)
 }
+
+/// Between two messages.
+const COMMA: &[u8] = b",";
+/// After the last one.
+const END: &[u8] = b"]}";
 
 /// What of a long conversation was not sent yet.
 struct Rest {
-    conversations: Conversations,
-    answers: Answers,
-    account: AccountId,
-    conversation: ConversationId,
+    history: History,
+    of: (AccountId, ConversationId),
     /// So many exchanges were.
     exchanges: u32,
+    stall_timeout: Duration,
+    /// The page that comes next, and whether it is the last.
+    page: Option<(Bytes, bool)>,
 }
 
 impl Rest {
     /// The next messages, and at last the end. A failure cuts the response, so that nobody takes it for whole.
     async fn next(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut rest = rest?;
-        let page = rest.conversations.messages_after(rest.account, rest.conversation, rest.exchanges).await;
-        Some(match page {
-            Err(error) => (Err(cut(ApiError::from(error))), None),
-            Ok(page) if page.is_empty() => (Ok(Bytes::from_static(b"]}")), None),
-            Ok(page) => {
-                rest.exchanges += EXCHANGES_PAGE_MAX;
-                match written(BytesMut::new(), false, rest.account, page, rest.answers.clone()).await {
-                    Ok(written) => (Ok(written.freeze()), Some(rest)),
-                    Err(error) => (Err(cut(error)), None),
-                }
+        if let Some((bytes, last)) = rest.page.take() {
+            return Some((Ok(bytes), (!last).then_some(rest)));
+        }
+        let page = match rest.page_in_time().await {
+            Ok(page) => page,
+            Err(error) => return Some((Err(cut(error)), None)),
+        };
+        if page.exchanges == 0 {
+            return Some((Ok(Bytes::from_static(END)), None));
+        }
+        rest.exchanges += page.exchanges;
+        let bytes = if page.full { page.bytes } else { [&page.bytes, END].concat().into() };
+        rest.page = Some((bytes, !page.full));
+        Some((Ok(Bytes::from_static(COMMA)), Some(rest)))
+    }
+
+    /// The next page. While the account holds all that it may, it is waited for: others of its readers come to an end.
+    async fn page_in_time(&self) -> Answered<Page> {
+        let until = Instant::now() + self.stall_timeout;
+        loop {
+            match self.history.page(self.of, self.exchanges).await {
+                Err(error) if error.is_spent() && Instant::now() < until => sleep(ROOM_LOOK_EVERY).await,
+                page => return page,
             }
+        }
+    }
+}
+
+/// What conversations are shown from. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct History {
+    pub(crate) conversations: Conversations,
+    pub(crate) answers: Answers,
+    pub(crate) budgets: Budgets,
+    pub(crate) pages: Pages,
+}
+
+/// Messages as JSON, with commas between them.
+struct Page {
+    bytes: Bytes,
+    exchanges: u32,
+    /// Whether others may come after it.
+    full: bool,
+}
+
+/// Pages that are being read: each is in memory once, for all who read it at the same time.
+#[derive(Clone, Default)]
+pub(crate) struct Pages(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    slots: HashMap<(AccountId, ConversationId, u32), Weak<Slot>>,
+    sweep_at: usize,
+}
+
+/// A page once it is made; nothing when it may be another the next time, and is for nobody else.
+type Slot = OnceCell<Option<Arc<Made>>>;
+
+struct Made {
+    json: Bytes,
+    exchanges: u32,
+    _held: Share,
+}
+
+/// A page that somebody reads, which keeps it where others find it.
+struct Lent {
+    made: Arc<Made>,
+    _slot: Arc<Slot>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.made.json
+    }
+}
+
+impl Pages {
+    fn slot(&self, account: AccountId, conversation: ConversationId, from: u32) -> Arc<Slot> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.slots.len() >= known.sweep_at {
+            known.slots.retain(|_, slot| slot.strong_count() > 0);
+            known.sweep_at = (2 * known.slots.len()).max(SWEEP_AT_LEAST);
+        }
+        let known = known.slots.entry((account, conversation, from)).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let slot = Arc::default();
+            *known = Arc::downgrade(&slot);
+            slot
         })
+    }
+}
+
+impl History {
+    /// The messages from an exchange on.
+    async fn page(&self, (account, conversation): (AccountId, ConversationId), from: u32) -> Answered<Page> {
+        let slot = self.pages.slot(account, conversation, from);
+        let mut own = None;
+        let shared = slot.get_or_try_init(async || {
+            let (json, exchanges, full, settled) = self.made(account, conversation, from).await?;
+            // What is full of completed answers never changes.
+            if full && settled {
+                let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
+                return Ok::<_, ApiError>(Some(Arc::new(Made { json, exchanges, _held: held })));
+            }
+            own = Some(Page { bytes: json, exchanges, full });
+            Ok(None)
+        });
+        if let Some(made) = shared.await?.clone() {
+            let exchanges = made.exchanges;
+            let bytes = Bytes::from_owner(Lent { made, _slot: slot });
+            return Ok(Page { bytes, exchanges, full: true });
+        }
+        if let Some(own) = own {
+            return Ok(own);
+        }
+        let (bytes, exchanges, full, _) = self.made(account, conversation, from).await?;
+        Ok(Page { bytes, exchanges, full })
+    }
+
+    /// A page as JSON, how many exchanges are in it, whether it is full, and whether all its answers are completed.
+    async fn made(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        from: u32,
+    ) -> Answered<(Bytes, u32, bool, bool)> {
+        let _making = MADE_AT_ONCE.acquire().await.map_err(ApiError::internal)?;
+        let page = self.conversations.messages_after(account, conversation, from).await?;
+        let settled = page.messages.iter().all(|message| match message {
+            Message::Question(_) => true,
+            Message::Answer(answer) => answer.completed_at.is_some(),
+        });
+        let exchanges = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
+        let json = written(account, page.messages, self.answers.clone()).await?;
+        Ok((json, exchanges, page.full, settled))
     }
 }
 
@@ -87,22 +241,17 @@ fn cut(_logged: ApiError) -> io::Error {
     io::Error::other("the rest of the conversation could not be read")
 }
 
-/// The messages as JSON after what is in `out`: rendered where it keeps nobody else waiting.
-async fn written(
-    mut out: BytesMut,
-    first: bool,
-    account: AccountId,
-    messages: Vec<Message>,
-    answers: Answers,
-) -> Answered<BytesMut> {
+/// The messages as JSON: rendered where it keeps nobody else waiting.
+async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -> Answered<Bytes> {
     let writing = spawn_blocking(move || {
+        let mut out = BytesMut::new();
         for (index, message) in messages.into_iter().enumerate() {
-            if index > 0 || !first {
-                out.put_u8(b',');
+            if index > 0 {
+                out.put_slice(COMMA);
             }
             write(&mut out, account, message, &answers)?;
         }
-        Ok(out)
+        Ok(out.freeze())
     });
     writing.await.map_err(ApiError::internal)?
 }

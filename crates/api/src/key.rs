@@ -11,7 +11,7 @@ use control::Access;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
 use edge::limits::TARGET_MAX_BYTES;
-use edge::{Guard, Oversize};
+use edge::{Guard, Holder, Oversize, Share, Shares};
 use measure::trace::Context;
 
 use crate::error::{ApiError, Code};
@@ -37,17 +37,43 @@ pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next:
     let oversize = edge::oversize(&request);
     let traced = request.extensions().get::<Context>().is_some();
     let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
-        Ok(caller) => {
+        Ok((caller, share)) => {
+            let holder = Holder::Account(caller.account);
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(holder);
+            Shares::hold(response.extensions_mut(), share);
+            response
         }
         Err(refusal) => refusal,
     };
+    privately(response.headers_mut());
     gate.figures.answered(operation.known(), response.status(), began.elapsed());
     if let Some(operation) = operation.known().filter(|_| traced) {
         response.extensions_mut().insert(operation);
     }
     response
+}
+
+/// What a key gets is for that key alone: nobody in between keeps it, or gives it to another.
+fn privately(headers: &mut HeaderMap) {
+    let kept = headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if kept != "no-store" {
+        headers.append(header::VARY, HeaderValue::from_static("X-Api-Key"));
+    }
+}
+
+/// The one key that the headers show; none where there are several, of which others might see another.
+fn shown(headers: &HeaderMap) -> &str {
+    let mut keys = headers.get_all(API_KEY).iter();
+    let only = keys.next().filter(|_| keys.next().is_none());
+    only.and_then(|key| key.to_str().ok()).unwrap_or_default()
+}
+
+/// The answer to whoever shows no valid key.
+pub(crate) fn unauthorized() -> Response {
+    let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
+    (StatusCode::UNAUTHORIZED, challenge).into_response()
 }
 
 /// What a request asks for.
@@ -95,7 +121,7 @@ impl Gate {
         headers: &HeaderMap,
         asked: Asked,
         oversize: Option<Oversize>,
-    ) -> Result<Caller, Response> {
+    ) -> Result<(Caller, Share), Response> {
         let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
@@ -103,7 +129,7 @@ impl Gate {
         if oversize == Some(Oversize::Head) {
             return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
-        let key = headers.get(API_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
+        let key = shown(headers);
         // Whoever has guessed too often learns nothing of further keys; those in use go on from the same address.
         if let Some(address) = address.filter(|_| !self.access.remembers(key)) {
             self.guard.may_try(address).map_err(too_many)?;
@@ -114,8 +140,7 @@ impl Gate {
                 if let Some(address) = address {
                     self.guard.failed(address);
                 }
-                let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
-                return Err((StatusCode::UNAUTHORIZED, challenge).into_response());
+                return Err(unauthorized());
             }
             Err(AccessError::Store(error)) => return Err(ApiError::of_store(&error).into_response()),
         };
@@ -125,7 +150,9 @@ impl Gate {
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }
         if asked.allowed(caller.scope) {
-            return Ok(caller);
+            let under_way = self.guard.budgets.requests.take(Holder::Account(caller.account), 1);
+            let share = under_way.map_err(|spent| ApiError::from(spent).into_response())?;
+            return Ok((caller, share));
         }
         let what = asked.known().map_or("an unknown operation", |operation| operation.id);
         self.access.note_beyond_scope(&caller, what);

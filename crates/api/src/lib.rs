@@ -28,10 +28,12 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use control::{Access, Answers, Catalog, Catalogs, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
-use edge::Guard;
+use edge::{Budgets, Guard};
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
+use crate::history::{History, Pages};
+use crate::streams::Watch;
 pub use error::{ApiError, Code};
 pub use figures::Figures;
 pub use shield::shield;
@@ -55,6 +57,7 @@ macro_rules! parts {
 parts! {
     access: Access,
     answers: Answers,
+    budgets: Budgets,
     catalog: Arc<Catalog>,
     catalogs: Catalogs,
     conversations: Conversations,
@@ -63,6 +66,8 @@ parts! {
     vm: Vm,
     workspaces: Workspaces,
     limits: Limits,
+    history: History,
+    watch: Watch,
     ending: Ending,
     figures: Arc<Figures>,
 }
@@ -74,6 +79,8 @@ pub struct Limits {
     pub upload_max_bytes: Option<u64>,
     /// Within this a JSON body must have come in.
     pub body_timeout: Duration,
+    /// A body of which nothing comes for so long is given up.
+    pub stall_timeout: Duration,
 }
 
 /// Cancelled when the service stops: open streams then let their readers go.
@@ -88,10 +95,17 @@ pub fn router(
     guard: Arc<Guard>,
     figures: Arc<Figures>,
 ) -> Router {
+    let history = History {
+        conversations: service.conversations.clone(),
+        answers: service.answers.clone(),
+        budgets: guard.budgets.clone(),
+        pages: Pages::default(),
+    };
     let gate = key::Gate { access: service.access.clone(), guard, figures: figures.clone() };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
+        budgets: gate.guard.budgets.clone(),
         catalog: service.catalog.clone(),
         catalogs: service.catalogs.clone(),
         conversations: service.conversations.clone(),
@@ -100,6 +114,8 @@ pub fn router(
         vm: service.vm.clone(),
         workspaces: service.workspaces.clone(),
         limits,
+        history,
+        watch: Watch { access: service.access.clone(), ending: ending.clone() },
         ending,
         figures,
     }));

@@ -119,20 +119,29 @@ fn event(snapshot: &Snapshot) -> Event {
     }))
 }
 
+/// By what whoever waits learns that it is to wait no longer.
+#[derive(Clone)]
+pub(crate) struct Watch {
+    pub(crate) access: Access,
+    pub(crate) ending: Ending,
+}
+
 /// Ready when the key is no longer good, or the service ends.
 async fn gone(access: Access, caller: Caller, ending: Ending) {
-    let looking = async {
-        let mut look = interval(KEY_LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            look.tick().await;
-            if !access.holds(&caller).await {
-                return;
-            }
-        }
-    };
     tokio::select! {
-        () = looking => {}
+        () = revoked(access, caller) => {}
         () = ending.0.cancelled() => {}
+    }
+}
+
+/// Ready when the key is no longer good: revoked, ended, or without a licence.
+pub(crate) async fn revoked(access: Access, caller: Caller) {
+    let mut look = interval(KEY_LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        if !access.holds(&caller).await {
+            return;
+        }
     }
 }

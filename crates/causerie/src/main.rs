@@ -10,6 +10,7 @@ mod demo;
 mod failure;
 mod http;
 mod log;
+mod memory;
 mod metrics;
 mod model_commands;
 mod notify;

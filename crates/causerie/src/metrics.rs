@@ -45,6 +45,11 @@ const REFUSED: Metric = metric(
     Counter,
     "Requests refused because there were too many, by what limit.",
 );
+const OVER_BUDGET: Metric = metric(
+    "causerie_over_budget_total",
+    Counter,
+    "What was refused, or sent as it is, because too much was under way at once, by what budget.",
+);
 const STREAMS: Metric = metric("causerie_open_streams", Gauge, "Event streams that are open, by kind.");
 const ANSWERS: Metric =
     metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
@@ -133,6 +138,14 @@ fn requests(page: &mut Page, sources: &Sources) {
         .value(&[("limit", "key")], refused.per_key.get())
         .value(&[("limit", "address")], refused.per_address.get())
         .value(&[("limit", "failed_keys")], refused.failed_keys.get());
+    let budgets = &sources.guard.budgets;
+    page.metric(&OVER_BUDGET)
+        .value(&[("budget", "requests")], budgets.requests.refused.get())
+        .value(&[("budget", "transfers")], budgets.transfers.refused.get())
+        .value(&[("budget", "body_bytes")], budgets.body_bytes.refused.get())
+        .value(&[("budget", "stranger_bytes")], budgets.stranger_bytes.refused.get())
+        .value(&[("budget", "compressed")], budgets.compressed.refused.get())
+        .value(&[("budget", "heads")], budgets.heads.refused.get());
     page.metric(&STREAMS)
         .value(&[("kind", "answer")], sources.requests.answer_streams.get())
         .value(&[("kind", "chat")], sources.requests.chat_streams.get());
@@ -224,11 +237,12 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 25] = [
+    const ALL: [&Metric; 26] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
         &REFUSED,
+        &OVER_BUDGET,
         &STREAMS,
         &ANSWERS,
         &ANSWER_SECONDS,

@@ -17,7 +17,7 @@ use edge::Guard;
 use machine::{Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,10 @@ use crate::requests::RequestIds;
 use crate::settings::{MachineDriver, Settings};
 use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
-use crate::{agent, http, log, notify, socket};
+use crate::{agent, http, log, memory, notify, socket};
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
 
 /// Why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -136,16 +139,42 @@ pub(crate) fn until_told() -> impl Future<Output = ()> {
     }
 }
 
-/// Lets the process open as many files as it may: readers and machines need a descriptor each.
-fn open_files() {
+/// Lets the process open as many files as it may, and tells how many: readers and machines need a descriptor each.
+fn open_files() -> u64 {
     let most = getrlimit(Resource::Nofile).maximum;
     // As it was, when the kernel does not agree.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Keeps connections to half of the descriptors that there are, and files of uploads and downloads to an eighth: the
+/// store and the machines need the rest.
+fn fit(settings: &mut Settings, descriptors: u64) {
+    let connections = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
+    if connections < settings.connections.connections_max {
+        tracing::warn!(
+            descriptors,
+            connections,
+            "fewer connections than limits.connections_max are accepted: the limit on open files is too low"
+        );
+        settings.connections.connections_max = connections;
+    }
+    let transfers = &mut settings.budgets.transfers;
+    transfers.all = transfers.all.min((descriptors / 8).max(1));
+}
+
+/// Listens, with connections for which the kernel holds no more than it should.
+fn listen(settings: &Settings) -> io::Result<TcpListener> {
+    let socket = if settings.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(settings.connections.send_buffer_bytes)?;
+    socket.bind(settings.listen)?;
+    socket.listen(BACKLOG)
 }
 
 /// Starts the service.
-pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
-    open_files();
+pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError> {
+    fit(&mut settings, open_files());
     let data =
         data::prepare(&settings.data).map_err(|error| ServeError::Data(settings.data.clone(), error))?;
     let lock = match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
@@ -156,7 +185,7 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
     let driver = driver(&data, &settings).await?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
-    let listener = TcpListener::bind(settings.listen).await.map_err(unheard)?;
+    let listener = listen(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
     let config = ServiceConfig {
         data: data.clone(),
@@ -185,8 +214,9 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
     let limits = api::Limits {
         upload_max_bytes: settings.upload_max_bytes,
         body_timeout: settings.connections.body_timeout,
+        stall_timeout: settings.connections.stall_timeout,
     };
-    let guard = Arc::new(Guard::new(settings.rates));
+    let guard = Arc::new(Guard::new(settings.rates, settings.budgets));
     let requests = Arc::new(api::Figures::default());
     let sources = Sources {
         service: service.clone(),
@@ -195,13 +225,15 @@ pub(crate) async fn start(settings: Settings) -> Result<Running, ServeError> {
         spans: traces.spans(),
     };
     let front = Front {
-        router: api::router(&service, limits, api::Ending(ending.clone()), guard, requests.clone())
+        router: api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone())
             .merge(state_of(sources)),
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
+        guard,
         figures: requests,
         ending: api::Ending(ending.clone()),
     };
+    tokio::spawn(memory::return_unused());
     let server = http::Server::new(listener, tls.clone(), front, settings.connections);
     let serving = tokio::spawn(server.run());
     Ok(Running { service, address, tls, traces, ending, serving, _lock: lock })

@@ -196,7 +196,11 @@ impl Streaming {
         self.try_whole().expect("a whole body")
     }
 
-    fn try_whole(self) -> io::Result<Response> {
+    /// [`Self::whole`] where the response may break off.
+    ///
+    /// # Errors
+    /// When it does.
+    pub fn try_whole(self) -> io::Result<Response> {
         self.whole_and_rest().map(|(response, _)| response)
     }
 

@@ -15,6 +15,7 @@ pub mod cases;
 pub mod connection;
 pub mod events;
 pub mod http;
+pub mod http2;
 pub mod large;
 pub mod met;
 pub mod operations;

@@ -4,14 +4,26 @@ use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId};
 use store::conversations;
-pub use store::conversations::{
-    ConversationError, Detail, EXCHANGES_PAGE_MAX, Message, Page, Patch, Summary,
-};
+pub use store::conversations::{ConversationError, EXCHANGES_PAGE_MAX, Message, Page, Patch, Summary};
 use store::{Store, StoreError};
 
 use crate::Environment;
 use crate::dispatch::Dispatch;
 use crate::live::Live;
+
+/// Bytes of text after which a page of messages is full.
+pub const PAGE_BYTES: usize = 128 << 10;
+/// Exchanges that are read together; by so many a page may go beyond [`PAGE_BYTES`].
+const READ_TOGETHER_MAX: u32 = 4;
+
+/// A page of what was said in a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchanges {
+    /// Questions and answers in the order in which they were made.
+    pub messages: Vec<Message>,
+    /// Whether there was no room for more of them.
+    pub full: bool,
+}
 
 /// The conversations of all accounts. Cheap to clone.
 #[derive(Clone)]
@@ -31,21 +43,21 @@ impl Conversations {
         Ok(self.store.read(move |tx| conversations::list(tx, account, offset, limit)).await?)
     }
 
-    /// A conversation with its first messages. Answers that are being written are as far as the store knows
-    /// them: [`crate::Answers::shown`] has them as they stand.
+    /// The conversation in short.
     ///
     /// # Errors
     /// [`ConversationError`].
-    pub async fn detail(
+    pub async fn summary(
         &self,
         account: AccountId,
         conversation: ConversationId,
-    ) -> Result<Detail, ConversationError> {
-        self.store.read(move |tx| conversations::detail(tx, account, conversation)).await
+    ) -> Result<Summary, ConversationError> {
+        self.store.read(move |tx| conversations::summary(tx, account, conversation)).await
     }
 
-    /// The messages after those of so many exchanges, up to [`EXCHANGES_PAGE_MAX`] exchanges of them; none at
-    /// the end.
+    /// The messages after those of so many exchanges, up to [`EXCHANGES_PAGE_MAX`] exchanges of them and about
+    /// [`PAGE_BYTES`]; none at the end. Answers that are being written are as far as the store knows them:
+    /// [`crate::Answers::shown`] has them as they stand.
     ///
     /// # Errors
     /// [`ConversationError::Store`].
@@ -54,10 +66,8 @@ impl Conversations {
         account: AccountId,
         conversation: ConversationId,
         exchanges: u32,
-    ) -> Result<Vec<Message>, ConversationError> {
-        let page = move |tx: &mut dyn store::Sql| {
-            conversations::messages(tx, account, conversation, exchanges, EXCHANGES_PAGE_MAX)
-        };
+    ) -> Result<Exchanges, ConversationError> {
+        let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges);
         Ok(self.store.read(page).await?)
     }
 
@@ -122,5 +132,38 @@ impl Conversations {
             Ok(summary)
         });
         stopped.await.unwrap_or(Err(StoreError::Panicked.into()))
+    }
+}
+
+/// The messages from an exchange on, a few exchanges at a time until there are enough of them.
+fn page_of(
+    tx: &mut dyn store::Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    from: u32,
+) -> Result<Exchanges, store::StoreError> {
+    let (mut page, mut bytes, mut exchanges, mut together) = (Vec::new(), 0, 0, 1);
+    while exchanges < EXCHANGES_PAGE_MAX && bytes < PAGE_BYTES {
+        let wanted = together.min(EXCHANGES_PAGE_MAX - exchanges);
+        let read =
+            conversations::messages(tx, account, conversation, from.saturating_add(exchanges), wanted)?;
+        let whole = read.len() == 2 * wanted as usize;
+        bytes += read.iter().map(size).sum::<usize>();
+        page.extend(read);
+        if !whole {
+            return Ok(Exchanges { messages: page, full: false });
+        }
+        exchanges += wanted;
+        together = READ_TOGETHER_MAX.min(2 * together);
+    }
+    Ok(Exchanges { messages: page, full: true })
+}
+
+/// About what a message takes.
+fn size(message: &Message) -> usize {
+    match message {
+        Message::Question(question) => question.text.len(),
+        // As text and as HTML.
+        Message::Answer(answer) => 2 * answer.text.len(),
     }
 }

@@ -46,7 +46,7 @@ impl FromStr for Network {
 }
 
 impl Network {
-    fn holds(&self, address: IpAddr) -> bool {
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let differing = (self.address ^ number(address)).leading_zeros();
         differing >= self.bits
     }

@@ -13,7 +13,8 @@ use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::limits::{BODY_IDLE_TIMEOUT, REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
+use crate::budget::{Share, Spent};
+use crate::limits::{REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
 
 /// Why a JSON body was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -30,9 +31,13 @@ pub enum BodyError {
     /// The connection broke; nobody is there to be told.
     #[error("the body broke off")]
     Broken(#[source] axum::Error),
+    /// Too much is held of bodies already (429, 503).
+    #[error(transparent)]
+    Spent(#[from] Spent),
 }
 
-/// Reads a body as JSON, whatever its headers say about it: of so many bytes at most, and within this time.
+/// Reads a body as JSON, whatever its headers say about it: of so many bytes at most, and within this time. What comes
+/// of it is added to `held`.
 ///
 /// # Errors
 /// [`BodyError`]. What is not read any more is left to the connection.
@@ -40,13 +45,14 @@ pub async fn limited_json_body<T: DeserializeOwned>(
     body: Body,
     bytes_max: usize,
     within: Duration,
+    held: &mut Share,
 ) -> Result<T, BodyError> {
-    let read = timeout(within, limited(body, bytes_max)).await;
+    let read = timeout(within, limited(body, bytes_max, held)).await;
     let bytes = read.map_err(|_| BodyError::TooSlow)??;
     serde_json::from_slice(&bytes).map_err(BodyError::Malformed)
 }
 
-async fn limited(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
+async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes, BodyError> {
     let mut chunks = body.into_data_stream();
     let mut gathered = BytesMut::new();
     let mut only = Bytes::new();
@@ -56,6 +62,11 @@ async fn limited(body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
             drop(chunk);
             discard(&mut chunks).await;
             return Err(BodyError::TooLarge(bytes_max));
+        }
+        if let Err(spent) = held.grow(chunk.len() as u64) {
+            drop((chunk, gathered, only));
+            discard(&mut chunks).await;
+            return Err(spent.into());
         }
         // Most bodies come in one piece, which is not copied.
         if only.is_empty() && gathered.is_empty() {
@@ -108,16 +119,19 @@ impl Allowance {
 /// gets one piece at a time, and no more than it was allowed.
 pub(crate) struct Incoming {
     chunks: BodyDataStream,
+    timeout: Duration,
     idle: Pin<Box<Sleep>>,
     allowance: Allowance,
     gave: bool,
 }
 
 impl Incoming {
-    pub(crate) fn new(body: Body) -> Self {
+    /// The body, of which something comes within each `timeout`.
+    pub(crate) fn new(body: Body, timeout: Duration) -> Self {
         Self {
             chunks: body.into_data_stream(),
-            idle: Box::pin(sleep(BODY_IDLE_TIMEOUT)),
+            timeout,
+            idle: Box::pin(sleep(timeout)),
             allowance: Allowance(Arc::new(AtomicU64::new(u64::MAX))),
             gave: false,
         }
@@ -144,7 +158,8 @@ impl Stream for Incoming {
             Poll::Ready(Some(Ok(chunk))) => {
                 self.gave = true;
                 self.allowance.set(left.saturating_sub(chunk.len() as u64));
-                self.idle.as_mut().reset(Instant::now() + BODY_IDLE_TIMEOUT);
+                let until = Instant::now() + self.timeout;
+                self.idle.as_mut().reset(until);
                 Poll::Ready(Some(Ok(chunk)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(IncomingError::Broken(error)))),
@@ -157,7 +172,14 @@ impl Stream for Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Bounds, Budget, Holder};
     use futures_util::stream;
+
+    /// What a test's body may hold.
+    fn held(bytes: u64) -> Share {
+        let address = Holder::Address([192, 0, 2, 1].into());
+        Budget::new(Bounds { each: bytes, all: bytes }).nothing(address)
+    }
 
     const WITHIN: Duration = Duration::from_secs(30);
 
@@ -169,13 +191,13 @@ mod tests {
     #[tokio::test]
     async fn json_is_read_however_it_is_cut() {
         for body in [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Body::from(" [1,2,3]\n")] {
-            assert_eq!(limited_json_body::<Vec<u8>>(body, 9, WITHIN).await.unwrap(), [1, 2, 3]);
+            assert_eq!(limited_json_body::<Vec<u8>>(body, 9, WITHIN, &mut held(9)).await.unwrap(), [1, 2, 3]);
         }
     }
 
     #[tokio::test]
     async fn what_is_too_large_or_malformed_is_told_apart() {
-        let read = |body: Body| limited_json_body::<Vec<u8>>(body, 8, WITHIN);
+        let read = async |body: Body| limited_json_body::<Vec<u8>>(body, 8, WITHIN, &mut held(9)).await;
         assert!(matches!(read(chunked(&["[1,2", ",3,4]"])).await, Err(BodyError::TooLarge(8))));
         assert!(matches!(read(chunked(&["[1,2"])).await, Err(BodyError::Malformed(_))));
         assert!(matches!(read(Body::empty()).await, Err(BodyError::Malformed(_))));
@@ -186,8 +208,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_given_up() {
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert!(matches!(limited_json_body::<Vec<u8>>(silent, 8, WITHIN).await, Err(BodyError::TooSlow)));
+        let read = limited_json_body::<Vec<u8>>(silent, 8, WITHIN, &mut held(9)).await;
+        assert!(matches!(read, Err(BodyError::TooSlow)));
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        assert!(matches!(Incoming::new(silent).next().await, Some(Err(IncomingError::Idle))));
+        assert!(matches!(Incoming::new(silent, WITHIN).next().await, Some(Err(IncomingError::Idle))));
+    }
+
+    #[tokio::test]
+    async fn no_more_is_held_than_there_is_room_for() {
+        let body = || chunked(&["[1,", "2,", "3]"]);
+        let mut share = held(6);
+        let read = limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await;
+        assert!(matches!(read, Err(BodyError::Spent(Spent::Own))), "{read:?}");
+        let mut share = held(7);
+        assert_eq!(limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await.unwrap(), [1, 2, 3]);
     }
 }

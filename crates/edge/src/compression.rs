@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
@@ -19,18 +20,15 @@ use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
+use crate::budget::{Budget, Holder, Share};
 use crate::encoder::{Encoder, Encoding};
 use crate::events::{BoxError, COPIED_MAX_BYTES, Shelf};
-use crate::limits::{COMPRESSED_MAX, COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
+use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
 /// Marks a response that is sent as it is, whatever its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Uncompressed;
-
-/// Places for responses that are being compressed. When all are taken, responses go as they are.
-static PLACES: Semaphore = Semaphore::const_new(COMPRESSED_MAX);
 
 /// How a response is to be compressed: with zstd, brotli or gzip, as the client accepts it.
 ///
@@ -52,15 +50,16 @@ impl Compression {
         }
     }
 
-    /// Compresses the response to that request. Nothing may compress it again.
+    /// Compresses the response to that request while the holder has a place for it in the budget; otherwise it goes as
+    /// it is. Nothing may compress it again.
     #[must_use]
-    pub fn of(self, mut response: Response) -> Response {
+    pub fn of(self, mut response: Response, places: &Arc<Budget>, holder: Holder) -> Response {
         if self.is_head || !is_compressible(&response) {
             return response;
         }
         response.headers_mut().append(VARY, HeaderValue::from(ACCEPT_ENCODING));
         let Some(encoding) = self.encoding else { return response };
-        match PLACES.try_acquire() {
+        match places.take(holder, 1) {
             Ok(place) => compressed(response, encoding, place),
             Err(_) => response,
         }
@@ -90,7 +89,7 @@ fn is_text(content_type: &str) -> bool {
             .any(|end| content_type.ends_with(end))
 }
 
-fn compressed(response: Response, encoding: Encoding, place: SemaphorePermit<'static>) -> Response {
+fn compressed(response: Response, encoding: Encoding, place: Share) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(encoder) = Encoder::new(encoding, body.size_hint().exact()) else {
         return Response::from_parts(parts, body);
@@ -117,7 +116,7 @@ pub(crate) struct Packed {
     /// What is not compressed yet of the present event.
     input: VecDeque<Bytes>,
     unflushed: bool,
-    _place: SemaphorePermit<'static>,
+    _place: Share,
 }
 
 impl Packed {
@@ -158,7 +157,7 @@ struct Compressed {
     body: Option<Body>,
     encoder: Option<Encoder>,
     unflushed: bool,
-    _place: SemaphorePermit<'static>,
+    _place: Share,
 }
 
 impl Compressed {

@@ -17,7 +17,7 @@ use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::compression::Packed;
-use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES};
+use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
 use crate::pace::Pace;
 
 /// A segment shorter than this is copied beside its neighbours; a longer one is shared.
@@ -128,7 +128,12 @@ pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Respo
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let source = Source { events: Some(Box::pin(events)), heartbeat, began: false, packed: None };
     let shelf = Shelf(Arc::new(Mutex::new(Some(source))));
-    let body = EventBody { shelf: shelf.clone(), source: None, pieces: VecDeque::new(), pace: Pace::new() };
+    let body = EventBody {
+        shelf: shelf.clone(),
+        source: None,
+        pieces: VecDeque::new(),
+        pace: Pace::new(READER_STALL_TIMEOUT, READER_IN_FLIGHT_MAX_BYTES),
+    };
     let mut response = Response::new(Body::new(body));
     response.extensions_mut().insert(shelf);
     let headers = response.headers_mut();

@@ -9,6 +9,7 @@ use domain::id::KeyId;
 use measure::Counter;
 
 use crate::address::{Network, Peer, client_address, counted};
+use crate::budget::{BudgetLimits, Budgets};
 use crate::rate::{Limiter, Rate};
 
 /// Requests with wrong keys that an address may make unless the operator says otherwise: more than any tool that was
@@ -45,6 +46,8 @@ pub struct Guard {
     trusted_proxies: Vec<Network>,
     /// Requests that were refused.
     pub refused: Refused,
+    /// What may be held at once.
+    pub budgets: Budgets,
 }
 
 /// Requests that were refused, by what they were too many of.
@@ -61,14 +64,21 @@ pub struct Refused {
 impl Guard {
     /// A guard by these limits.
     #[must_use]
-    pub fn new(limits: RateLimits) -> Self {
+    pub fn new(limits: RateLimits, budgets: BudgetLimits) -> Self {
         Self {
             per_key: limits.per_key.map(Limiter::new),
             per_address: limits.per_address.map(Limiter::new),
             failed_keys: limits.failed_keys.map(Limiter::new),
             trusted_proxies: limits.trusted_proxies,
             refused: Refused::default(),
+            budgets: Budgets::new(budgets),
         }
+    }
+
+    /// Whether it is the address of a proxy whose word is believed.
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.holds(address.to_canonical()))
     }
 
     /// The address that a request is counted under; `None` when its connection did not tell.

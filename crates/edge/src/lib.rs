@@ -5,6 +5,7 @@
 
 mod address;
 mod body;
+mod budget;
 mod compression;
 mod direct;
 mod disposition;
@@ -15,12 +16,14 @@ mod guard;
 mod head;
 mod json;
 pub mod limits;
+mod outgoing;
 mod pace;
 mod rate;
 mod upload;
 
 pub use address::{Network, NotANetwork, Peer, client_address, counted};
 pub use body::{BodyError, limited_json_body};
+pub use budget::{BUDGET_RETRY_AFTER, Bounds, Budget, BudgetLimits, Budgets, Holder, Share, Spent};
 pub use compression::Compression;
 pub use direct::{EventWriter, is_event_stream};
 pub use disposition::attachment;
@@ -29,6 +32,7 @@ pub use events::{Event, event_stream};
 pub use guard::{Guard, RateLimits, Refused};
 pub use head::{Oversize, oversize};
 pub use json::json_escape_into;
+pub use outgoing::{BrokenOff, Outgoing, Piecewise, Progress, Shares, Until, account_for};
 pub use pace::Stalled;
 pub use rate::{Limiter, NotARate, Rate};
 pub use upload::{UploadError, UploadForm, receive_upload, upload_form};

@@ -8,20 +8,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::limits::{READER_IN_FLIGHT_MAX_BYTES, READER_IN_FLIGHT_MAX_PIECES, READER_STALL_TIMEOUT};
+use crate::limits::READER_IN_FLIGHT_MAX_PIECES;
 
 /// A reader took nothing for too long and is let go; the connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the reader took nothing for {} s", READER_STALL_TIMEOUT.as_secs())]
+#[error("the reader took nothing for too long")]
 pub struct Stalled;
 
 /// What one body has in flight.
 pub(crate) struct Pace {
     flight: Arc<Mutex<Flight>>,
+    timeout: Duration,
+    bytes_max: usize,
     /// While it waits: until when, and how much was taken when that was set.
     stall: Option<(Pin<Box<Sleep>>, u64)>,
 }
@@ -40,15 +43,15 @@ struct Piece {
 }
 
 impl Pace {
-    pub(crate) fn new() -> Self {
-        Self { flight: Arc::default(), stall: None }
+    /// With so many bytes in flight at most, and a reader that may take nothing for so long.
+    pub(crate) fn new(timeout: Duration, bytes_max: usize) -> Self {
+        Self { flight: Arc::default(), timeout, bytes_max, stall: None }
     }
 
     /// Ready once another piece may be handed over.
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
-        self.poll(context, |flight| {
-            flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < READER_IN_FLIGHT_MAX_BYTES
-        })
+        let bytes_max = self.bytes_max;
+        self.poll(context, |flight| flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < bytes_max)
     }
 
     /// Ready once all that was handed over is sent.
@@ -81,11 +84,11 @@ impl Pace {
         }
         let taken = flight.taken;
         drop(flight);
-        let (stall, taken_when_armed) =
-            self.stall.get_or_insert_with(|| (Box::pin(sleep(READER_STALL_TIMEOUT)), taken));
+        let timeout = self.timeout;
+        let (stall, taken_when_armed) = self.stall.get_or_insert_with(|| (Box::pin(sleep(timeout)), taken));
         if *taken_when_armed != taken {
             *taken_when_armed = taken;
-            stall.as_mut().reset(Instant::now() + READER_STALL_TIMEOUT);
+            stall.as_mut().reset(Instant::now() + timeout);
         }
         stall.as_mut().poll(context).map(|()| Err(Stalled))
     }

@@ -3,15 +3,18 @@
 //! Its parts come in any order. The file is taken in before it is known where it goes, and placed once the
 //! whole form has been read; until then it leaves no trace.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Field, Multipart};
+use tokio::time::timeout;
 use workspace::{AskedPath, Destination, EntryKind, FileName, Staged, Uploaded, Workspace, WorkspaceError};
 
 use crate::body::{Allowance, Incoming, IncomingError, discard};
 use crate::disposition::{field_name, file_name};
-use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX};
+use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER};
 
 /// Why an upload was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -74,13 +77,14 @@ pub async fn receive_upload(
     headers: &HeaderMap,
     body: Body,
     size_max_bytes: Option<u64>,
+    stall_timeout: Duration,
 ) -> Result<Uploaded, UploadError> {
-    let form = upload_form(workspace, headers, body, size_max_bytes).await?;
+    let form = upload_form(workspace, headers, body, size_max_bytes, stall_timeout).await?;
     Ok(form.file.place(form.destination, form.name).await?)
 }
 
 /// Reads an upload form as it comes in: parts `file`, `destination` and `temporary` in any order, others are
-/// passed over. `size_max_bytes` is the operator's limit for one file.
+/// passed over. `size_max_bytes` is the operator's limit for one file; something must come within each `stall_timeout`.
 ///
 /// # Errors
 /// [`UploadError`]; then nothing is left of the file.
@@ -89,8 +93,9 @@ pub async fn upload_form(
     headers: &HeaderMap,
     body: Body,
     size_max_bytes: Option<u64>,
+    stall_timeout: Duration,
 ) -> Result<UploadForm, UploadError> {
-    let mut incoming = Incoming::new(body);
+    let mut incoming = Incoming::new(body, stall_timeout);
     let read = async {
         let boundary = boundary(headers)?;
         if let Some(size_max) = size_max_bytes
@@ -179,7 +184,16 @@ impl<'a> Form<'a> {
         let name = FileName::from_upload(name.unwrap_or_default()).map_err(WorkspaceError::from)?;
         let mut staging = self.workspace.begin_upload().await?;
         let mut size = 0u64;
-        while let Some(bytes) = part.chunk().await? {
+        loop {
+            let next = match timeout(UPLOAD_FLUSH_AFTER, part.chunk()).await {
+                Ok(next) => next?,
+                // Who is slow holds no memory meanwhile.
+                Err(_) => {
+                    staging.flush().await?;
+                    part.chunk().await?
+                }
+            };
+            let Some(bytes) = next else { break };
             size = size.saturating_add(bytes.len() as u64);
             if let Some(size_max) = self.size_max_bytes.filter(|size_max| size > *size_max) {
                 return Err(UploadError::TooLarge(size_max));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use domain::id::AccountId;
+use edge::limits::STALL_TIMEOUT;
 use edge::receive_upload;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -58,7 +59,7 @@ impl Host {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
         let pieces: Vec<_> = form.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
         let body = Body::from_stream(futures_util::stream::iter(pieces));
-        let received = receive_upload(&self.workspace, &headers, body, Some(FILE_MAX_BYTES));
+        let received = receive_upload(&self.workspace, &headers, body, Some(FILE_MAX_BYTES), STALL_TIMEOUT);
         let received = self.runtime.block_on(received);
         let files = files(&self.workspace.host_dir());
         match received {

@@ -174,8 +174,11 @@ impl Staging {
         Ok(Staged { file: self.file, room: self.room, size: self.size })
     }
 
-    /// Hands the batch over to be written, once the one before it is.
-    async fn flush(&mut self) -> Result<(), WorkspaceError> {
+    /// Hands what came so far over to be written, once what came before it is.
+    ///
+    /// # Errors
+    /// Those of [`Self::write`].
+    pub async fn flush(&mut self) -> Result<(), WorkspaceError> {
         let batch = std::mem::take(&mut self.batch);
         let bytes = std::mem::take(&mut self.batch_bytes) as u64;
         if bytes == 0 {

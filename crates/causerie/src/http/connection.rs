@@ -4,31 +4,43 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
-use bytes::{Buf, BytesMut};
-use edge::{EventWriter, Peer, is_event_stream};
-use hyper::body::{Frame, Incoming, SizeHint};
+use bytes::BytesMut;
+use edge::{EventWriter, Holder, Peer, Shares, counted, is_event_stream};
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::activity::{Activity, UnderWay};
+use super::answer::{Answer, Streams};
+use super::wire::{Heads, Wire};
 use super::{Connections, FAREWELL, Front};
 use crate::tls::Tls;
 
 /// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
 /// so that its stalling is noticed.
-const BUFFER_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 128 * 1024;
 /// Streams of one HTTP/2 connection.
-const HTTP2_STREAMS_MAX: u32 = 1000;
+const HTTP2_STREAMS_MAX: u32 = 100;
+/// What a client may send on one stream before it is read, and on all of a connection.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// What a stream holds to be sent.
+const HTTP2_SEND_BYTES: usize = 64 << 10;
+/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
 /// beyond that the connection refuses it by itself, without one.
 const HEADERS_READ_TIMES: usize = 4;
@@ -38,7 +50,7 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// What all connections share.
 pub(super) struct Shared {
     http1: http1::Builder,
-    http2: http2::Builder<TokioExecutor>,
+    http2: http2::Builder<Streams>,
     pub(super) front: Arc<Front>,
     pub(super) limits: Connections,
 }
@@ -59,9 +71,10 @@ struct Taken<C> {
 }
 
 /// An event stream, and whether it is the last response of its connection.
-struct Stream {
+pub(super) struct Stream {
     response: Response<Body>,
     last: bool,
+    shares: Option<Shares>,
 }
 
 impl Shared {
@@ -73,11 +86,16 @@ impl Shared {
             .max_headers(HEADERS_READ_TIMES * limits.headers_max)
             .max_buf_size(BUFFER_BYTES.max(2 * limits.header_bytes_max))
             .half_close(true);
-        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let mut http2 = http2::Builder::new(Streams { stall_timeout: limits.stall_timeout });
         http2
             .timer(TokioTimer::new())
             .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
-            .max_concurrent_streams(HTTP2_STREAMS_MAX);
+            .max_concurrent_streams(HTTP2_STREAMS_MAX)
+            .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(HTTP2_SEND_BYTES)
+            .keep_alive_interval(HTTP2_PING_EVERY)
+            .keep_alive_timeout(HTTP2_PING_TIMEOUT);
         Self { http1, http2, front: Arc::new(front), limits }
     }
 
@@ -125,7 +143,14 @@ impl Shared {
         guest: Guest,
     ) {
         let activity = Arc::new(Activity::default());
-        let wire = Wire { connection, early, activity: activity.clone() };
+        let wire = Wire::new(
+            connection,
+            early,
+            activity.clone(),
+            self.limits.stall_timeout,
+            false,
+            self.heads(guest),
+        );
         let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
         self.attend(pin!(http), &activity, guest).await;
     }
@@ -139,7 +164,8 @@ impl Shared {
             // In memory of its own, which is free during a stream.
             let requests = Box::pin(self.serve_requests(connection, early, guest));
             let Some(Taken { connection: taken, early: read, stream }) = requests.await else { return };
-            let Stream { response, last } = stream;
+            // What the stream holds of budgets, it holds until it has ended.
+            let Stream { response, last, shares: _shares } = stream;
             // What breaks a connection is its client's to see.
             let Ok((mut back, read)) = EventWriter::new(taken, read, response, last).await else { return };
             if last {
@@ -155,13 +181,24 @@ impl Shared {
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
-        let wire = Wire { connection, early, activity: activity.clone() };
+        let wire = Wire::new(
+            connection,
+            early,
+            activity.clone(),
+            self.limits.stall_timeout,
+            true,
+            self.heads(guest),
+        );
         let mut http = self.http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
         let stream = self.attend(Pin::new(&mut http), &activity, guest).await?;
         let parts = http.into_parts();
-        let Wire { connection, early, .. } = parts.io.into_inner();
+        let (connection, early) = parts.io.into_inner().into_parts();
         let early = if early.is_empty() { parts.read_buf } else { [parts.read_buf, early].concat().into() };
         Some(Taken { connection, early, stream })
+    }
+
+    fn heads(&self, guest: Guest) -> Heads {
+        Heads::new(self.front.guard.budgets.heads.clone(), Holder::Address(counted(guest.peer.0)))
     }
 
     fn service(
@@ -171,6 +208,7 @@ impl Shared {
     ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
         let (front, activity) = (self.front.clone(), activity.clone());
         let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
+        let stall_timeout = self.limits.stall_timeout;
         hyper::service::service_fn(move |request: Request<Incoming>| {
             let (front, under_way) = (front.clone(), UnderWay::new(activity.clone()));
             let may_be_taken = request.version() == Version::HTTP_11
@@ -178,13 +216,14 @@ impl Shared {
                 && request.body().is_end_stream();
             let last = says_close(request.headers());
             async move {
-                let response = front.answer(request, peer, bounds).await;
+                let mut response = front.answer(request, peer, bounds).await;
                 if may_be_taken && is_event_stream(&response) {
-                    under_way.0.take(Stream { response, last });
+                    let shares = response.extensions_mut().remove::<Shares>();
+                    under_way.0.take(Stream { response, last, shares });
                     // The connection is taken from here: nothing goes on.
                     return std::future::pending().await;
                 }
-                Ok::<_, Infallible>(response.map(|body| Answer { body, _under_way: under_way }))
+                Ok::<_, Infallible>(Answer::of(response, under_way, stall_timeout))
             }
         })
     }
@@ -269,141 +308,4 @@ fn refused(error: &hyper::Error) -> Option<StatusCode> {
     } else {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
     })
-}
-
-/// What happens on a connection.
-#[derive(Default)]
-struct Activity {
-    /// Requests that have begun.
-    begun: AtomicU64,
-    /// Requests whose answers have not ended.
-    under_way: AtomicUsize,
-    /// An event stream for which the connection is to be taken.
-    stream: Mutex<Option<Stream>>,
-    /// Whether the connection still has something of an earlier response to write.
-    clogged: AtomicBool,
-}
-
-impl Activity {
-    fn take(&self, stream: Stream) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
-    }
-
-    /// The event stream, once everything before it is written.
-    fn taken(&self) -> Option<Stream> {
-        if self.clogged.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// A request that is under way as long as this is there.
-struct UnderWay(Arc<Activity>);
-
-impl UnderWay {
-    fn new(activity: Arc<Activity>) -> Self {
-        activity.begun.fetch_add(1, Ordering::Relaxed);
-        activity.under_way.fetch_add(1, Ordering::Relaxed);
-        Self(activity)
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The body of an answer; its request is under way until it has gone.
-struct Answer {
-    body: Body,
-    _under_way: UnderWay,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// A connection, what was read of it before, and whether something waits to be written to it.
-struct Wire<C> {
-    connection: C,
-    early: Bytes,
-    activity: Arc<Activity>,
-}
-
-impl<C> Wire<C> {
-    fn noted<T>(&self, written: Poll<T>) -> Poll<T> {
-        if written.is_pending() {
-            self.activity.clogged.store(true, Ordering::Relaxed);
-        }
-        written
-    }
-}
-
-impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.early.is_empty() {
-            return Pin::new(&mut self.connection).poll_read(context, buffer);
-        }
-        let length = self.early.len().min(buffer.remaining());
-        buffer.put_slice(&self.early[..length]);
-        self.early.advance(length);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.connection).poll_write(context, bytes);
-        self.noted(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.connection).poll_write_vectored(context, slices);
-        self.noted(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.connection.is_write_vectored()
-    }
-
-    /// Comes when all was written.
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.connection).poll_flush(context);
-        self.activity.clogged.store(flushed.is_pending(), Ordering::Relaxed);
-        flushed
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.connection).poll_shutdown(context)
-    }
 }

@@ -1,17 +1,21 @@
 //! Connections: accepted, served within bounds, and let go when they are idle or the service ends.
 
+mod activity;
+mod answer;
 mod connection;
+mod wire;
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{ApiError, Code};
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{Request, Response};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use axum::response::IntoResponse;
-use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT};
-use edge::{Compression, Peer};
+use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
+use edge::{Bounds, Budget, Compression, Guard, Holder, Peer, counted};
 use hyper::body::Incoming;
 use measure::trace::Tracer;
 use tokio::net::TcpListener;
@@ -30,6 +34,9 @@ use crate::traces;
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long to wait when the kernel has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What a connection is told that is one too many of its address.
+const TOO_MANY_CONNECTIONS: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// What connections may hold and send.
 #[derive(Debug, Clone)]
@@ -46,6 +53,12 @@ pub(crate) struct Connections {
     pub(crate) body_timeout: Duration,
     /// A connection on which nothing was asked for this long is let go.
     pub(crate) idle_timeout: Duration,
+    /// A body of which nothing comes, or is taken, for this long is given up.
+    pub(crate) stall_timeout: Duration,
+    /// Connections of one address at once.
+    pub(crate) connections_per_address: usize,
+    /// What the kernel holds of what is sent on a connection.
+    pub(crate) send_buffer_bytes: u32,
 }
 
 impl Default for Connections {
@@ -57,6 +70,9 @@ impl Default for Connections {
             header_timeout: HEADERS_TIMEOUT,
             body_timeout: JSON_BODY_TIMEOUT,
             idle_timeout: Duration::from_secs(60),
+            stall_timeout: STALL_TIMEOUT,
+            connections_per_address: 8_000,
+            send_buffer_bytes: 128 << 10,
         }
     }
 }
@@ -66,6 +82,8 @@ pub(crate) struct Server {
     listener: TcpListener,
     tls: Option<Tls>,
     shared: Arc<Shared>,
+    /// Connections of each address.
+    addresses: Arc<Budget>,
 }
 
 /// What answers requests, and what is done to each whatever its route.
@@ -76,6 +94,8 @@ pub(crate) struct Front {
     pub(crate) ids: RequestIds,
     /// Their spans.
     pub(crate) tracer: Tracer,
+    /// Whose addresses count, and what may be held at once.
+    pub(crate) guard: Arc<Guard>,
     /// Where requests are counted that never reach the interface.
     pub(crate) figures: Arc<api::Figures>,
     /// Cancelled when requests under way are to be the last ones.
@@ -85,7 +105,9 @@ pub(crate) struct Front {
 impl Server {
     /// Serves what comes on `listener`, until the front is told to end.
     pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Front, limits: Connections) -> Self {
-        Self { listener, tls, shared: Arc::new(Shared::new(front, limits)) }
+        let each = limits.connections_per_address as u64;
+        let addresses = Budget::new(Bounds { each, all: u64::MAX });
+        Self { listener, tls, shared: Arc::new(Shared::new(front, limits)), addresses }
     }
 
     /// Serves until the service is told to end; then requests under way are finished, for a while, and who comes
@@ -124,11 +146,23 @@ impl Server {
                     continue;
                 }
             };
+            let address = counted(peer.ip());
+            let held = if self.shared.front.guard.trusts(peer.ip()) {
+                None
+            } else if let Ok(held) = self.addresses.take(Holder::Address(address), 1) {
+                Some(held)
+            } else {
+                // What is not taken at once is not worth waiting for; whoever speaks TLS would not understand it.
+                if let (None, Ok(mut stream)) = (&self.tls, stream.into_std()) {
+                    let _ = stream.write(TOO_MANY_CONNECTIONS);
+                }
+                continue;
+            };
             let guest = Guest { peer: Peer(peer.ip()), late };
             let (shared, tls) = (self.shared.clone(), self.tls.clone());
             serving.spawn(async move {
                 shared.serve(stream, tls, guest).await;
-                drop(place);
+                drop((place, held));
             });
         }
     }
@@ -164,18 +198,28 @@ impl Front {
         peer: Peer,
         bounds: (usize, usize),
     ) -> Response<Body> {
-        if let Some(refused) = beyond(bounds, &request) {
-            let response = refused.into_response();
+        if let Some(refused) = beyond(bounds, &request).or_else(|| unclear(&request)) {
+            let mut response = refused.into_response();
             self.figures.refused(response.status());
+            harmless(response.headers_mut());
             return response;
         }
         // An empty body needs no memory of its own.
         let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
         let compression = Compression::asked(&request);
+        // What changed something has to be told.
+        let owed = !matches!(*request.method(), Method::GET | Method::HEAD);
         request.extensions_mut().insert(peer);
-        let Ok(response) = self.router.clone().oneshot(request).await;
-        compression.of(response)
+        let address = self.guard.address(request.extensions(), request.headers());
+        let Ok(mut response) = self.router.clone().oneshot(request).await;
+        let stranger = || Holder::Address(address.unwrap_or_else(|| counted(peer.0)));
+        let holder = response.extensions().get().copied().unwrap_or_else(stranger);
+        if let Err(spent) = edge::account_for(&mut response, &self.guard.budgets, holder, owed) {
+            response = ApiError::from(spent).into_response();
+        }
+        harmless(response.headers_mut());
+        compression.of(response, &self.guard.budgets.compressed, holder)
     }
 }
 
@@ -188,6 +232,22 @@ fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> 
         return Some(refused(format!("{headers_max} lines")));
     }
     (header_bytes(request) > bytes_max).then(|| refused(format!("{bytes_max} bytes")))
+}
+
+/// How a request is refused of whose body others might see another end: transfer codings besides `chunked`, which none
+/// of ours are, or that one more than once.
+fn unclear<B>(request: &Request<B>) -> Option<ApiError> {
+    let values = request.headers().get_all(header::TRANSFER_ENCODING);
+    let codings: Vec<&str> =
+        values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
+    let clear = codings.is_empty() || (codings.len() == 1 && codings[0].eq_ignore_ascii_case("chunked"));
+    (!clear).then(|| ApiError::new(Code::BadRequest, "the only transfer coding is chunked, once"))
+}
+
+/// Sees to it that nobody keeps an answer who was not told to, or takes it for something else.
+fn harmless(headers: &mut HeaderMap) {
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
 }
 
 /// The request line and the headers as they were sent, but for what stands between them.

@@ -22,7 +22,7 @@ use control::guide::Guide;
 use control::{DatabaseUrl, DiskConfig};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
-use edge::RateLimits;
+use edge::{Bounds, BudgetLimits, RateLimits};
 use models::VendorsConfig;
 use workspace::Quota;
 
@@ -115,6 +115,8 @@ pub(crate) struct Settings {
     pub(crate) connections: Connections,
     /// How many requests clients may make.
     pub(crate) rates: RateLimits,
+    /// How much they may hold at once.
+    pub(crate) budgets: BudgetLimits,
     /// Folders of plugins.
     pub(crate) plugins: Vec<PathBuf>,
     /// What leaves the host besides models.
@@ -177,6 +179,7 @@ impl Settings {
             tls: tls(from),
             connections: connections(from),
             rates: rates::read(from),
+            budgets: budgets(from),
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
             web: web::read(from),
             log: log(from),
@@ -344,6 +347,38 @@ fn connections(from: &mut Sources) -> Connections {
         header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
         body_timeout: from.key("limits.body_timeout", default.body_timeout, time(600)),
         idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
+        stall_timeout: from.key("limits.stall_timeout", default.stall_timeout, time(3600)),
+        connections_per_address: whole(from.key(
+            "limits.connections_per_address",
+            default.connections_per_address as u64,
+            count(1..=1_000_000),
+        )),
+        send_buffer_bytes: u32::try_from(from.key(
+            "limits.send_buffer_bytes",
+            u64::from(default.send_buffer_bytes),
+            bytes(16 << 10..=64 << 20),
+        ))
+        .unwrap_or(default.send_buffer_bytes),
+    }
+}
+
+fn budgets(from: &mut Sources) -> BudgetLimits {
+    let default = BudgetLimits::default();
+    let number = || count(1..=10_000_000);
+    let size = || bytes(1 << 20..=1 << 40);
+    BudgetLimits {
+        requests: Bounds {
+            each: from.key("limits.requests_per_account", default.requests.each, number()),
+            all: from.key("limits.requests_max", default.requests.all, number()),
+        },
+        transfers: Bounds {
+            each: from.key("limits.transfers_per_account", default.transfers.each, number()),
+            all: from.key("limits.transfers_max", default.transfers.all, number()),
+        },
+        body_bytes: Bounds {
+            each: from.key("limits.body_bytes_per_account", default.body_bytes.each, size()),
+            all: from.key("limits.body_bytes_max", default.body_bytes.all, size()),
+        },
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) const CASES: &[Case] = cases![
     Key:
     a_mistyped_key_is_rejected_before_anything_else,
     a_missing_key_is_rejected_wherever_else_it_stands,
+    two_keys_are_none,
 ];
 
 fn a_mistyped_key_is_rejected_before_anything_else(api: &Api) {
@@ -66,4 +67,13 @@ fn a_missing_key_is_rejected_wherever_else_it_stands(api: &Api) {
     lower.send(&api.address).expect_status(200);
     let upper = Request::new("GET", "/api/v1/vm").header("X-API-KEY", &api.key);
     upper.send(&api.address).expect_status(200);
+}
+
+fn two_keys_are_none(api: &Api) {
+    for second in [api.key.as_str(), "api-no-such-key", ""] {
+        for (one, other) in [(api.key.as_str(), second), (second, api.key.as_str())] {
+            let both = Request::new("GET", "/api/v1/vm").header("x-api-key", one).header("X-Api-Key", other);
+            both.send(&api.address).expect_rejection();
+        }
+    }
 }

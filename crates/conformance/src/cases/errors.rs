@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect};
+use crate::api::{Api, Expect, Part};
+use crate::connection::Connection;
 use crate::http::{self, Request};
 
 pub(super) const CASES: &[Case] = cases![
@@ -17,6 +18,9 @@ pub(super) const CASES: &[Case] = cases![
     no_refusal_shows_what_is_inside,
     what_the_operator_watches_needs_no_key,
     refused_questions_name_what_is_wrong,
+    no_refusal_repeats_more_than_a_little_of_what_was_sent,
+    a_body_whose_end_is_unclear_is_refused,
+    nothing_of_an_account_is_kept_by_others,
 ];
 
 fn paths_and_methods_that_do_not_exist_are_refused_in_the_same_form(api: &Api) {
@@ -129,4 +133,68 @@ fn refused_questions_name_what_is_wrong(api: &Api) {
     let message = api.send_bytes(b"{\"input\":\"x\",\"chatId\":\"y\"}").expect_refusal(400);
     assert!(message.contains("chatId"), "{message}");
     assert_eq!(api.chats("").json()["totalCount"], Value::from(0));
+}
+
+fn no_refusal_repeats_more_than_a_little_of_what_was_sent(api: &Api) {
+    let long = "y".repeat(300_000);
+    for question in [
+        json!({ "input": "x", "model": long }),
+        json!({ "input": "x", "agentId": long }),
+        json!({ "input": "x", "skillIds": [long] }),
+        json!({ "input": "x", "jurisdictions": [long] }),
+        json!({ "input": "x", "settings": [{ "key": long, "value": "1" }] }),
+        json!({ "input": "x", "filePaths": [long] }),
+        json!({ "input": "x", "filePaths": format!("/{long}") }),
+        json!({ "input": "x", "chatId": long }),
+        json!({ "input": "x", "webSearchEnabled": long }),
+        json!({ "input": "x", "filePaths": ["/none/none"], "skillIds": long }),
+    ] {
+        let message = api.send(&question).expect_refusal(400);
+        assert!(message.matches('y').count() <= 300, "{} bytes: {message:.500}", message.len());
+    }
+    let long = "y".repeat(3_000);
+    for target in [format!("/api/v1/chats?limit={long}"), format!("/api/v1/files/a?recursive={long}")] {
+        let method = if target.contains("files") { "DELETE" } else { "GET" };
+        let message = api.call(method, &target).expect_refusal(400);
+        assert!(message.matches('y').count() <= 120, "{message}");
+    }
+    let field = Part::field(&long, &"z".repeat(100_000));
+    let message = api.upload_form(&[field]).expect_refusal(400);
+    assert!(message.matches('y').count() <= 120, "{message}");
+}
+
+fn a_body_whose_end_is_unclear_is_refused(api: &Api) {
+    for coding in
+        ["chunked, chunked", "gzip, chunked", "identity, chunked", "chunked\r\ntransfer-encoding: chunked"]
+    {
+        let request = format!(
+            "POST /api/v1/chats HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\nconnection: close\r\n\
+             transfer-encoding: {coding}\r\n\r\n0\r\n\r\n",
+            api.key
+        );
+        let mut connection = Connection::open(&api.address).expect("it listens");
+        connection.write(request.as_bytes());
+        let refused = connection.response("POST").expect("an answer");
+        assert!(refused.text().contains("coding"), "{coding}: {}", refused.text());
+        refused.expect_code(400, "BAD_REQUEST");
+    }
+    let chunked = api.request("POST", "/api/v1/chats").body(b"{\"input\":\" \"}".as_slice()).chunked();
+    assert!(chunked.send(&api.address).expect_refusal(400).contains("input"), "this one is read");
+}
+
+fn nothing_of_an_account_is_kept_by_others(api: &Api) {
+    let answer = api.completed(&api.ask("What is the rent?"));
+    let chat = format!("/api/v1/chats/{}", answer["chatId"].as_str().expect("an id"));
+    let message = format!("{chat}/messages/{}", answer["id"].as_str().expect("an id"));
+    let targets = ["/api/v1/vm", "/api/v1/models", "/api/v1/chats", "/api/v1/directories", "/api/v1/nothing"];
+    for target in targets.into_iter().chain([chat.as_str(), message.as_str()]) {
+        let response = api.call("GET", target);
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{target}");
+        let kept = response.header("cache-control").expect("it is told");
+        assert!(kept == "no-store" || kept.starts_with("private"), "{target}: {kept}");
+        let vary = response.header("vary").unwrap_or_default();
+        assert!(kept == "no-store" || vary.to_lowercase().contains("x-api-key"), "{target}: {vary}");
+    }
+    let rejected = api.with_key("api-wrong").vm();
+    assert_eq!(rejected.header("cache-control"), Some("no-store"));
 }

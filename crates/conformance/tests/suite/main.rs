@@ -18,6 +18,7 @@ mod database;
 mod disk;
 mod figures;
 mod formats;
+mod greed;
 mod hostile;
 mod keys;
 mod licences;

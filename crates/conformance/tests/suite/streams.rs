@@ -185,6 +185,40 @@ fn a_revoked_key_ends_its_streams() {
 }
 
 #[test]
+fn a_revoked_key_waits_for_nothing() {
+    let Stage { vendor, account, api, service } = stage();
+    vendor.will([Say::text("Half"), Say::Hold]);
+    let answer = api.ask("Go on");
+    vendor.wait_held(1);
+    let target = format!("/api/v1/chats/{}/messages/{}", id(&answer, "chatId"), id(&answer, "id"));
+    api.upload("large.bin", &vec![b'x'; 16 << 20]).expect_status(201);
+    let download = api.request("GET", "/api/v1/files/uploads/large.bin").open(&api.address);
+    std::thread::scope(|scope| {
+        let waiting = || api.request("GET", &target).header("prefer", "wait=60").send(&api.address);
+        let asking = || {
+            let question = json!({ "input": "Wait", "model": "reader" }).to_string();
+            api.request("POST", "/api/v1/chats").header("prefer", "wait=60").body(question).send(&api.address)
+        };
+        vendor.will([Say::Hold]);
+        let held = || {
+            let question = json!({ "input": "Wait" }).to_string();
+            api.request("POST", "/api/v1/chats").header("prefer", "wait=60").body(question).send(&api.address)
+        };
+        asking().expect_status(201);
+        let waiters = [scope.spawn(waiting), scope.spawn(held)];
+        vendor.wait_held(2);
+        service.admin(&["key", "revoke", &account.key_id]);
+        let revoked = Instant::now();
+        for waiter in waiters {
+            waiter.join().expect("a waiter").expect_rejection();
+        }
+        assert!(revoked.elapsed() < REVOKED_WITHIN, "{:?}", revoked.elapsed());
+    });
+    assert!(download.try_whole().is_err(), "a download goes no further");
+    vendor.release();
+}
+
+#[test]
 fn a_quiet_stream_beats() {
     let Stage { vendor, api, service: _service, .. } = stage();
     vendor.will([Say::text("Half"), Say::Hold]);

@@ -1,7 +1,7 @@
 //! Completed answers that were read lately: they are read and rendered once for many who collect them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use domain::id::{ConversationId, MessageId};
 
@@ -9,7 +9,7 @@ use super::LiveAnswer;
 
 /// The most that each of the two generations holds, about.
 const GENERATION_MAX_BYTES: usize = 8 << 20;
-/// A longer answer is not kept: reading it costs more than finding it.
+/// A longer answer is not kept, but shared by those who read it at the same time: reading it costs more than finding it.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
 /// Two generations: what is read moves to the young one; when that is full, the old one is forgotten.
@@ -18,6 +18,8 @@ pub(super) struct Done {
     young: HashMap<MessageId, Kept>,
     old: HashMap<MessageId, Kept>,
     young_bytes: usize,
+    /// Long ones, for as long as somebody has them.
+    long: HashMap<MessageId, Weak<LiveAnswer>>,
 }
 
 #[derive(Clone)]
@@ -31,15 +33,21 @@ impl Done {
         if let Some(kept) = self.young.get(&answer) {
             return Some(kept.live.clone());
         }
-        let kept = self.old.remove(&answer)?;
-        self.insert(kept.clone());
-        Some(kept.live)
+        if let Some(kept) = self.old.remove(&answer) {
+            self.insert(kept.clone());
+            return Some(kept.live);
+        }
+        self.long.get(&answer)?.upgrade()
     }
 
     pub(super) fn keep(&mut self, live: Arc<LiveAnswer>) {
         let bytes = live.size_bytes();
         if bytes <= ANSWER_MAX_BYTES {
             self.insert(Kept { live, bytes });
+        } else {
+            // There are as many as somebody reads now, and those that nobody asked for since.
+            self.long.retain(|_, live| live.strong_count() > 0);
+            self.long.insert(live.meta().answer, Arc::downgrade(&live));
         }
     }
 
@@ -47,6 +55,8 @@ impl Done {
         for generation in [&mut self.young, &mut self.old] {
             generation.retain(|_, kept| kept.live.meta().conversation != conversation);
         }
+        self.long
+            .retain(|_, live| live.upgrade().is_some_and(|live| live.meta().conversation != conversation));
         self.young_bytes = self.young.values().map(|kept| kept.bytes).sum();
     }
 
@@ -104,10 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_not_kept() {
+    fn a_long_answer_is_shared_and_not_kept() {
         let mut done = Done::default();
         let long = completed(1, &"x".repeat(ANSWER_MAX_BYTES));
         done.keep(long.clone());
-        assert!(done.get(long.meta().answer).is_none() && done.young_bytes == 0);
+        let shared = done.get(long.meta().answer).expect("somebody has it");
+        assert!(Arc::ptr_eq(&shared, &long) && done.young_bytes == 0);
+        let answer = long.meta().answer;
+        drop((long, shared));
+        assert!(done.get(answer).is_none());
+        let deleted = completed(2, &"x".repeat(ANSWER_MAX_BYTES));
+        done.keep(deleted.clone());
+        done.forget(deleted.meta().conversation);
+        assert!(done.get(deleted.meta().answer).is_none() && done.long.is_empty());
     }
 }

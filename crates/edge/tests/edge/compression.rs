@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use edge::{Compression, download_response, event_stream};
+use edge::{Bounds, Budget, Compression, Holder, download_response, event_stream};
 use futures_util::{StreamExt, stream};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt;
@@ -34,8 +34,10 @@ async fn through(response: Response, method: Method, accepted: &str) -> Response
         .with_state(Arc::new(Mutex::new(Some(response))));
     let request = Request::builder().method(method).uri("/").header("accept-encoding", accepted);
     let request = request.body(Body::empty()).unwrap();
+    let places = Budget::new(Bounds { each: 1, all: 1 });
+    let holder = Holder::Address([192, 0, 2, 1].into());
     let compression = Compression::asked(&request);
-    compression.of(router.oneshot(request).await.unwrap())
+    compression.of(router.oneshot(request).await.unwrap(), &places, holder)
 }
 
 enum Decoder {

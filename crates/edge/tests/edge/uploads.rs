@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue};
+use edge::limits::STALL_TIMEOUT;
 use edge::limits::{FORM_FIELD_MAX_BYTES, FORM_PARTS_MAX};
 use edge::{UploadError, receive_upload};
 use futures_util::stream;
@@ -33,7 +34,8 @@ async fn send(host: &Host, parts: &[Part<'_>]) -> Result<Uploaded, UploadError> 
     // In pieces of an awkward size, as a network has them.
     let text = form(parts).into_bytes();
     let pieces: Vec<_> = text.chunks(11).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
-    receive_upload(&host.workspace, &headers(), Body::from_stream(stream::iter(pieces)), None).await
+    receive_upload(&host.workspace, &headers(), Body::from_stream(stream::iter(pieces)), None, STALL_TIMEOUT)
+        .await
 }
 
 /// Nothing is left of an upload that was refused.
@@ -103,7 +105,7 @@ async fn what_is_no_form_or_breaks_off_is_refused() {
     let host = Host::new().await;
     let receive = |headers: HeaderMap, body: Body| {
         let host = &host;
-        async move { receive_upload(&host.workspace, &headers, body, Some(1_000)).await }
+        async move { receive_upload(&host.workspace, &headers, body, Some(1_000), STALL_TIMEOUT).await }
     };
     let whole = form(&[FILE]);
     for content_type in ["application/json", "multipart/form-data", ""] {
@@ -143,7 +145,9 @@ async fn headers_without_end_are_not_held() {
             assert!(pulled < 10 << 20);
             Ok::<_, std::io::Error>(chunk)
         });
-        let refused = receive_upload(&host.workspace, &headers(), Body::from_stream(endless), None).await;
+        let refused =
+            receive_upload(&host.workspace, &headers(), Body::from_stream(endless), None, STALL_TIMEOUT)
+                .await;
         assert!(matches!(refused, Err(UploadError::Malformed(_))), "{refused:?}");
     }
 }
@@ -162,7 +166,8 @@ async fn a_client_that_falls_silent_is_given_up() {
     let began = form(&[FILE])[..100].to_owned();
     let silent =
         futures_util::StreamExt::chain(stream::iter([Ok::<_, std::io::Error>(began)]), stream::pending());
-    let refused = receive_upload(&host.workspace, &headers(), Body::from_stream(silent), None).await;
+    let refused =
+        receive_upload(&host.workspace, &headers(), Body::from_stream(silent), None, STALL_TIMEOUT).await;
     assert!(matches!(refused, Err(UploadError::TooSlow)), "{refused:?}");
     assert_untouched(&host).await;
 }

@@ -1,0 +1,50 @@
+//! What happens on a connection, as those who serve it tell each other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::connection::Stream;
+
+/// What happens on a connection.
+#[derive(Default)]
+pub(super) struct Activity {
+    /// Requests that have begun.
+    pub(super) begun: AtomicU64,
+    /// Requests whose answers have not ended.
+    pub(super) under_way: AtomicUsize,
+    /// An event stream for which the connection is to be taken.
+    stream: Mutex<Option<Stream>>,
+    /// Whether the connection still has something of an earlier response to write.
+    pub(super) clogged: AtomicBool,
+}
+
+impl Activity {
+    pub(super) fn take(&self, stream: Stream) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
+    }
+
+    /// The event stream, once everything before it is written.
+    pub(super) fn taken(&self) -> Option<Stream> {
+        if self.clogged.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A request that is under way as long as this is there.
+pub(super) struct UnderWay(pub(super) Arc<Activity>);
+
+impl UnderWay {
+    pub(super) fn new(activity: Arc<Activity>) -> Self {
+        activity.begun.fetch_add(1, Ordering::Relaxed);
+        activity.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(activity)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,96 @@
+//! What is sent for an answer: its body, and for how long its client may leave it untaken.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Response;
+use edge::limits::OUTGOING_SMALL_BYTES;
+use edge::{Outgoing, Progress, Shares, is_event_stream};
+use hyper::body::{Frame, SizeHint};
+use hyper::rt::Executor;
+
+use super::activity::UnderWay;
+
+tokio::task_local! {
+    /// What a stream of HTTP/2 tells of its client.
+    static PROGRESS: Arc<Progress>;
+}
+
+/// Runs the streams of HTTP/2, each until it is done or its client takes nothing for too long. A connection does not ask
+/// for more of a body as long as the client leaves no room for what it has: then nobody else would notice.
+#[derive(Clone)]
+pub(super) struct Streams {
+    /// How long a client may take nothing.
+    pub(super) stall_timeout: Duration,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let (progress, timeout) = (Arc::<Progress>::default(), self.stall_timeout);
+        let watched = progress.clone();
+        tokio::spawn(PROGRESS.scope(progress, async move {
+            tokio::select! {
+                _ = stream => {}
+                // Dropped, it is reset.
+                () = watched.stalled(timeout) => {}
+            }
+        }));
+    }
+}
+
+/// The body of an answer; its request is under way until it has gone.
+pub(super) struct Answer {
+    body: Body,
+    /// Over HTTP/2.
+    progress: Option<Arc<Progress>>,
+    _under_way: UnderWay,
+    _shares: Option<Shares>,
+}
+
+impl Answer {
+    /// Sends `response` piece by piece, unless it is small or has a pace of its own.
+    pub(super) fn of(
+        mut response: Response<Body>,
+        under_way: UnderWay,
+        stall_timeout: Duration,
+    ) -> Response<Self> {
+        let shares = response.extensions_mut().remove::<Shares>();
+        let progress = PROGRESS.try_with(Arc::clone).ok();
+        let size = response.body().size_hint().exact();
+        let as_it_is = is_event_stream(&response) || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES);
+        response.map(|body| {
+            let body = if as_it_is { body } else { Body::new(Outgoing::new(body, stall_timeout)) };
+            Self { body, progress, _under_way: under_way, _shares: shares }
+        })
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Some(progress) = &self.progress {
+            progress.moved(frame.is_ready());
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

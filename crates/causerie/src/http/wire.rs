@@ -1,0 +1,156 @@
+//! The bytes of a connection, and how long its client may leave them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use bytes::Buf;
+use edge::limits::HEAD_COUNTED_BYTES;
+use edge::{Budget, Holder, Share};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::activity::Activity;
+
+/// A connection, what was read of it before, and whether something waits to be written to it. It breaks when its client
+/// takes nothing for too long of what is written to it.
+pub(super) struct Wire<C> {
+    connection: C,
+    early: Bytes,
+    activity: Arc<Activity>,
+    stall_timeout: Duration,
+    /// While nothing goes out that should.
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Whether nothing more is read while something waits to be written: over HTTP/1.1, where requests are read one after
+    /// another and a client might never take the answers.
+    in_turn: bool,
+    /// Who waits to read until all is written.
+    reader: Option<Waker>,
+    heads: Heads,
+}
+
+/// What has come of a head and not become a request yet.
+pub(super) struct Heads {
+    budget: Arc<Budget>,
+    holder: Holder,
+    /// Requests that had begun when its first bytes came.
+    begun: u64,
+    bytes: usize,
+    held: Option<Share>,
+}
+
+impl Heads {
+    /// Counts the heads of this holder's connection in the budget.
+    pub(super) fn new(budget: Arc<Budget>, holder: Holder) -> Self {
+        Self { budget, holder, begun: 0, bytes: 0, held: None }
+    }
+
+    /// So many bytes have come. Fails where too many have long heads under way.
+    fn came(&mut self, bytes: usize, activity: &Activity) -> io::Result<()> {
+        let begun = activity.begun.load(Ordering::Relaxed);
+        if begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0 {
+            (self.begun, self.bytes, self.held) = (begun, 0, None);
+        }
+        self.bytes += bytes;
+        if self.bytes > HEAD_COUNTED_BYTES && self.held.is_none() {
+            self.held = Some(self.budget.take(self.holder, 1).map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+}
+
+impl<C> Wire<C> {
+    pub(super) fn new(
+        connection: C,
+        early: Bytes,
+        activity: Arc<Activity>,
+        stall_timeout: Duration,
+        in_turn: bool,
+        heads: Heads,
+    ) -> Self {
+        Self { connection, early, activity, stall_timeout, stall: None, in_turn, reader: None, heads }
+    }
+
+    /// The connection, and what of it was read and not asked for.
+    pub(super) fn into_parts(self) -> (C, Bytes) {
+        (self.connection, self.early)
+    }
+
+    fn noted<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stall = None;
+            return written;
+        }
+        self.activity.clogged.store(true, Ordering::Relaxed);
+        let timeout = self.stall_timeout;
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        stall.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, edge::Stalled)))
+    }
+}
+
+impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.in_turn && self.activity.clogged.load(Ordering::Relaxed) {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if self.early.is_empty() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut self.connection).poll_read(context, buffer))?;
+            let this = &mut *self;
+            return Poll::Ready(this.heads.came(buffer.filled().len() - before, &this.activity));
+        }
+        let length = self.early.len().min(buffer.remaining());
+        buffer.put_slice(&self.early[..length]);
+        self.early.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write(context, bytes);
+        self.noted(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.connection).poll_write_vectored(context, slices);
+        self.noted(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    /// Comes when all was written.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.connection).poll_flush(context);
+        if flushed.is_ready() {
+            self.activity.clogged.store(false, Ordering::Relaxed);
+            if let Some(reader) = self.reader.take() {
+                reader.wake();
+            }
+        }
+        self.noted(flushed, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(context)
+    }
+}

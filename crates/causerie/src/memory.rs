@@ -1,0 +1,107 @@
+//! Memory that was given back is given back to the system, too.
+//!
+//! The allocator keeps what is freed between things that are still used, in as many pools as there were threads. After a
+//! crowd has gone that may be most of the process. So it is looked at now and then, and let go of when there is much of it.
+#![expect(unsafe_code, reason = "the allocator's own calls; each block says why it is sound")]
+
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How often is looked.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// So much more than after the last time is worth the work, which takes some milliseconds.
+const WORTH_BYTES: u64 = 16 << 20;
+
+/// Lets go of what is not used, whenever there is much of it. Never ends.
+pub(crate) async fn return_unused() {
+    let mut look = interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut kept = Kept::default();
+    loop {
+        look.tick().await;
+        // Other threads go on meanwhile, but for those that ask the same pool for memory.
+        let looked = tokio::task::spawn_blocking(move || {
+            let now = Kept::now();
+            if !now.is_worth_it(kept) {
+                return kept;
+            }
+            trim();
+            Kept::now()
+        });
+        kept = looked.await.unwrap_or(kept);
+    }
+}
+
+/// What the process keeps, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    /// What of the allocator's pools is not used; also what the system has back of it.
+    free: u64,
+    /// What it has in memory.
+    resident: u64,
+}
+
+impl Kept {
+    /// Whether letting go gives back much, after it was done when there was `before`.
+    fn is_worth_it(self, before: Self) -> bool {
+        let freed = self.free > before.free + WORTH_BYTES;
+        let used_again = self.resident > before.resident + WORTH_BYTES;
+        self.free > WORTH_BYTES && (freed || used_again)
+    }
+
+    fn now() -> Self {
+        Self { free: free(), resident: resident() }
+    }
+}
+
+/// Bytes in memory.
+fn resident() -> u64 {
+    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = told.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or_default() * rustix::param::page_size() as u64
+}
+
+#[cfg(target_env = "gnu")]
+fn free() -> u64 {
+    // SAFETY: it takes nothing and returns numbers; the pools are locked meanwhile.
+    let told = unsafe { libc::mallinfo2() };
+    told.fordblks as u64
+}
+
+#[cfg(target_env = "gnu")]
+fn trim() {
+    // SAFETY: it may be called at any time from any thread, and touches nothing that is in use.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators have no such call.
+#[cfg(not(target_env = "gnu"))]
+fn free() -> u64 {
+    0
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn trim() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_let_go_of_is_not_let_go_of_again() {
+        let mib = |free: u64, resident: u64| Kept { free: free << 20, resident: resident << 20 };
+        let before = Kept::default();
+        assert!(mib(100, 140).is_worth_it(before));
+        assert!(!mib(8, 800).is_worth_it(before), "it is in use");
+        let trimmed = mib(100, 40);
+        assert!(!mib(100, 40).is_worth_it(trimmed));
+        assert!(mib(100, 90).is_worth_it(trimmed), "it was used again");
+        assert!(mib(400, 50).is_worth_it(trimmed), "there is more of it");
+    }
+
+    #[test]
+    fn the_process_has_memory() {
+        assert!(Kept::now().resident > 1 << 20);
+    }
+}

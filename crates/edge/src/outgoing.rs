@@ -1,0 +1,292 @@
+//! Bodies that go out: piece by piece, each handed over when those before were taken, and for no longer than its
+//! client takes them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Extensions, StatusCode};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use tokio::time::{Instant, sleep_until};
+
+use crate::budget::{Budgets, Holder, Share, Spent};
+use crate::events::BoxError;
+use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES};
+use crate::pace::Pace;
+
+/// Marks a response whose body is made as it is taken, or is in memory once for all who read it: it is counted with what
+/// it has in flight, not with its size.
+#[derive(Debug, Clone, Copy)]
+pub struct Piecewise;
+
+/// Shares of budgets that a response holds until it is sent.
+#[derive(Debug, Clone, Default)]
+pub struct Shares(Arc<Mutex<Vec<Share>>>);
+
+impl Shares {
+    /// Has these extensions hold a share.
+    pub fn hold(extensions: &mut Extensions, share: Share) {
+        let shares = extensions.get_or_insert_default::<Self>();
+        shares.0.lock().unwrap_or_else(PoisonError::into_inner).push(share);
+    }
+}
+
+/// Takes what a response to `holder` holds from the budget of bodies. What changed something is owed and never refused.
+///
+/// # Errors
+/// [`Spent`]: the response must not be sent.
+pub fn account_for(
+    response: &mut Response,
+    budgets: &Budgets,
+    holder: Holder,
+    owed: bool,
+) -> Result<(), Spent> {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    let size = response.body().size_hint().exact();
+    if crate::is_event_stream(response)
+        || bodiless.contains(&response.status())
+        || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES)
+    {
+        return Ok(());
+    }
+    let in_flight = OUTGOING_IN_FLIGHT_BYTES as u64;
+    let amount = match response.extensions().get::<Piecewise>() {
+        Some(Piecewise) => size.unwrap_or(in_flight).min(in_flight),
+        None => size.unwrap_or(in_flight),
+    };
+    let budget = match holder {
+        Holder::Account(_) => &budgets.body_bytes,
+        Holder::Address(_) => &budgets.stranger_bytes,
+    };
+    let share = if owed { budget.take_anyway(holder, amount) } else { budget.take(holder, amount)? };
+    Shares::hold(response.extensions_mut(), share);
+    Ok(())
+}
+
+/// Whether a client takes what its connection holds for it, where the connection itself does not ask on.
+#[derive(Debug)]
+pub struct Progress {
+    began: Instant,
+    /// When the body was last asked, in milliseconds since it began.
+    moved: AtomicU64,
+    /// Whether it is the client that is waited for.
+    waiting: AtomicBool,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { began: Instant::now(), moved: AtomicU64::new(0), waiting: AtomicBool::new(false) }
+    }
+}
+
+impl Progress {
+    /// The body was asked for more; it is `waiting` when it gave some, which the client is to take.
+    pub fn moved(&self, waiting: bool) {
+        let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved.store(since, Ordering::Relaxed);
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Ready when the client has been waited for so long without taking anything.
+    pub async fn stalled(&self, timeout: Duration) {
+        loop {
+            let moved = Duration::from_millis(self.moved.load(Ordering::Relaxed));
+            let waited = Instant::now().saturating_duration_since(self.began + moved);
+            let left =
+                if self.waiting.load(Ordering::Relaxed) { timeout.saturating_sub(waited) } else { timeout };
+            if left.is_zero() {
+                return;
+            }
+            sleep_until(Instant::now() + left).await;
+        }
+    }
+}
+
+/// A body that is handed over in small pieces, each once those before were taken. It fails when its client takes nothing
+/// for too long, and ends when all of it is taken.
+pub struct Outgoing {
+    /// Nothing once it has ended.
+    body: Option<Body>,
+    size: SizeHint,
+    rest: Bytes,
+    pace: Pace,
+}
+
+impl Outgoing {
+    /// Hands over `body`, whose client may stall for so long.
+    #[must_use]
+    pub fn new(body: Body, timeout: Duration) -> Self {
+        let size = body.size_hint();
+        let pace = Pace::new(timeout, OUTGOING_IN_FLIGHT_BYTES);
+        Self { body: Some(body), size, rest: Bytes::new(), pace }
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BoxError>> {
+        loop {
+            if !self.rest.is_empty() {
+                ready!(self.pace.poll_room(context))?;
+                let length = self.rest.len().min(OUTGOING_PIECE_BYTES);
+                let piece = self.rest.split_to(length);
+                return Poll::Ready(Ok(Some(Frame::data(self.pace.wrap(piece)))));
+            }
+            // Before more is made, what was made is taken.
+            ready!(self.pace.poll_sent(context))?;
+            let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
+            match ready!(Pin::new(body).poll_frame(context)) {
+                None => self.body = None,
+                Some(frame) => match frame?.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(frame) => return Poll::Ready(Ok(Some(frame))),
+                },
+            }
+        }
+    }
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let piece = ready!(self.poll_piece(context));
+        if piece.is_err() {
+            (self.body, self.rest) = (None, Bytes::new());
+        }
+        Poll::Ready(piece.transpose())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        false
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.size
+    }
+}
+
+/// A body that breaks off when something has happened: it is looked at whenever more is to be sent.
+pub struct Until {
+    body: Body,
+    end: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Until {
+    /// The body until `end`.
+    #[must_use]
+    pub fn new(body: Body, end: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { body, end: Box::pin(end) }
+    }
+}
+
+/// What a body was sent for no longer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the response was broken off")]
+pub struct BrokenOff;
+
+impl http_body::Body for Until {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.end.as_mut().poll(context).is_ready() {
+            self.body = Body::empty();
+            self.end = Box::pin(std::future::ready(()));
+            return Poll::Ready(Some(Err(BrokenOff.into())));
+        }
+        Pin::new(&mut self.body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_in_flight_than_may_be_and_who_takes_nothing_is_let_go() {
+        let whole: Bytes = vec![7; 1 << 20].into();
+        let mut body = Outgoing::new(Body::from(whole.clone()), TIMEOUT);
+        assert_eq!(http_body::Body::size_hint(&body).exact(), Some(1 << 20));
+        let mut taken = BytesMut::new();
+        let mut held = Vec::new();
+        while let Some(frame) = body.frame().now_or_never() {
+            held.push(frame.expect("more").expect("no error").into_data().expect("data"));
+        }
+        let in_flight: usize = held.iter().map(Bytes::len).sum();
+        assert_eq!(in_flight, OUTGOING_IN_FLIGHT_BYTES);
+        held.drain(..).for_each(|piece| taken.extend_from_slice(&piece));
+        while taken.len() < whole.len() {
+            let piece = body.frame().await.expect("more").expect("no error").into_data().expect("data");
+            assert!(piece.len() <= OUTGOING_PIECE_BYTES);
+            taken.extend_from_slice(&piece);
+        }
+        assert_eq!(taken, whole);
+        assert!(body.frame().await.is_none());
+
+        let mut body = Outgoing::new(Body::from(whole), TIMEOUT);
+        let began = Instant::now();
+        let mut held = Vec::new();
+        let failed = loop {
+            match body.frame().await.expect("it does not end") {
+                Ok(frame) => held.push(frame),
+                Err(error) => break error,
+            }
+        };
+        assert!(failed.downcast_ref::<crate::Stalled>().is_some(), "{failed}");
+        assert_eq!(began.elapsed(), TIMEOUT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_waited_for_only_while_it_has_something_to_take() {
+        let progress = Progress::default();
+        assert!(progress.stalled(TIMEOUT).now_or_never().is_none());
+        progress.moved(false);
+        assert!(
+            tokio::time::timeout(10 * TIMEOUT, progress.stalled(TIMEOUT)).await.is_err(),
+            "it has nothing"
+        );
+        progress.moved(true);
+        let began = Instant::now();
+        progress.stalled(TIMEOUT).await;
+        assert_eq!(began.elapsed(), TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_body_breaks_off_when_it_is_to_end() {
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let (send, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, BoxError>>(1);
+        let pieces =
+            futures_util::stream::unfold(pieces, async |mut pieces| Some((pieces.recv().await?, pieces)));
+        let mut body = Until::new(Body::from_stream(pieces), async { drop(ended.await) });
+        send.send(Ok(Bytes::from_static(b"a"))).await.expect("it is read");
+        assert!(body.frame().await.expect("a frame").is_ok());
+        assert!(body.frame().now_or_never().is_none());
+        end.send(()).expect("it is waited for");
+        assert!(body.frame().await.expect("a frame").is_err());
+        assert!(body.frame().await.is_none_or(|frame| frame.is_err()));
+    }
+}
