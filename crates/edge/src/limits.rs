@@ -98,10 +98,13 @@ pub const STRANGER_BYTES_MAX: u64 = 32 << 20;
 pub const OUTGOING_SMALL_BYTES: u64 = 4 << 10;
 
 /// Bytes of a response that are handed to the connection and not yet sent.
-pub const OUTGOING_IN_FLIGHT_BYTES: usize = 64 << 10;
+pub const OUTGOING_IN_FLIGHT_BYTES: usize = 128 << 10;
 
-/// Bytes of a response that are handed over at once, and by whose taking the progress of its client is told.
-pub const OUTGOING_PIECE_BYTES: usize = 16 << 10;
+/// Bytes of a response that are handed over at once to a connection that takes what its client takes.
+pub const OUTGOING_PIECE_BYTES: usize = 64 << 10;
+
+/// The same over HTTP/2, where the progress of a client is told by the pieces that it has taken.
+pub const OUTGOING_STREAM_PIECE_BYTES: usize = 16 << 10;
 
 /// A response that is known to be smaller is not worth compressing.
 pub const COMPRESSED_MIN_BYTES: u64 = 256;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::budget::{Budgets, Holder, Share, Spent};
 use crate::events::BoxError;
-use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES};
+use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
 use crate::pace::Pace;
 
 /// Marks a response whose body is made as it is taken, or is in memory once for all who read it: it is counted with what
@@ -115,29 +115,34 @@ pub struct Outgoing {
     body: Option<Body>,
     size: SizeHint,
     rest: Bytes,
+    piece_bytes: usize,
     pace: Pace,
 }
 
 impl Outgoing {
-    /// Hands over `body`, whose client may stall for so long.
+    /// Hands over `body` in pieces of so many bytes, whose client may stall for so long.
     #[must_use]
-    pub fn new(body: Body, timeout: Duration) -> Self {
+    pub fn new(body: Body, timeout: Duration, piece_bytes: usize) -> Self {
         let size = body.size_hint();
         let pace = Pace::new(timeout, OUTGOING_IN_FLIGHT_BYTES);
-        Self { body: Some(body), size, rest: Bytes::new(), pace }
+        Self { body: Some(body), size, rest: Bytes::new(), piece_bytes, pace }
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BoxError>> {
         loop {
             if !self.rest.is_empty() {
                 ready!(self.pace.poll_room(context))?;
-                let length = self.rest.len().min(OUTGOING_PIECE_BYTES);
+                let length = self.rest.len().min(self.piece_bytes);
                 let piece = self.rest.split_to(length);
                 return Poll::Ready(Ok(Some(Frame::data(self.pace.wrap(piece)))));
             }
-            // Before more is made, what was made is taken.
-            ready!(self.pace.poll_sent(context))?;
-            let Some(body) = &mut self.body else { return Poll::Ready(Ok(None)) };
+            let Some(body) = &mut self.body else {
+                // It is under way until all of it is taken.
+                ready!(self.pace.poll_sent(context))?;
+                return Poll::Ready(Ok(None));
+            };
+            // Before more is made, most of what was made is taken.
+            ready!(self.pace.poll_room(context))?;
             match ready!(Pin::new(body).poll_frame(context)) {
                 None => self.body = None,
                 Some(frame) => match frame?.into_data() {
@@ -225,11 +230,12 @@ mod tests {
     use http_body_util::BodyExt;
 
     const TIMEOUT: Duration = Duration::from_secs(60);
+    const PIECE: usize = 16 << 10;
 
     #[tokio::test(start_paused = true)]
     async fn no_more_is_in_flight_than_may_be_and_who_takes_nothing_is_let_go() {
         let whole: Bytes = vec![7; 1 << 20].into();
-        let mut body = Outgoing::new(Body::from(whole.clone()), TIMEOUT);
+        let mut body = Outgoing::new(Body::from(whole.clone()), TIMEOUT, PIECE);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(1 << 20));
         let mut taken = BytesMut::new();
         let mut held = Vec::new();
@@ -241,13 +247,13 @@ mod tests {
         held.drain(..).for_each(|piece| taken.extend_from_slice(&piece));
         while taken.len() < whole.len() {
             let piece = body.frame().await.expect("more").expect("no error").into_data().expect("data");
-            assert!(piece.len() <= OUTGOING_PIECE_BYTES);
+            assert!(piece.len() <= PIECE);
             taken.extend_from_slice(&piece);
         }
         assert_eq!(taken, whole);
         assert!(body.frame().await.is_none());
 
-        let mut body = Outgoing::new(Body::from(whole), TIMEOUT);
+        let mut body = Outgoing::new(Body::from(whole), TIMEOUT, PIECE);
         let began = Instant::now();
         let mut held = Vec::new();
         let failed = loop {

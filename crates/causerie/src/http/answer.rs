@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
-use edge::limits::OUTGOING_SMALL_BYTES;
+use edge::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
 use edge::{Outgoing, Progress, Shares, is_event_stream};
 use hyper::body::{Frame, SizeHint};
 use hyper::rt::Executor;
@@ -65,7 +65,8 @@ impl Answer {
         let size = response.body().size_hint().exact();
         let as_it_is = is_event_stream(&response) || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES);
         response.map(|body| {
-            let body = if as_it_is { body } else { Body::new(Outgoing::new(body, stall_timeout)) };
+            let piece = if progress.is_some() { OUTGOING_STREAM_PIECE_BYTES } else { OUTGOING_PIECE_BYTES };
+            let body = if as_it_is { body } else { Body::new(Outgoing::new(body, stall_timeout, piece)) };
             Self { body, progress, _under_way: under_way, _shares: shares }
         })
     }
