@@ -141,7 +141,7 @@ fn page_of(
     account: AccountId,
     conversation: ConversationId,
     from: u32,
-) -> Result<Exchanges, store::StoreError> {
+) -> Result<Exchanges, StoreError> {
     let (mut page, mut bytes, mut exchanges, mut together) = (Vec::new(), 0, 0, 1);
     while exchanges < EXCHANGES_PAGE_MAX && bytes < PAGE_BYTES {
         let wanted = together.min(EXCHANGES_PAGE_MAX - exchanges);

@@ -20,6 +20,7 @@ fn result(tool: &str, outcome: Outcome, text: &str, passages: Vec<Passage>) -> L
         passages,
         written: Vec::new(),
         images: Vec::new(),
+        unread: Vec::new(),
     };
     LogEntry::Result { number: 0, result: Arc::new(result) }
 }
