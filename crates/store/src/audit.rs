@@ -91,8 +91,12 @@ pub fn list(tx: &mut dyn Sql, wanted: &Wanted) -> Result<Vec<(i64, Entry)>> {
 /// [`StoreError`](crate::StoreError).
 pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
     tx.execute(
-        "DELETE FROM audit WHERE entry IN
-            (SELECT entry FROM audit WHERE created_at < $1 ORDER BY created_at, entry LIMIT $2)",
+        // A range of the index, up to the first that stays. To be told each row, PostgreSQL would read the whole table.
+        "DELETE FROM audit WHERE created_at < $1 AND (created_at, entry) <
+            (COALESCE((SELECT created_at FROM audit WHERE created_at < $1
+                ORDER BY created_at, entry LIMIT 1 OFFSET $2), $1),
+             COALESCE((SELECT entry FROM audit WHERE created_at < $1
+                ORDER BY created_at, entry LIMIT 1 OFFSET $2), 0))",
         params![before_micros, limit],
     )
 }

@@ -116,8 +116,13 @@ pub fn want(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
 /// [`MachineError::NotFound`].
 pub fn lapse(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
     lock(tx, account)?;
-    let waits =
-        tx.one("SELECT 1 FROM dispatch WHERE account_id = $1 LIMIT 1", params![account], |_| Ok(()))?;
+    // Each half has an index of its own; both together have none.
+    let waits = tx.one(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
+            OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
+        params![account],
+        |_| Ok(()),
+    )?;
     if waits.is_none() {
         set_desired(tx, account, Desired::Stopped)?;
     }

@@ -219,8 +219,14 @@ pub fn replay(
 /// [`StoreError`].
 pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(
-        "DELETE FROM idempotency WHERE (account_id, name) IN
-            (SELECT account_id, name FROM idempotency WHERE created_at <= $1 ORDER BY created_at LIMIT $2)",
+        // A range of the index, up to the first that stays. To be told each row, PostgreSQL would read the whole table.
+        "DELETE FROM idempotency WHERE created_at <= $1 AND (created_at, account_id, name) <
+            (COALESCE((SELECT created_at FROM idempotency WHERE created_at <= $1
+                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), $1 + 1),
+             COALESCE((SELECT account_id FROM idempotency WHERE created_at <= $1
+                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), ''),
+             COALESCE((SELECT name FROM idempotency WHERE created_at <= $1
+                ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), ''))",
         params![now.micros() - IDEMPOTENCY_KEPT_MICROS, limit],
     )
 }

@@ -53,6 +53,9 @@ pub struct Options {
     /// How long callers wait for a PostgreSQL server that can't be reached, from the first failure on; ten
     /// seconds when `None`.
     pub outage_patience: Option<Duration>,
+    /// How long a PostgreSQL server keeps the plan of a statement, which goes by the sizes that tables had; ten
+    /// seconds when `None`.
+    pub plans_kept: Option<Duration>,
     /// Room on the disk that a SQLite database's files are given beyond their ends, each so much, so that small
     /// writes succeed on a full disk; none when 0.
     pub slack_bytes: u64,
@@ -200,7 +203,7 @@ impl Store {
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
         let abort = Arc::new(Abort::new());
-        let reach = Arc::new(postgres::Reach::new(address, options.outage_patience, Arc::clone(&abort)));
+        let reach = Arc::new(postgres::Reach::new(address, &options, Arc::clone(&abort)));
         let store = Self::at(Place::Server(Arc::clone(&reach)), abort);
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);

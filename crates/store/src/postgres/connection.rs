@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt;
 use futures_util::future::{join, join_all, join3};
@@ -49,6 +49,8 @@ pub(crate) struct Link {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
+    /// Since when the server keeps the plans of the statements.
+    pub(super) planned: Instant,
 }
 
 impl Link {
@@ -64,7 +66,7 @@ impl Link {
         });
         let answers = timeout(CONNECT_TIMEOUT, client.simple_query(SESSION));
         check_server(&answers.await.map_err(|_| Fault::silent())??)?;
-        Ok(Self { client, driver, statements: HashMap::new() })
+        Ok(Self { client, driver, statements: HashMap::new(), planned: Instant::now() })
     }
 
     /// What the tables are made with.

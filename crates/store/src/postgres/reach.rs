@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use crate::abort::Abort;
+use crate::store::Options;
 
 /// How long callers wait for a server that can't be reached, from the first failure on, unless the
 /// operator says otherwise.
 pub(crate) const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long plans are kept unless the operator says otherwise. A plan that was made for an empty table reads all of it
+/// once it is large, until the server happens to look at the table, a minute later.
+const PLANS_KEPT: Duration = Duration::from_secs(10);
 /// The pause after the first failed attempt to connect; it doubles up to the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest pause between two attempts of one thread.
@@ -20,6 +24,8 @@ pub(crate) struct Reach {
     /// Tells that nothing is waited for any more.
     pub(super) abort: Arc<Abort>,
     patience: Duration,
+    /// How long a connection goes by the same plans.
+    pub(super) plans_kept: Duration,
     outage: Mutex<Option<Outage>>,
 }
 
@@ -32,8 +38,10 @@ struct Outage {
 
 impl Reach {
     /// A server that nothing is known of yet.
-    pub(crate) fn new(address: Address, patience: Option<Duration>, abort: Arc<Abort>) -> Self {
-        Self { address, abort, patience: patience.unwrap_or(OUTAGE_PATIENCE), outage: Mutex::new(None) }
+    pub(crate) fn new(address: Address, options: &Options, abort: Arc<Abort>) -> Self {
+        let patience = options.outage_patience.unwrap_or(OUTAGE_PATIENCE);
+        let plans_kept = options.plans_kept.unwrap_or(PLANS_KEPT);
+        Self { address, abort, patience, plans_kept, outage: Mutex::new(None) }
     }
 
     /// Whether the last attempt to connect failed.

@@ -229,6 +229,7 @@ impl Worker {
 
     /// Sees to a connection, with patience.
     fn connect(&mut self) -> Result<()> {
+        self.forget_old_plans();
         if self.link.is_some() {
             return Ok(());
         }
@@ -262,6 +263,19 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Has the server plan anew what it planned a while ago. No transaction is open.
+    fn forget_old_plans(&mut self) {
+        if self.link.as_ref().is_none_or(|link| link.planned.elapsed() < self.reach.plans_kept) {
+            return;
+        }
+        let forgotten = self.batch("DISCARD PLANS");
+        match (&mut self.link, forgotten) {
+            (Some(link), Ok(())) => link.planned = Instant::now(),
+            (_, Err(_)) => self.link = None,
+            (None, Ok(())) => {}
+        }
     }
 
     fn roll_back(&mut self) {

@@ -1,9 +1,13 @@
 //! Claims when very much waits.
 
-use store::turns::{self, Claimed, Terms};
-use store::{Options, RowExt, Sql, SqlExt, StoreError};
+use std::time::Duration;
 
-use crate::fixture::{Engine, Fixture, run, terms};
+use domain::id::MessageId;
+use domain::time::Timestamp;
+use store::turns::{self, Claimed, Fence, Terms, TurnError};
+use store::{Options, RowExt, Sql, SqlExt, StoreError, audit, machines, questions};
+
+use crate::fixture::{Engine, Fixture, node, run, terms};
 
 on_every_engine!(claims_go_on_in_order_and_in_each_accounts_share_however_many_wait);
 
@@ -68,11 +72,69 @@ async fn claims_go_on_in_order_and_in_each_accounts_share_however_many_wait(engi
     }
 }
 
-/// Rows and entries of indexes that the transaction has read so far, of all that claims look at.
+/// Rows and entries of indexes that were read of the tables that grow with what waits.
 const VISITED: &str = "SELECT CAST(COALESCE(SUM(pg_stat_get_xact_tuples_returned(c.oid)
         + pg_stat_get_xact_tuples_fetched(c.oid)), 0) AS BIGINT)
     FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
-    WHERE COALESCE(i.indrelid, c.oid) IN ('dispatch'::regclass, 'answers'::regclass, 'machines'::regclass)";
+    WHERE COALESCE(i.indrelid, c.oid) IN ('dispatch'::regclass, 'answers'::regclass, 'machines'::regclass,
+        'audit'::regclass, 'idempotency'::regclass)";
+
+/// What the session has read so far, earlier transactions included.
+fn counted(tx: &mut dyn Sql) -> Result<i64, StoreError> {
+    Ok(tx.one(VISITED, &[], |row| row.int(0))?.unwrap_or_default())
+}
+
+/// How many rows and entries of indexes a transaction of `work` reads.
+async fn visited<E: From<StoreError> + std::fmt::Debug + Send + 'static>(
+    fixture: &Fixture,
+    work: impl Fn(&mut dyn Sql) -> Result<(), E> + Send + 'static,
+) -> i64 {
+    let visits = move |tx: &mut dyn Sql| {
+        let before = counted(tx)?;
+        work(tx)?;
+        Ok::<_, E>(counted(tx)? - before)
+    };
+    fixture.store.write(visits).await.expect("it is done")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_operations_visit_few_rows_whatever_the_tables_were_planned_for() {
+    let options = Options { writers: Some(1), plans_kept: Some(Duration::ZERO), ..Options::default() };
+    let fixture = Fixture::with(Engine::Postgres, options);
+    let account = fixture.account(0).await;
+    for table in ["ANALYZE dispatch", "ANALYZE answers", "ANALYZE audit", "ANALYZE idempotency"] {
+        fixture.store.write(move |tx| run(tx, table)).await.expect("figures");
+    }
+    let fence = Fence { answer: MessageId::from_random(1), epoch: 1, node: node() };
+    let sweep = |tx: &mut dyn Sql| {
+        audit::sweep(tx, 100, 50)?;
+        questions::sweep_idempotency(tx, Timestamp::from_micros(100 + 86_400_000_000), 50)?;
+        Ok::<_, StoreError>(())
+    };
+    for _ in 0..8 {
+        let refused = fixture.store.write(move |tx| turns::release(tx, fence)).await;
+        assert!(matches!(refused, Err(TurnError::Fenced)), "{refused:?}");
+        visited(&fixture, move |tx| machines::lapse(tx, account).map(drop)).await;
+        visited(&fixture, sweep).await;
+    }
+    fill(&fixture).await;
+    for sql in [
+        "INSERT INTO audit (created_at, account_id, actor, action, subject, detail)
+         SELECT CAST(substr(id, 25) AS BIGINT), account_id, 'a', 'a', 'a', 'a' FROM answers",
+        "INSERT INTO idempotency (account_id, name, body_hash, conversation_id, answer_id, created_at)
+         SELECT a.account_id, a.id, k.fingerprint, a.conversation_id, a.id, CAST(substr(a.id, 25) AS BIGINT)
+         FROM answers a CROSS JOIN (SELECT decode(repeat('00', 32), 'hex') AS fingerprint) k",
+    ] {
+        fixture.store.write(move |tx| run(tx, sql)).await.expect("rows");
+    }
+    let held = claim(&fixture, 1, 1).await[0].fence;
+    let few = |visited: i64| assert!(visited < 1000, "{visited} of {WAITING} rows were visited");
+    few(visited(&fixture, move |tx| turns::put_back(tx, held)).await);
+    few(visited(&fixture, move |tx| machines::lapse(tx, account).map(drop)).await);
+    few(visited(&fixture, sweep).await);
+    assert_eq!(fixture.count("SELECT count(*) FROM audit").await, WAITING as i64 - 50);
+    assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, WAITING as i64 - 50);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_claims_visit_few_rows_whatever_the_server_believes_of_the_queue() {
@@ -81,10 +143,10 @@ async fn postgres_claims_visit_few_rows_whatever_the_server_believes_of_the_queu
     let visits = async |per_account_max, limit| {
         let terms = Terms { per_account_max, limit, ..terms() };
         let visits = move |tx: &mut dyn Sql| {
+            let before = counted(tx)?;
             turns::claim_stopped(tx, &terms)?;
             let claimed = turns::claim(tx, &terms)?.len();
-            let visited = tx.one(VISITED, &[], |row| row.int(0))?;
-            Ok::<_, StoreError>((claimed, visited.unwrap_or_default()))
+            Ok::<_, StoreError>((claimed, counted(tx)? - before))
         };
         fixture.store.write(visits).await.expect("a claim")
     };
