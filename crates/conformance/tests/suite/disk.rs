@@ -182,9 +182,9 @@ fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
     small.service.kill();
     fill_bytes(&hog);
     let _ = small.service.admin(&["key", "revoke", &id]);
+    fs::remove_file(&hog).expect("it is there");
     small.service.restart();
     small.api.address = small.service.address().into();
-    fs::remove_file(&hog).expect("it is there");
     small.recovers();
 }
 
