@@ -272,24 +272,18 @@ async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Res
     }
 }
 
-/// What is known of this host: the driver of machines. What it reports of limits that the kernel enforces or does not
-/// belongs here, a check for each; what did not pass is logged at the start.
+/// Reports the machine driver, and for each limit of machines what enforces it on this host.
 fn host_checks(driver: &Driver) -> Vec<Check> {
-    vec![Check::new("machine_driver", CheckStatus::Pass, driver.to_string())]
-}
-
-/// Logs which limits of machines the kernel enforces on this host, and which it does not.
-fn log_limits(report: &[LimitStatus]) {
-    for LimitStatus { limit, enforced_by, detail } in report {
-        let by = enforced_by.as_str();
-        match enforced_by {
-            Enforcement::Nothing => {
-                tracing::warn!(limit, enforced_by = by, detail, "machine limit not enforced")
-            }
-            Enforcement::Watch => tracing::info!(limit, enforced_by = by, detail, "machine limit enforced"),
-            Enforcement::Kernel => tracing::debug!(limit, enforced_by = by, detail, "machine limit enforced"),
-        }
-    }
+    let mut checks = vec![Check::new("machine_driver", CheckStatus::Pass, driver.to_string())];
+    checks.extend(driver.limits_report().into_iter().map(|LimitStatus { limit, enforced_by, detail }| {
+        let status = match enforced_by {
+            Enforcement::Kernel => CheckStatus::Pass,
+            Enforcement::Watch | Enforcement::Nothing => CheckStatus::Warn,
+        };
+        let reason = format!("enforced by {}: {detail}", enforced_by.as_str());
+        Check::new(format!("machine_limit_{limit}"), status, reason)
+    }));
+    checks
 }
 
 async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> {
@@ -305,7 +299,6 @@ async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> 
             config.limits = settings.machine.clone();
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;
-            log_limits(&sandbox.limits_report());
             Ok(Driver::Sandbox(sandbox))
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use models::{Catalog, VendorHealth};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use store::Store;
@@ -61,17 +62,18 @@ impl Check {
 pub(crate) struct Health {
     store: Store,
     disk: Disk,
+    catalog: Arc<Catalog>,
     /// Of the host and the driver of machines; they do not change while the service runs.
     host: Arc<[Check]>,
     written: Arc<Mutex<Option<(Instant, Check)>>>,
 }
 
 impl Health {
-    pub(crate) fn new(store: Store, disk: Disk, host: Vec<Check>) -> Self {
+    pub(crate) fn new(store: Store, disk: Disk, catalog: Arc<Catalog>, host: Vec<Check>) -> Self {
         for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
-        Self { store, disk, host: host.into(), written: Arc::default() }
+        Self { store, disk, catalog, host: host.into(), written: Arc::default() }
     }
 
     /// All checks. The service is ready when none of them failed.
@@ -84,6 +86,7 @@ impl Health {
         };
         let mut checks = vec![readable, writable];
         checks.extend(self.disk_checks());
+        checks.extend(self.catalog.vendors().iter().map(vendor_check));
         checks.extend(self.host.iter().cloned());
         checks
     }
@@ -136,5 +139,14 @@ impl Health {
         };
         checks.push(Check::new("disk_reserve", status, reason).with("bytes", config.reserve_bytes));
         checks
+    }
+}
+
+/// Reports a vendor of models. One that is down does not keep the service from being ready.
+fn vendor_check(vendor: &VendorHealth) -> Check {
+    let name = format!("vendor_{}", vendor.provider.as_str().to_ascii_lowercase());
+    match vendor.reason() {
+        Some(reason) => Check::new(name, CheckStatus::Warn, reason),
+        None => Check::new(name, CheckStatus::Pass, format!("{} lists its models", vendor.base_url)),
     }
 }

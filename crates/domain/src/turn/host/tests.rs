@@ -295,6 +295,7 @@ fn output() -> Output {
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
+        unread: Vec::new(),
     }
 }
 
