@@ -157,9 +157,7 @@ fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
             "{told}"
         );
     }
-    for right in
-        ["info", "WARN", "off", "info,requests=warn", "warn, control=trace", "info,causerie[span]=debug"]
-    {
+    for right in ["info", "WARN", "off", "info,requests=warn", "info,causerie[span]=debug"] {
         let (_folder, path) = file(&format!("log.level = {right:?}"));
         assert!(loaded(Some(&path), &[], &[]).is_ok(), "{right}");
     }
