@@ -4,8 +4,9 @@ set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
 PACKAGES="gcc libc6-dev uidmap"
-# The tests start PostgreSQL servers of their own; flock and setpriv are for those.
-TEST_PACKAGES="postgresql util-linux"
+# The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
+# kernel and a disk of its own.
+TEST_PACKAGES="postgresql util-linux user-mode-linux e2fsprogs"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.

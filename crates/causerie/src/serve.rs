@@ -14,12 +14,13 @@ use axum::routing::get;
 use control::service::StartError;
 use control::{Check, CheckStatus, Disk, Environment, PluginsConfig, Service, ServiceConfig};
 use edge::Guard;
-use machine::{Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
+use machine::{DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use workspace::Quota;
 
 use crate::data::{self, Holder};
 use crate::http::Front;
@@ -297,6 +298,8 @@ async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> 
             let mut config = SandboxConfig::new(data.join("machines"), program);
             config.plugins = Some(control::plugins_folder(data));
             config.limits = settings.machine.clone();
+            let Quota { bytes_max, files_max, .. } = settings.quota;
+            config.disk_quota = Some(DiskQuota { bytes_max, files_max });
             let sandbox = Sandbox::open(config).map_err(refused)?;
             sandbox.probe().await.map_err(refused)?;
             Ok(Driver::Sandbox(sandbox))

@@ -20,7 +20,7 @@ mod supervisor;
 pub use driver::{ByteStream, Driver, DriverError, Home, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use link::{AgentLink, Body, LinkError};
-pub use sandbox::{Limits, LimitsKind, Sandbox, SandboxConfig};
+pub use sandbox::{DiskQuota, Limits, LimitsKind, Sandbox, SandboxConfig, bound_disk, missing_disk_quota};
 pub use simulated::Simulated;
 pub use supervisor::{
     MachineError, MachineRecord, MachineRecords, MachineView, Machines, RecordsError, TurnGuard,

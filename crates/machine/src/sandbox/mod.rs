@@ -10,6 +10,7 @@ mod identity;
 mod jail;
 mod launch;
 mod privileges;
+mod project;
 mod report;
 mod root;
 mod spec;
@@ -31,10 +32,12 @@ use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 pub use self::cgroup::LimitsKind;
 pub use self::launch::launch_main;
+pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
@@ -73,6 +76,8 @@ pub struct SandboxConfig {
     pub launcher: PathBuf,
     /// What each machine may use.
     pub limits: Limits,
+    /// What an account's workspace, and its index, may take on disk where the kernel can bound it.
+    pub disk_quota: Option<DiskQuota>,
 }
 
 impl SandboxConfig {
@@ -85,6 +90,7 @@ impl SandboxConfig {
             plugins: None,
             launcher: PathBuf::from("/proc/self/exe"),
             limits: Limits::default(),
+            disk_quota: None,
         }
     }
 }
@@ -133,7 +139,26 @@ impl Sandbox {
     /// Lists the limits of machines, and what enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
-        report::limits(&self.cgroups, self.users)
+        report::limits(&self.cgroups, self.users, self.no_disk_quota().as_deref())
+    }
+
+    /// Returns why the kernel does not bound what accounts take on disk; `None` when it does.
+    fn no_disk_quota(&self) -> Option<String> {
+        match (self.users, self.config.disk_quota) {
+            (Users::Ordinary { .. }, _) => Some("only root may set project quotas".to_owned()),
+            (Users::Root, None) => Some("no quota is set".to_owned()),
+            (Users::Root, Some(_)) => missing_disk_quota(&self.config.machines),
+        }
+    }
+
+    /// Bounds what the account takes on disk, where the kernel can.
+    async fn bound_disk(&self, home: &Home, index: &Path) {
+        let Some(quota) = self.config.disk_quota.filter(|_| self.no_disk_quota().is_none()) else { return };
+        let (ordinal, workspace, index) = (home.ordinal, home.workspace.clone(), index.to_owned());
+        let bounding = spawn_blocking(move || bound_disk(ordinal, &workspace, &index, quota)).await;
+        if let Err(error) = bounding.map_err(io::Error::other).and_then(|outcome| outcome) {
+            tracing::warn!(account = %home.account, %error, "project quota not set");
+        }
     }
 
     /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.
@@ -184,6 +209,7 @@ impl Sandbox {
         if !index.exists() {
             private_folder(&index)?;
         }
+        self.bound_disk(home, &index).await;
         let cgroups = self.cgroups.make(&group_name(home.account), &self.config.limits);
         let cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
         let spec = Spec {

@@ -5,7 +5,9 @@ use super::cgroup::{Cgroups, LimitsKind};
 use crate::limits::{Enforcement, LimitStatus};
 
 /// Lists every limit.
-pub(super) fn limits(cgroups: &Cgroups, users: Users) -> Vec<LimitStatus> {
+///
+/// `no_disk_quota` says why there are no project quotas.
+pub(super) fn limits(cgroups: &Cgroups, users: Users, no_disk_quota: Option<&str>) -> Vec<LimitStatus> {
     let kind = cgroups.kind();
     let counted = kind != LimitsKind::Rlimit;
     let by_kernel = |limit, detail: &str| status(limit, Enforcement::Kernel, detail);
@@ -27,7 +29,13 @@ pub(super) fn limits(cgroups: &Cgroups, users: Users) -> Vec<LimitStatus> {
              users of its own",
         ),
     };
-    let disk = "the service sets no project quotas; command lines end before the disk is full";
+    let disk = |limit| match no_disk_quota {
+        None => by_kernel(limit, "project quota"),
+        Some(why) => {
+            let detail = format!("{why}; command lines end before the disk is full");
+            status(limit, Enforcement::Watch, &detail)
+        }
+    };
     vec![
         grouped(
             "memory",
@@ -50,8 +58,8 @@ pub(super) fn limits(cgroups: &Cgroups, users: Users) -> Vec<LimitStatus> {
         ),
         by_kernel("processes", if counted { &group } else { "RLIMIT_NPROC" }),
         cpu,
-        status("disk_bytes", Enforcement::Watch, disk),
-        status("disk_files", Enforcement::Watch, disk),
+        disk("disk_bytes"),
+        disk("disk_files"),
         by_kernel("file_size", "RLIMIT_FSIZE"),
         by_kernel("temporary_files", "size of tmpfs"),
         epoll,

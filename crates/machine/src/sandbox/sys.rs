@@ -223,3 +223,118 @@ pub(crate) fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for its whole life, and the `AsyncFd` owns it.
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(Into::into)
 }
+
+/// The project of a file or folder, and its flags (`struct fsxattr`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileProject {
+    pub(crate) flags: u32,
+    pub(crate) project: u32,
+}
+
+/// `struct fsxattr` of the kernel.
+#[repr(C)]
+#[derive(Default)]
+struct FsXattr {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project: u32,
+    cow_extent_size: u32,
+    padding: [u8; 8],
+}
+
+const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801C_581F;
+const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401C_5820;
+
+/// Returns the project of what is open.
+pub(crate) fn file_project(file: BorrowedFd<'_>) -> io::Result<FileProject> {
+    let attributes = attributes(file)?;
+    Ok(FileProject { flags: attributes.flags, project: attributes.project })
+}
+
+/// Sets the project of what is open; its other attributes stay.
+pub(crate) fn set_file_project(file: BorrowedFd<'_>, wanted: FileProject) -> io::Result<()> {
+    let attributes = FsXattr { flags: wanted.flags, project: wanted.project, ..attributes(file)? };
+    // SAFETY: the kernel reads a `struct fsxattr`, which lives through the call.
+    let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const attributes) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn attributes(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
+    let mut attributes = FsXattr::default();
+    // SAFETY: the kernel writes a `struct fsxattr`, of whose size and layout this is.
+    let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut attributes) };
+    if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `QCMD(command, PRJQUOTA)` of the kernel.
+const fn of_projects(command: u32) -> libc::c_uint {
+    const PRJQUOTA: u32 = 2;
+    (command << 8) | PRJQUOTA
+}
+
+/// Returns whether the file system of a folder enforces limits of projects.
+pub(crate) fn enforces_project_quotas(folder: BorrowedFd<'_>) -> io::Result<bool> {
+    const Q_XGETQSTATV: u32 = 0x5808;
+    const VERSION: u8 = 1;
+    /// `FS_QUOTA_PDQ_ENFD`.
+    const ENFORCED: u8 = 1 << 5;
+    // `struct fs_quota_statv`, 168 bytes: its version, a byte of padding, 16 bits of flags, and what is of no interest.
+    let mut state = [0_u64; 32];
+    state[0] = u64::from_ne_bytes([VERSION, 0, 0, 0, 0, 0, 0, 0]);
+    // SAFETY: the kernel writes no more than its structure, for which there is room, aligned as it wants.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            folder.as_raw_fd(),
+            of_projects(Q_XGETQSTATV),
+            0,
+            state.as_mut_ptr(),
+        )
+    };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let bytes = state[0].to_ne_bytes();
+    Ok(u16::from_ne_bytes([bytes[2], bytes[3]]) & u16::from(ENFORCED) != 0)
+}
+
+/// Sets what a project may take on the file system of a folder. Needs root.
+pub(crate) fn limit_project(
+    folder: BorrowedFd<'_>,
+    project: u32,
+    bytes_max: u64,
+    files_max: u64,
+) -> io::Result<()> {
+    /// `struct if_dqblk` of the kernel.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Limits {
+        blocks_max: u64,
+        blocks_soft: u64,
+        bytes: u64,
+        files_max: u64,
+        files_soft: u64,
+        files: u64,
+        blocks_time: u64,
+        files_time: u64,
+        valid: u32,
+    }
+    const Q_SETQUOTA: u32 = 0x0080_0008;
+    const BLOCK_BYTES: u64 = 1024;
+    /// `QIF_BLIMITS | QIF_ILIMITS`.
+    const LIMITS: u32 = 1 | 4;
+    let mut limits =
+        Limits { blocks_max: bytes_max.div_ceil(BLOCK_BYTES), files_max, valid: LIMITS, ..Limits::default() };
+    // SAFETY: the kernel reads a `struct if_dqblk`, of whose size and layout this is.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            folder.as_raw_fd(),
+            of_projects(Q_SETQUOTA),
+            project,
+            &raw mut limits,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

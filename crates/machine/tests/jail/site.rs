@@ -48,6 +48,7 @@ pub(crate) fn config(folder: &Path) -> SandboxConfig {
         launcher: program(),
         limits,
         plugins: Some(folder.join("plugins")),
+        disk_quota: None,
     }
 }
 

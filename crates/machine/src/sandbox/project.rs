@@ -1,0 +1,84 @@
+//! Project quotas: the kernel's bound on what an account's folders take on disk, whoever writes there.
+//!
+//! Files inherit the project of the folder that they are made in. A machine cannot change it: outside of the first user
+//! namespace the kernel refuses, and the filter of system calls does too. Needs root, and ext4 or XFS mounted with
+//! `prjquota`.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+
+use super::sys::{self, FileProject};
+
+/// The first project; each account has two after it, one for its workspace and one for its index.
+const PROJECTS_FROM: u32 = 0x4300_0000;
+/// Folders deeper than this keep the project that they have when a tree is taken over.
+const DEPTH_MAX: usize = 64;
+/// The flag `FS_XFLAG_PROJINHERIT`: what is made in the folder gets its project.
+const INHERIT: u32 = 0x200;
+
+/// What an account may take on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskQuota {
+    /// Bytes, rounded up to 1 KiB.
+    pub bytes_max: u64,
+    /// Files and folders.
+    pub files_max: u64,
+}
+
+/// Returns why the file system of the folder enforces no project quotas; `None` when it does.
+#[must_use]
+pub fn missing_disk_quota(folder: &Path) -> Option<String> {
+    let enforced = || -> io::Result<bool> { sys::enforces_project_quotas(open(folder)?.as_fd()) };
+    match enforced() {
+        Ok(true) => None,
+        Ok(false) => Some("the file system is not mounted with prjquota".to_owned()),
+        Err(error) => Some(format!("the file system has no project quotas ({error})")),
+    }
+}
+
+/// Bounds the workspace and the index of the account of this number. Blocks; the first time for as long as it takes to visit all their files.
+///
+/// # Errors
+/// What the kernel answers; then the folders may be bounded in part.
+pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota) -> io::Result<()> {
+    for (folder, project) in [(workspace, 2 * ordinal), (index, 2 * ordinal + 1)] {
+        let (folder, project) = (open(folder)?, PROJECTS_FROM + project);
+        sys::limit_project(folder.as_fd(), project, quota.bytes_max, quota.files_max)?;
+        let FileProject { flags, project: before } = sys::file_project(folder.as_fd())?;
+        if before != project || flags & INHERIT == 0 {
+            assign_below(&folder, project, DEPTH_MAX)?;
+            // Last, so that a walk that was cut is done again.
+            sys::set_file_project(folder.as_fd(), FileProject { flags: flags | INHERIT, project })?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives everything below a folder to the project. What vanishes meanwhile, and what is no file or folder, is passed over.
+fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result<()> {
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_folder = entry.file_type() == FileType::Directory;
+        if name == c"." || name == c".." || !(is_folder || entry.file_type() == FileType::RegularFile) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(opened) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { continue };
+        let kept = sys::file_project(opened.as_fd())?.flags;
+        let flags = if is_folder { kept | INHERIT } else { kept };
+        sys::set_file_project(opened.as_fd(), FileProject { flags, project })?;
+        if is_folder && depth_left > 0 {
+            assign_below(&opened, project, depth_left - 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(folder: &Path) -> io::Result<OwnedFd> {
+    Ok(fs::File::open(folder)?.into())
+}
