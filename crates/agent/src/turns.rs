@@ -207,6 +207,7 @@ mod tests {
             memory_bytes: 1,
             memory_counted: false,
             processes: 1,
+            sockets: 1,
             shell_seconds: 1,
             workspace_bytes: 1,
             file_bytes: 1,

@@ -247,7 +247,8 @@ async fn memory_of_all_processes_together_is_bounded() {
 /// Each holds memory of the kernel's.
 #[tokio::test]
 async fn sockets_of_all_processes_together_are_bounded() {
-    let machine = Machine::new();
+    let mut machine = Machine::new();
+    machine.limits.sockets = 2048;
     machine.put(
         "sockets.pl",
         "use Socket; for (1..6) { unless (fork) { for (1..450) { \

@@ -17,6 +17,7 @@ use edge::Guard;
 use machine::{DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -168,7 +169,9 @@ fn fit(settings: &mut Settings, descriptors: u64) {
 fn listen(settings: &Settings) -> io::Result<TcpListener> {
     let socket = if settings.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    socket.set_send_buffer_size(settings.connections.send_buffer_bytes)?;
+    // Connections inherit it. It bounds what waits in the kernel and not what is under way, so that far clients keep
+    // their speed, which a bound on the send buffer would take.
+    SockRef::from(&socket).set_tcp_notsent_lowat(settings.connections.unsent_max_bytes)?;
     socket.bind(settings.listen)?;
     socket.listen(BACKLOG)
 }

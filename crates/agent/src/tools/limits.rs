@@ -18,6 +18,9 @@ pub struct Limits {
     pub memory_counted: bool,
     /// Processes and threads of the tools' user, all calls together.
     pub processes: u64,
+    /// Sockets that commands have open together, without a control group; each holds up to some hundred KiB of the kernel's
+    /// memory. Those of the whole network namespace count, which is the machine's own.
+    pub sockets: u64,
     /// How long a command line may run at most, in seconds, whatever its call says.
     pub shell_seconds: u32,
     /// How large the workspace may grow, in bytes.
@@ -47,6 +50,7 @@ impl Default for Limits {
             memory_bytes: 1 << 30,
             memory_counted: false,
             processes: 256,
+            sockets: 2048,
             shell_seconds: 600,
             workspace_bytes: 10 << 30,
             file_bytes: 2 << 30,
@@ -77,6 +81,7 @@ impl Limits {
             memory_counted: value("CAUSERIE_MEMORY_COUNTED")
                 .map_or(default.memory_counted, |counted: u8| counted == 1),
             processes: value("CAUSERIE_PROCESSES").unwrap_or(default.processes),
+            sockets: default.sockets,
             shell_seconds: value("CAUSERIE_SHELL_SECONDS").unwrap_or(default.shell_seconds),
             workspace_bytes: value("CAUSERIE_WORKSPACE_BYTES").unwrap_or(default.workspace_bytes),
             file_bytes: value("CAUSERIE_FILE_BYTES").unwrap_or(default.file_bytes),

@@ -34,8 +34,6 @@ const MEMORY_EVERY: Duration = Duration::from_millis(100);
 const MEMORY_BETWEEN_CALLS_EVERY: Duration = Duration::from_secs(1);
 /// Memory that processes share is seen in each of them; so much more than there may be is let pass.
 const MEMORY_SEEN_TWICE: u64 = 2;
-/// The most sockets that commands have open together; each holds up to some hundred KiB of the kernel's memory.
-const SOCKETS_MAX: u64 = 2048;
 
 /// Gives why a command must end, once it must: it took the last of the disk, more than the workspace may have, or more
 /// memory than all commands together. What was so before counts as allowed, for how else could it be cleaned up.
@@ -139,8 +137,8 @@ async fn memory(limits: &Limits, every: Duration) -> String {
         if end::memory_of_user(user) > most {
             return format!("commands took more than {} MiB of memory together", limits.memory_bytes >> 20);
         }
-        if sockets().saturating_sub(sockets_before) > SOCKETS_MAX {
-            return format!("commands opened more than {SOCKETS_MAX} sockets");
+        if sockets().saturating_sub(sockets_before) > limits.sockets {
+            return format!("commands opened more than {} sockets", limits.sockets);
         }
         sleep(every).await;
     }

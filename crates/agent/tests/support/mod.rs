@@ -43,6 +43,8 @@ impl Machine {
         let limits = Limits {
             memory_bytes: 512 << 20,
             processes: 40,
+            // Here commands share a network namespace with all tests that run.
+            sockets: u64::MAX,
             shell_seconds: 20,
             disk_free_floor_bytes: 1 << 20,
             tools_user: is_root.then_some((tools_id(), tools_id())),

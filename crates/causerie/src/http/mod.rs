@@ -57,8 +57,8 @@ pub(crate) struct Connections {
     pub(crate) stall_timeout: Duration,
     /// Connections of one address at once.
     pub(crate) connections_per_address: usize,
-    /// What the kernel holds of what is sent on a connection.
-    pub(crate) send_buffer_bytes: u32,
+    /// Bytes handed to the kernel on a connection that it has not sent yet (`TCP_NOTSENT_LOWAT`).
+    pub(crate) unsent_max_bytes: u32,
 }
 
 impl Default for Connections {
@@ -72,7 +72,7 @@ impl Default for Connections {
             idle_timeout: Duration::from_secs(60),
             stall_timeout: STALL_TIMEOUT,
             connections_per_address: 8_000,
-            send_buffer_bytes: 128 << 10,
+            unsent_max_bytes: 128 << 10,
         }
     }
 }

@@ -353,12 +353,12 @@ fn connections(from: &mut Sources) -> Connections {
             default.connections_per_address as u64,
             count(1..=1_000_000),
         )),
-        send_buffer_bytes: u32::try_from(from.key(
-            "limits.send_buffer_bytes",
-            u64::from(default.send_buffer_bytes),
+        unsent_max_bytes: u32::try_from(from.key(
+            "limits.unsent_max_bytes",
+            u64::from(default.unsent_max_bytes),
             bytes(16 << 10..=64 << 20),
         ))
-        .unwrap_or(default.send_buffer_bytes),
+        .unwrap_or(default.unsent_max_bytes),
     }
 }
 
