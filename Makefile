@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools agent agent-debug full-debug build demo test schemathesis fuzz check fmt bench audit
+.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -19,11 +19,11 @@ demo: PROFILE := demo
 FEATURES :=
 WANTED = $(if $(FEATURES),--features $(addprefix causerie/,$(FEATURES)))
 
-# The agent is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
+# The guest program is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
 # other builds leave under its name, and replaced only by one that differs.
-STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-agent.sh)
-AGENT = $(TARGET)/agent/$(PROFILE)/causerie-agent
-AGENT_DEBUG := $(TARGET)/agent/debug/causerie-agent
+STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-guest.sh)
+GUEST = $(TARGET)/guest/$(PROFILE)/causerie-guest
+GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
 FULL_DEBUG := $(TARGET)/full/debug/causerie
 
 # What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
@@ -38,35 +38,35 @@ setup: ## Install the Debian packages that are missing (as root or by sudo)
 tools: # What the tests need besides
 	@sh tools/setup.sh packages nextest python
 
-agent: ## Build the agent: a static program that runs in the accounts' machines
-	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-agent
-	@cmp -s $(TARGET)/$(PROFILE)/causerie-agent $(AGENT) || install -D $(TARGET)/$(PROFILE)/causerie-agent $(AGENT)
+guest: ## Build the guest program: a static program that runs in the accounts' machines
+	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest
+	@cmp -s $(TARGET)/$(PROFILE)/causerie-guest $(GUEST) || install -D $(TARGET)/$(PROFILE)/causerie-guest $(GUEST)
 
-agent-debug:
-	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-agent
-	@cmp -s $(TARGET)/debug/causerie-agent $(AGENT_DEBUG) || install -D $(TARGET)/debug/causerie-agent $(AGENT_DEBUG)
+guest-debug:
+	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-guest
+	@cmp -s $(TARGET)/debug/causerie-guest $(GUEST_DEBUG) || install -D $(TARGET)/debug/causerie-guest $(GUEST_DEBUG)
 
 # The service with all that it can be built with, for the tests of that; kept apart from the one that is built by default.
-full-debug: agent-debug
-	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --features causerie/otlp --bin causerie
+full-debug: guest-debug
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --features causerie/otlp --bin causerie
 	@cmp -s $(TARGET)/debug/causerie $(FULL_DEBUG) || install -D $(TARGET)/debug/causerie $(FULL_DEBUG)
 
-build: agent ## Build target/release/causerie with the agent in it
-	CAUSERIE_AGENT=$(AGENT) $(CARGO) build $(OPTIMISED) $(WANTED) --bin causerie
+build: guest ## Build target/release/causerie with the guest program in it
+	CAUSERIE_GUEST=$(GUEST) $(CARGO) build $(OPTIMISED) $(WANTED) --bin causerie
 
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
 test: tools full-debug ## Run every test; those that the database matters to on PostgreSQL first
-	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
-	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build --workspace --all-targets
-	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build --workspace --all-targets
+	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
 		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
-	CAUSERIE_AGENT=$(AGENT_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
+	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
 		CAUSERIE_PYTHON=$(TARGET)/python $(CARGO) nextest run --workspace
 
-schemathesis: tools agent-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
-	CAUSERIE_AGENT=$(AGENT_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
+schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
 	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
 		$(CARGO) test --package conformance --test schema -- --nocapture every_answer_is_one_that_the_schema_knows
 

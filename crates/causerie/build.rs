@@ -1,7 +1,7 @@
 //! Embeds the agent's static program, compressed.
 //!
-//! The program comes from the variable `CAUSERIE_AGENT`, an absolute path, as `make build` sets it; without
-//! it, from where `make agent` leaves it for this profile. Where there is none, what is embedded is empty:
+//! The program comes from the variable `CAUSERIE_GUEST`, an absolute path, as `make build` sets it; without
+//! it, from where `make guest` leaves it for this profile. Where there is none, what is embedded is empty:
 //! so the tree can be checked on a fresh clone, and the service built so says that it holds no agent when a
 //! machine is to start. In `OUT_DIR` it leaves `agent.zst` and `agent.sha256` (hexadecimal, of the program
 //! before compression); both are empty without an agent.
@@ -18,7 +18,7 @@ const LEVEL_DEBUG: i32 = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-env-changed=CAUSERIE_AGENT");
+    println!("cargo::rerun-if-env-changed=CAUSERIE_GUEST");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let release = env::var("PROFILE")? == "release";
     let (archive, digest) = match find(&out, release)? {
@@ -38,18 +38,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The agent's program, if there is one. A path that was given and leads nowhere is an error.
 fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
-    if let Some(given) = env::var_os("CAUSERIE_AGENT") {
+    if let Some(given) = env::var_os("CAUSERIE_GUEST") {
         let given = PathBuf::from(given);
         if given.is_absolute() && given.is_file() {
             return Ok(Some(given));
         }
         return Err(format!(
-            "CAUSERIE_AGENT is no absolute path of a file: {}; run `make build`",
+            "CAUSERIE_GUEST is no absolute path of a file: {}; run `make build`",
             given.display()
         ));
     }
     // OUT_DIR is <target>/<profile>/build/<package>/out.
     let profile = if release { "release" } else { "debug" };
-    let left = out.ancestors().nth(4).map(|target| target.join("agent").join(profile).join("causerie-agent"));
+    let left = out.ancestors().nth(4).map(|target| target.join("agent").join(profile).join("causerie-guest"));
     Ok(left.filter(|path| path.is_file()))
 }

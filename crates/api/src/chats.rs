@@ -19,14 +19,14 @@ use domain::answer::Stamp;
 use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
 use domain::limits::TITLE_MAX_CHARS;
-use edge::limits::JSON_BODY_MAX_BYTES;
-use edge::{BodyError, Budgets, Holder, limited_json_body};
 use futures_util::stream;
-use measure::trace::Context;
+use http_common::limits::JSON_BODY_MAX_BYTES;
+use http_common::{BodyError, Budgets, Holder, limited_json_body};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
+use telemetry::trace::Context;
 
 use crate::Limits;
 use crate::error::{Answered, ApiError, Code};

@@ -10,7 +10,7 @@ use control::conversations::ConversationError;
 use control::questions::{AskError, Refused};
 use control::vm::{MachineError, RecordsError};
 use domain::excerpt::EXCERPT_MAX_CHARS;
-use edge::{BUDGET_RETRY_AFTER, Spent};
+use http_common::{BUDGET_RETRY_AFTER, Spent};
 use serde::Serialize;
 use workspace::WorkspaceError;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use measure::{Counter, Gauge, Histogram, QUICK};
+use telemetry::{Counter, Gauge, Histogram, QUICK};
 
 use crate::operations::{OPERATIONS, Operation};
 

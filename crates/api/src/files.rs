@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Json, Response};
 use control::Access;
 use control::access::Caller;
 use domain::excerpt::Excerpt;
-use edge::limits::OUTGOING_IN_FLIGHT_BYTES;
-use edge::{Budgets, Holder, Shares, Until, UploadError};
+use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
+use http_common::{Budgets, Holder, Shares, Until, UploadError};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use workspace::{AskedPath, Workspaces};
@@ -54,8 +54,13 @@ pub(crate) async fn upload(
 ) -> Answered<Response> {
     let _transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let workspace = workspaces.of(caller.account);
-    let receiving =
-        edge::receive_upload(&workspace, &headers, body, limits.upload_max_bytes, limits.stall_timeout);
+    let receiving = http_common::receive_upload(
+        &workspace,
+        &headers,
+        body,
+        limits.upload_max_bytes,
+        limits.stall_timeout,
+    );
     let done = tokio::select! {
         done = Box::pin(receiving) => done?,
         // It may take hours; its key holds until it is done.
@@ -88,7 +93,7 @@ pub(crate) async fn download(
 ) -> Answered<Response> {
     let transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
-    let mut response = match edge::download_response(&file, &method, &headers) {
+    let mut response = match http_common::download_response(&file, &method, &headers) {
         Ok(response) => response,
         Err(refused) => {
             let range = [(header::CONTENT_RANGE, refused.content_range())];

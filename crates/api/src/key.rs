@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use control::Access;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
-use edge::limits::TARGET_MAX_BYTES;
-use edge::{Guard, Holder, Oversize, Share, Shares};
-use measure::trace::Context;
+use http_common::limits::TARGET_MAX_BYTES;
+use http_common::{Guard, Holder, Oversize, Share, Shares};
+use telemetry::trace::Context;
 
 use crate::error::{ApiError, Code};
 use crate::figures::Figures;
@@ -34,7 +34,7 @@ pub(crate) struct Gate {
 pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
     let operation = operation_of(&request);
-    let oversize = edge::oversize(&request);
+    let oversize = http_common::oversize(&request);
     let traced = request.extensions().get::<Context>().is_some();
     let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
         Ok((caller, share)) => {

@@ -28,7 +28,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get, post};
 use control::{Access, Answers, Catalog, Catalogs, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
-use edge::{Budgets, Guard};
+use http_common::{Budgets, Guard};
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 

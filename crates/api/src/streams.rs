@@ -11,9 +11,9 @@ use control::access::Caller;
 use control::answers::Follower;
 use control::live::Snapshot;
 use control::{Access, Answers};
-use edge::{Event, event_stream};
 use futures_util::{Stream, StreamExt};
-use measure::Held;
+use http_common::{Event, event_stream};
+use telemetry::Held;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Ending;

@@ -12,7 +12,7 @@ use domain::answer::{Ending, RunState, Stamp};
 use domain::citation::Place;
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
-use edge::json_escape_into;
+use http_common::json_escape_into;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use workspace::{Entry, EntryKind};

@@ -29,7 +29,7 @@ impl Vendor {
                 pin_apart()?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(async {
-                    let vendor = standin::start().await?;
+                    let vendor = test_support::start().await?;
                     started.send(vendor.base_url())?;
                     // Either way there is nobody left to serve.
                     let _ = ended.await;

@@ -1,13 +1,13 @@
 //! The program: the service, its demonstration, a client, and operators' commands.
 
 mod admin;
-mod agent;
 mod ask;
 mod commands;
 mod config;
 mod data;
 mod demo;
 mod failure;
+mod guest;
 mod http;
 mod log;
 mod memory;

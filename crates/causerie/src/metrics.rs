@@ -9,10 +9,10 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use control::{Service, Trouble};
 use domain::machine::MachineStatus;
-use edge::Guard;
-use measure::Kind::{Counter, Gauge, Histogram};
-use measure::trace::Spans;
-use measure::{Kind, Metric, Page};
+use http_common::Guard;
+use telemetry::Kind::{Counter, Gauge, Histogram};
+use telemetry::trace::Spans;
+use telemetry::{Kind, Metric, Page};
 
 use crate::log;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use measure::trace::{Finished, Side, Spans, Value as Told};
 use reqwest::{Client, Response, redirect};
 use serde_json::{Value, json};
+use telemetry::trace::{Finished, Side, Spans, Value as Told};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -213,8 +213,8 @@ fn value(told: &Told) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use measure::trace::Tracer;
     use std::collections::VecDeque;
+    use telemetry::trace::Tracer;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;

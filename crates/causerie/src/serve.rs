@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
 use control::{Check, CheckStatus, Disk, Environment, PluginsConfig, Service, ServiceConfig};
-use edge::Guard;
+use http_common::Guard;
 use machine::{DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -30,7 +30,7 @@ use crate::requests::RequestIds;
 use crate::settings::{MachineDriver, Settings};
 use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
-use crate::{agent, http, log, memory, notify, socket};
+use crate::{guest, http, log, memory, notify, socket};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
@@ -297,7 +297,7 @@ async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> 
             Err(ServeError::Driver("this version has no driver for virtual machines".to_owned()))
         }
         MachineDriver::Auto | MachineDriver::Sandbox => {
-            let program = agent::unpack(data).map_err(ServeError::Driver)?;
+            let program = guest::unpack(data).map_err(ServeError::Driver)?;
             let mut config = SandboxConfig::new(data.join("machines"), program);
             config.plugins = Some(control::plugins_folder(data));
             config.limits = settings.machine.clone();

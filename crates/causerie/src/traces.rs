@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use control::Environment;
-use measure::trace::{Context, Given, Span, Spans, Tracer};
+use telemetry::trace::{Context, Given, Span, Spans, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -107,7 +107,7 @@ fn given(headers: &HeaderMap) -> Option<Given> {
 
 #[cfg(test)]
 mod tests {
-    use measure::trace::Value;
+    use telemetry::trace::Value;
 
     use super::*;
 

@@ -12,10 +12,10 @@ fn main() {
     let to = Path::new(&to);
     fs::create_dir_all(to).expect("a folder");
     make(to, "sqlite", None);
-    let url = servers::shared().new_database();
+    let url = test_support::postgres::shared().new_database();
     make(to, "postgres", Some(&url));
     let schema = url.rsplit_once("%3D").expect("a schema").1;
-    let dump = servers::shared().dump(schema).replace(schema, "THE_SCHEMA");
+    let dump = test_support::postgres::shared().dump(schema).replace(schema, "THE_SCHEMA");
     // Commands of the newest `psql`, which older ones do not know.
     let dump: String =
         dump.lines().filter(|line| !line.starts_with('\\')).flat_map(|line| [line, "\n"]).collect();

@@ -112,7 +112,7 @@ impl Service {
     fn start_of(binary: PathBuf, mut options: Options, prepare: impl FnOnce(&Self)) -> Self {
         let given = options.environment.iter().any(|(name, _)| name == DATABASE);
         if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
-            options.environment.push((DATABASE.to_owned(), servers::shared().new_database()));
+            options.environment.push((DATABASE.to_owned(), test_support::postgres::shared().new_database()));
         }
         assert!(
             binary.is_file(),

@@ -44,7 +44,7 @@ impl Standin {
     #[must_use]
     pub fn start() -> Self {
         let test = std::env::current_exe().expect("the test knows its own path");
-        let binary = test.ancestors().nth(2).expect("target/<profile>").join("standin-vendor");
+        let binary = test.ancestors().nth(2).expect("target/<profile>").join("fake-vendor");
         assert!(
             binary.is_file(),
             "{} is not there: `make test` builds it before the tests",

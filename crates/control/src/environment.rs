@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::time::{Clock, Timestamp};
-use measure::trace::Tracer;
+use telemetry::trace::Tracer;
 
 /// Where random bits come from.
 pub trait Entropy: Send + Sync {

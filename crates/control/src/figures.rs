@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::answer::Ending;
 use domain::credits::Credits;
 use domain::step::Usage;
-use measure::{Counter, Histogram, SLOW};
+use telemetry::{Counter, Histogram, SLOW};
 
 /// Models that are counted apart; the rest together. Their names come from the operator's catalog alone.
 const MODELS_MAX: usize = 64;

@@ -10,13 +10,13 @@ use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
 use domain::machine::MachineStatus;
 use machine::{MachineError, Machines};
-use measure::trace::Context;
 use models::Catalog;
 use plugins::{Library, Lookup};
 use store::conversations::{self, ConversationError};
 use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
 pub use store::questions::{Idempotency, Refused};
 use store::{Sql, Store, StoreError, machines};
+use telemetry::trace::Context;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;

@@ -10,12 +10,12 @@ use domain::catalog::{Jurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use domain::time::Timestamp;
+use egress::WebConfig;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, Misconfigured, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, Options, Store, StoreError, Tenure, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use web::WebConfig;
 use workspace::{Quota, Workspaces};
 
 use crate::catalogs::PluginsError;
@@ -108,7 +108,7 @@ pub enum StartError {
     Vendor(#[from] Misconfigured),
     /// What leads to the web cannot be used.
     #[error("the web: {0}")]
-    Web(#[from] web::ConfigError),
+    Web(#[from] egress::ConfigError),
     /// The plugins cannot be used.
     #[error("the plugins: {0}")]
     Plugins(#[from] PluginsError),

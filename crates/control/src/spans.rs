@@ -21,9 +21,9 @@ use domain::id::{MessageId, TraceId};
 use domain::step::{ATTACHED_FILES, Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
-use measure::trace::{Context, Span, Tracer};
 use protocol::tool::Tool;
 use store::turns::{Fence, TurnRecord};
+use telemetry::trace::{Context, Span, Tracer};
 
 /// Calls under way whose spans are kept; more are not told of.
 const CALLS_MAX: usize = 64;

@@ -28,10 +28,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::simulated::{Connection, Simulated};
 use machine::{Driver, DriverError};
-use measure::trace::{Context, Spans, Tracer};
 use models::VendorsConfig;
 use store::turns::{self, Terms};
 use store::{Store, credits};
+use telemetry::trace::{Context, Spans, Tracer};
 use tempfile::TempDir;
 use workspace::Quota;
 
@@ -107,7 +107,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         jurisdictions: builtin_jurisdictions(),
         driver: Driver::Simulated(driver.clone()),
         plugins: PluginsConfig::default(),
-        web: web::WebConfig::default(),
+        web: egress::WebConfig::default(),
         disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
         host_checks: Vec::new(),
         accept_empty_database: false,

@@ -21,6 +21,7 @@ use domain::id::{MessageId, NodeId, PostingId};
 use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
 use domain::turn::{AgentFrame, HostFrame};
+use egress::{McpServerConfig, WebConfig};
 use futures_util::stream;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -35,7 +36,6 @@ use store::turns::{self, Completion, Fence};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use web::{McpServerConfig, WebConfig};
 use workspace::Quota;
 
 /// Beyond this something hangs.

@@ -1,7 +1,7 @@
 //! What an MCP server writes to its standard output: its lines, and the messages, tools and outputs in them.
 
-use agent::mcp::Cutter;
 use domain::citation::Place;
+use guest::mcp::Cutter;
 use mcp::{
     Answer, DESCRIPTION_MAX_BYTES, Message, OUTPUT_MAX_BYTES, PASSAGES_MAX, SCHEMA_MAX_BYTES,
     TOOL_NAME_MAX_BYTES, TOOLS_MAX,

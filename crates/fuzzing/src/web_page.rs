@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use web::{
+use egress::{
     Allowed, Fetched, LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, Page, TITLE_MAX_BYTES,
     WebUrl, read_body,
 };

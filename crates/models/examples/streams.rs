@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
     let (streams, tokens, every_ms) =
         (arguments.next().unwrap_or(400), arguments.next().unwrap_or(200), arguments.next().unwrap_or(5));
-    let standin = standin::start().await?;
+    let standin = test_support::start().await?;
     let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
     let provider = Vendor::new(Format::ChatCompletions, &config)?;
     let request = StepRequest {

@@ -57,7 +57,7 @@ async fn without_a_vendor_the_reader_answers() {
 
 #[tokio::test]
 async fn a_vendors_models_are_found_and_the_reader_comes_last() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let catalog = catalog(Some(standin.base_url()));
     assert_eq!(defaults(&catalog), [""; 0], "the reader answers in nobody's place");
     catalog.refresh().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_vendors_models_are_found_and_the_reader_comes_last() {
 
 #[tokio::test]
 async fn calls_tell_how_a_model_fares() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let catalog = catalog(Some(standin.base_url()));
     catalog.refresh().await.unwrap();
     let call = async |id: &str| {
@@ -93,7 +93,7 @@ async fn calls_tell_how_a_model_fares() {
 
 #[tokio::test]
 async fn a_vendor_that_goes_away_keeps_its_models_and_is_down() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let catalog = catalog(Some(standin.base_url()));
     catalog.refresh().await.unwrap();
     let before = catalog.entries();
@@ -113,7 +113,7 @@ async fn a_vendor_that_goes_away_keeps_its_models_and_is_down() {
 
 #[tokio::test]
 async fn vendors_stand_side_by_side_and_one_that_goes_away_takes_only_its_own_models_down() {
-    let (first, second) = (standin::start().await.unwrap(), standin::start().await.unwrap());
+    let (first, second) = (test_support::start().await.unwrap(), test_support::start().await.unwrap());
     let at = |base_url: String| Some(VendorConfig { base_url: Some(base_url), ..VendorConfig::default() });
     let config = VendorsConfig {
         anthropic: at(first.root_url()),
@@ -154,7 +154,7 @@ async fn vendors_stand_side_by_side_and_one_that_goes_away_takes_only_its_own_mo
 
 #[tokio::test]
 async fn a_setting_that_nobody_chose_is_what_the_catalog_offers() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let catalog = catalog(Some(standin.base_url()));
     catalog.refresh().await.unwrap();
     for (chosen, sent) in [(None, "medium"), (Some("HIGH"), "high")] {
@@ -176,7 +176,7 @@ fn catalog_of(config: VendorsConfig) -> Catalog {
 
 #[tokio::test]
 async fn what_is_configured_changes_what_a_vendor_lists() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let plain = catalog_of(configured(standin.base_url(), vec![]));
     plain.refresh().await.unwrap();
     let model = |id: &str| ModelConfig::new(id, ProviderName::OpenAi);
@@ -235,7 +235,7 @@ async fn what_is_configured_changes_what_a_vendor_lists() {
 
 #[tokio::test]
 async fn only_what_is_configured_can_be_all_there_is() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let google = ModelConfig::new("elsewhere", ProviderName::Google);
     let mut config = configured(standin.base_url(), vec![google]);
     config.only_configured = true;

@@ -1,6 +1,6 @@
 //! Figures of the store: how long callers wait, and how many writes share a commit.
 
-use measure::{Histogram, QUICK, SIZES};
+use telemetry::{Histogram, QUICK, SIZES};
 
 /// Counts what the store does.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use measure::Histogram;
+use telemetry::Histogram;
 
 use tokio::sync::{oneshot, watch};
 

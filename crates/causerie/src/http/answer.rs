@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
-use edge::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
-use edge::{Outgoing, Progress, Shares, is_event_stream};
+use http_common::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
+use http_common::{Outgoing, Progress, Shares, is_event_stream};
 use hyper::body::{Frame, SizeHint};
 use hyper::rt::Executor;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use bytes::BytesMut;
-use edge::{EventWriter, Holder, Peer, Shares, counted, is_event_stream};
+use http_common::{EventWriter, Holder, Peer, Shares, counted, is_event_stream};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;

@@ -14,10 +14,10 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use axum::response::IntoResponse;
-use edge::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
-use edge::{Bounds, Budget, Compression, Guard, Holder, Peer, counted};
+use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
+use http_common::{Bounds, Budget, Compression, Guard, Holder, Peer, counted};
 use hyper::body::Incoming;
-use measure::trace::Tracer;
+use telemetry::trace::Tracer;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -215,7 +215,7 @@ impl Front {
         let Ok(mut response) = self.router.clone().oneshot(request).await;
         let stranger = || Holder::Address(address.unwrap_or_else(|| counted(peer.0)));
         let holder = response.extensions().get().copied().unwrap_or_else(stranger);
-        if let Err(spent) = edge::account_for(&mut response, &self.guard.budgets, holder, owed) {
+        if let Err(spent) = http_common::account_for(&mut response, &self.guard.budgets, holder, owed) {
             response = ApiError::from(spent).into_response();
         }
         harmless(response.headers_mut());

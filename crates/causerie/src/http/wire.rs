@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use bytes::Buf;
-use edge::limits::HEAD_COUNTED_BYTES;
-use edge::{Budget, Holder, Share};
+use http_common::limits::HEAD_COUNTED_BYTES;
+use http_common::{Budget, Holder, Share};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
@@ -88,7 +88,10 @@ impl<C> Wire<C> {
         self.activity.clogged.store(true, Ordering::Relaxed);
         let timeout = self.stall_timeout;
         let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        stall.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, edge::Stalled)))
+        stall
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, http_common::Stalled)))
     }
 }
 

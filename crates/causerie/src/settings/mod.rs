@@ -22,7 +22,7 @@ use control::guide::Guide;
 use control::{DatabaseUrl, DiskConfig};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
-use edge::{Bounds, BudgetLimits, RateLimits};
+use http_common::{Bounds, BudgetLimits, RateLimits};
 use models::VendorsConfig;
 use workspace::Quota;
 
@@ -120,7 +120,7 @@ pub(crate) struct Settings {
     /// Folders of plugins.
     pub(crate) plugins: Vec<PathBuf>,
     /// What leaves the host besides models.
-    pub(crate) web: ::web::WebConfig,
+    pub(crate) web: egress::WebConfig,
     /// The log.
     pub(crate) log: Log,
     /// Where traces are sent.

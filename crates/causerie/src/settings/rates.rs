@@ -1,6 +1,6 @@
 //! How many requests clients may make, and whose word on their address is believed.
 
-use edge::{Network, Rate, RateLimits};
+use http_common::{Network, Rate, RateLimits};
 
 use super::form::{Form, line, quoted};
 use super::source::Sources;

@@ -49,7 +49,7 @@ pub(super) const OTHERS: &[&str] = &[
     DATABASE,
     "CAUSERIE_URL",
     "CAUSERIE_API_KEY",
-    "CAUSERIE_AGENT",
+    "CAUSERIE_GUEST",
     "CAUSERIE_BIN",
     "CAUSERIE_FULL_BIN",
     "CAUSERIE_BASE_URL",

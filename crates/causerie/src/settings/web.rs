@@ -1,6 +1,6 @@
 //! What leaves the host besides models: search engines, and the hosts that pages may be fetched from.
 
-use web::{
+use egress::{
     Engine, FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
     Search, SearchConfig, Secret, TOOLS_MAX, WebConfig,
 };

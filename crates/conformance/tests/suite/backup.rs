@@ -17,7 +17,9 @@ fn options(vendor: &Vendor) -> Options {
 
 fn on_postgres(vendor: &Vendor) -> Options {
     let mut options = options(vendor);
-    options.environment.push((conformance::DATABASE.to_owned(), servers::shared().new_database()));
+    options
+        .environment
+        .push((conformance::DATABASE.to_owned(), test_support::postgres::shared().new_database()));
     options
 }
 

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use conformance::http::Request;
 use conformance::{Expect, Options, Say, Service, Vendor, poll};
 use serde_json::Value;
-use servers::Server;
+use test_support::postgres::Server;
 
 use crate::streams::shows;
 
@@ -97,7 +97,7 @@ fn until_said(log: &mut impl BufRead, wanted: &str) {
 #[test]
 fn a_second_service_waits_until_the_first_has_left_the_database() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut service = Service::start(on(&servers::shared().new_database(), None));
+    let mut service = Service::start(on(&test_support::postgres::shared().new_database(), None));
     let (_second, mut log) =
         Second::start(&service, folder.path(), "another service works with the database");
     assert_eq!(state(&service, "/readyz"), 200, "the first one goes on");

@@ -153,7 +153,7 @@ fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
     let mut service = Service::start(Options::default());
     let _ = service.account();
     service.terminate();
-    let other = servers::shared().new_database();
+    let other = test_support::postgres::shared().new_database();
     let mut serve = service.command();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--database", &other, "--data"]).arg(service.data());
     let ended = serve.output().expect("the binary can be run");

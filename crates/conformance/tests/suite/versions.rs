@@ -74,10 +74,11 @@ fn data_folders_of_earlier_versions_are_opened() {
 fn postgresql_databases_of_earlier_versions_are_opened() {
     for version in versions() {
         let (vendor, told) = (Vendor::start(), told(&version, "postgres.json"));
-        let url = servers::shared().new_database();
+        let url = test_support::postgres::shared().new_database();
         let schema = url.rsplit_once("%3D").expect("a schema").1;
         let dump = fs::read_to_string(version.join("postgres.sql")).expect("a dump");
-        servers::shared().script(&format!("DROP SCHEMA {schema};\n{}", dump.replace("THE_SCHEMA", schema)));
+        test_support::postgres::shared()
+            .script(&format!("DROP SCHEMA {schema};\n{}", dump.replace("THE_SCHEMA", schema)));
         let mut environment = vendor.environment();
         environment.push((DATABASE.to_owned(), url.clone()));
         let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
@@ -129,18 +130,20 @@ fn what_a_later_version_wrote_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_postgresql_database_of_a_later_version_is_refused() {
-    let url = servers::shared().new_database();
+    let url = test_support::postgres::shared().new_database();
     let schema = url.rsplit_once("%3D").expect("a schema").1;
     let environment = vec![(DATABASE.to_owned(), url.clone())];
     let mut service = Service::start(Options { environment, ..Options::default() });
     let account = service.account();
     service.terminate();
-    servers::shared().script(&format!("INSERT INTO {schema}.migrations (version) VALUES (4711);"));
+    test_support::postgres::shared()
+        .script(&format!("INSERT INTO {schema}.migrations (version) VALUES (4711);"));
     let mut command = service.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data());
     let refused = run(command);
     assert_told(&refused);
-    servers::shared().script(&format!("DELETE FROM {schema}.migrations WHERE version = 4711;"));
+    test_support::postgres::shared()
+        .script(&format!("DELETE FROM {schema}.migrations WHERE version = 4711;"));
     service.restart();
     service.api(&account).vm().expect_status(200);
 }

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_may_have_changed_something_does_not_run_again() {
-        let web = Web::new(web::WebConfig::default()).expect("it holds");
+        let web = Web::new(egress::WebConfig::default()).expect("it holds");
         let hands = Hands { web, library: Arc::new(plugins::read(&[])) };
         for (tool, repeats) in [
             ("read", true),

@@ -14,13 +14,13 @@ use domain::id::AccountId;
 use domain::step::{Call, CallResult, Outcome, Step, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
 use domain::turn::host::Exchange;
-use futures_util::stream;
-use serde::Deserialize;
-use sha2::{Digest, Sha256};
-use web::{
+use egress::{
     Allowed, ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Mcp, McpError, McpOutput, McpTools,
     Page, Query, Search, WebConfig, WebUrl,
 };
+use futures_util::stream;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 
 use super::briefing::is_named;
@@ -304,7 +304,7 @@ impl Errand {
             Ok(arguments) => arguments,
             Err(error) => return failed(format!("The arguments can't be read: {error}.")),
         };
-        let count = count.unwrap_or(RESULTS).clamp(1, web::RESULTS_MAX);
+        let count = count.unwrap_or(RESULTS).clamp(1, egress::RESULTS_MAX);
         let query = Query { text: query, count, language, country: self.reading.country };
         match self.web.search.search(&query).await {
             Ok(found) if found.is_empty() => {

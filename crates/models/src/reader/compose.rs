@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use domain::citation::{NumberedPassage, Place};
-use language::Language;
+use text_analysis::Language;
 
 /// A quote that is longer is cut at a word, in bytes.
 const QUOTE_MAX_BYTES: usize = 900;
@@ -166,7 +166,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
         let whole = &quote.passage.text[range.clone()];
         let text = &whole[..whole.floor_char_boundary(left)];
         left -= text.len();
-        for sentence in language::sentence::sentences(text) {
+        for sentence in text_analysis::sentence::sentences(text) {
             let line = text[sentence]
                 .split('\n')
                 .map(str::trim)

@@ -1,7 +1,7 @@
 //! What kind of thing a question asks for, and whether a text has one.
 
-use language::fold;
-use language::token::{Kind, tokens};
+use text_analysis::fold;
+use text_analysis::token::{Kind, tokens};
 
 /// What would be an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

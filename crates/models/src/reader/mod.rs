@@ -13,7 +13,7 @@ mod reading;
 
 use domain::citation::NumberedPassage;
 use domain::step::{Call, CallResult, Item, Outcome, Purpose, StepEvent, StepRequest, StopReason, Usage};
-use language::Language;
+use text_analysis::Language;
 
 use compose::{Quote, Unread};
 use evidence::Evidence;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use domain::step::{CallResult, Item, StepRequest};
-use language::stem::stem;
-use language::{Language, fold, guess, related::related, terms};
+use text_analysis::stem::stem;
+use text_analysis::{Language, fold, guess, related::related, terms};
 
 use super::focus::Focus;
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use domain::citation::{NumberedPassage, Place};
-use language::sentence::sentences;
-use language::{Language, Term, guess, terms};
+use text_analysis::sentence::sentences;
+use text_analysis::{Language, Term, guess, terms};
 
 use super::question::{Question, Word};
 

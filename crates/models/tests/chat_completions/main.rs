@@ -10,7 +10,7 @@ use domain::step::{
 };
 use futures_util::{StreamExt, future};
 use models::{Format, Patience, Secret, Vendor, VendorConfig};
-use standin::Handle;
+use test_support::Handle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -76,7 +76,7 @@ async fn say(provider: &Vendor, request: StepRequest) -> Said {
 }
 
 async fn standin() -> (Handle, Vendor) {
-    let handle = standin::start().await.unwrap();
+    let handle = test_support::start().await.unwrap();
     let provider = provider(&handle.base_url());
     (handle, provider)
 }
@@ -96,7 +96,8 @@ async fn text_and_usage_come_with_the_key_in_its_header_alone() {
     assert_eq!((said.text.as_str(), stop(&said)), (HELLO, StopReason::Done));
     let usage = said.finished.unwrap().1.unwrap();
     assert!(usage.input_tokens > 0 && usage.output_tokens > 0 && !usage.estimated);
-    let requests = standin.until(|seen| seen.iter().all(|seen| seen.outcome == standin::Outcome::Done)).await;
+    let requests =
+        standin.until(|seen| seen.iter().all(|seen| seen.outcome == test_support::Outcome::Done)).await;
     assert_eq!(requests[0].authorization.as_deref(), Some(&*format!("Bearer {KEY}")));
     assert!(!requests[0].body.to_string().contains(KEY));
     assert_eq!(requests[0].body["max_tokens"], 1000);
@@ -105,7 +106,7 @@ async fn text_and_usage_come_with_the_key_in_its_header_alone() {
 
 #[tokio::test]
 async fn no_key_is_sent_where_none_is_set() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
     let said =
         say(&Vendor::new(Format::ChatCompletions, &config).unwrap(), request("standin", "Hello")).await;
@@ -117,14 +118,15 @@ async fn no_key_is_sent_where_none_is_set() {
 async fn a_key_that_a_server_repeats_is_not_passed_on() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let standin =
-        standin::serve_with(listener, standin::Settings { key: Some("another".to_owned()) }).unwrap();
+        test_support::serve_with(listener, test_support::Settings { key: Some("another".to_owned()) })
+            .unwrap();
     let provider = provider(&standin.base_url());
     assert!(matches!(
         say(&provider, request("standin", "Hello")).await.error,
         Some(StepError::Rejected { .. })
     ));
     let script = format!(r#"STANDIN {{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#);
-    let open = standin::start().await.unwrap();
+    let open = test_support::start().await.unwrap();
     let said = say(&self::provider(&open.base_url()), request("standin", &script)).await;
     assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [key]".to_owned() }));
     let script =
@@ -216,7 +218,7 @@ async fn a_stream_that_ends_without_a_reason_was_cut() {
 
 #[tokio::test]
 async fn a_server_that_falls_silent_is_given_up() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let patience = Patience { stall: Duration::from_millis(500), ..Patience::default() };
     let provider = with_patience(&standin.base_url(), patience);
     for (model, text) in [("stall", HELLO), ("stall-first", "")] {
@@ -224,7 +226,7 @@ async fn a_server_that_falls_silent_is_given_up() {
         assert_eq!(said.text, text);
         assert!(is_unavailable(&said), "{model}: {said:?}");
     }
-    standin.until(|seen| seen.iter().all(|seen| seen.outcome == standin::Outcome::Closed)).await;
+    standin.until(|seen| seen.iter().all(|seen| seen.outcome == test_support::Outcome::Closed)).await;
     // A server that keeps sending nothing of worth is given up as well.
     let patience = Patience { step: Duration::from_millis(100), ..Patience::default() };
     let provider = with_patience(&standin.base_url(), patience);
@@ -234,7 +236,7 @@ async fn a_server_that_falls_silent_is_given_up() {
 
 #[tokio::test]
 async fn a_server_that_is_done_but_does_not_end_is_not_waited_for() {
-    let standin = standin::start().await.unwrap();
+    let standin = test_support::start().await.unwrap();
     let patience = Patience { usage: Duration::from_millis(20), ..Patience::default() };
     let provider = with_patience(&standin.base_url(), patience);
     let finish =
@@ -303,8 +305,8 @@ async fn dropping_a_step_ends_it_at_the_server() {
     let mut events = provider.step(request("stall", "Hello"));
     assert!(matches!(events.next().await, Some(Ok(StepEvent::Text(_)))));
     drop(events);
-    let seen = standin.until(|seen| seen[0].outcome != standin::Outcome::Open).await;
-    assert_eq!(seen[0].outcome, standin::Outcome::Closed);
+    let seen = standin.until(|seen| seen[0].outcome != test_support::Outcome::Open).await;
+    assert_eq!(seen[0].outcome, test_support::Outcome::Closed);
 }
 
 #[tokio::test]

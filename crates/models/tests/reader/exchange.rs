@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::documents::{extract, passages};
-use agent::index::{Batch, Library, PIECE_MAX_BYTES, Problem, Wanted};
 use domain::citation::mark::marks;
 use domain::citation::{NumberedPassage, Place};
 use domain::step::{Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec};
 use domain::unread::UnreadReason;
+use guest::documents::{extract, passages};
+use guest::index::{Batch, Library, PIECE_MAX_BYTES, Problem, Wanted};
 use protocol::tool::{SearchArguments, Tool, ToolOutput};
 
 /// The most steps of one answer.

@@ -23,7 +23,7 @@ fn brings(result: &mut Item, image: &Image) {
 }
 
 /// A question with an image attached, and two calls of which the first brought another.
-async fn asked(format: Format) -> (standin::Handle, StepRequest, models::Vendor) {
+async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Vendor) {
     let (standin, vendor) = stage(format).await;
     let mut asking = request("two-calls", "Look");
     let said = say(&vendor, asking.clone()).await;

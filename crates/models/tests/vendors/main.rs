@@ -29,7 +29,7 @@ async fn text_and_usage_come_with_the_key_in_its_header_alone() {
         let usage = said.finished.unwrap().1.unwrap();
         assert!(usage.input_tokens > 0 && usage.output_tokens > 0 && !usage.estimated, "{format:?}");
         let requests =
-            standin.until(|seen| seen.iter().all(|seen| seen.outcome == standin::Outcome::Done)).await;
+            standin.until(|seen| seen.iter().all(|seen| seen.outcome == test_support::Outcome::Done)).await;
         assert!(requests[0].authorization.as_deref().is_some_and(|key| key.ends_with(KEY)), "{format:?}");
         assert!(!format!("{}{}", requests[0].body, requests[0].path).contains(KEY), "{format:?}");
         assert!(!format!("{vendor:?}").contains(KEY));
@@ -40,7 +40,8 @@ async fn text_and_usage_come_with_the_key_in_its_header_alone() {
 async fn a_key_that_a_server_repeats_is_not_passed_on() {
     for format in Format::ALL {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let locked = standin::serve_with(listener, standin::Settings { key: Some(KEY.to_owned()) }).unwrap();
+        let locked =
+            test_support::serve_with(listener, test_support::Settings { key: Some(KEY.to_owned()) }).unwrap();
         let right = stage::vendor(format, &locked.root_url(), models::Patience::default());
         assert_eq!(say(&right, request("standin", "Hello")).await.text(), HELLO, "{format:?}");
         let config = VendorConfig {
@@ -88,7 +89,7 @@ async fn the_effort_is_said_as_the_vendor_takes_it() {
 #[tokio::test]
 async fn an_operators_options_are_put_into_the_request() {
     for format in Format::ALL {
-        let standin = standin::start().await.unwrap();
+        let standin = test_support::start().await.unwrap();
         let options = Options::parse(
             r#"{"*": {"metadata": {"a": 1}, "stream": false}, "standin": {"metadata": {"b": 2}, "model": "x"}}"#,
         );
@@ -127,8 +128,8 @@ async fn dropping_a_step_ends_it_at_the_server() {
         let mut events = vendor.step(request("stall", "Hello"));
         assert!(matches!(events.next().await, Some(Ok(StepEvent::Text(_)))));
         drop(events);
-        let seen = standin.until(|seen| seen[0].outcome != standin::Outcome::Open).await;
-        assert_eq!(seen[0].outcome, standin::Outcome::Closed, "{format:?}");
+        let seen = standin.until(|seen| seen[0].outcome != test_support::Outcome::Open).await;
+        assert_eq!(seen[0].outcome, test_support::Outcome::Closed, "{format:?}");
     }
 }
 

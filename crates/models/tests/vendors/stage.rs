@@ -9,7 +9,7 @@ use domain::step::{
 };
 use futures_util::StreamExt;
 use models::{Format, Patience, Secret, Vendor, VendorConfig};
-use standin::Handle;
+use test_support::Handle;
 
 /// The key that is configured.
 pub(crate) const KEY: &str = "sk-a-secret-key";
@@ -21,7 +21,7 @@ pub(crate) async fn stage(format: Format) -> (Handle, Vendor) {
 
 /// The same, waited for as said.
 pub(crate) async fn stage_with(format: Format, patience: Patience) -> (Handle, Vendor) {
-    let handle = standin::start().await.unwrap();
+    let handle = test_support::start().await.unwrap();
     let vendor = vendor(format, &handle.root_url(), patience);
     (handle, vendor)
 }

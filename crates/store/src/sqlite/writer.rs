@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use measure::Histogram;
 use rusqlite::Connection;
+use telemetry::Histogram;
 use tracing::warn;
 
 use super::connection::engine;

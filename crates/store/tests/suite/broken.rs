@@ -15,7 +15,7 @@ use domain::id::{AccountId, PostingId};
 use store::{Options, Store, StoreError, conversations, credits, questions};
 
 use crate::fixture::{Engine, Fixture, START};
-use servers::Server;
+use test_support::postgres::Server;
 
 /// What is to befall a transaction on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,15 +59,15 @@ impl Proxy {
 
     /// The database of that URL through this socket.
     fn url(&self, direct: &str) -> String {
-        let server = servers::shared().folder().display().to_string();
+        let server = test_support::postgres::shared().folder().display().to_string();
         direct.replace(&server, &self.folder.path().display().to_string())
     }
 }
 
 /// Carries what the client says to the server, and lets happen what is wanted.
 fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
-    let mut server =
-        UnixStream::connect(servers::shared().folder().join(".s.PGSQL.5432")).expect("the server runs");
+    let mut server = UnixStream::connect(test_support::postgres::shared().folder().join(".s.PGSQL.5432"))
+        .expect("the server runs");
     let swallow = Arc::new(AtomicBool::new(false));
     carry_back(&server, &client, &swallow);
     let mut buffer = vec![0; 1 << 20];
@@ -139,7 +139,7 @@ fn close(stream: &UnixStream) {
 fn wait_until_asked_after() {
     let asking = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%SET number = commits.number%'";
-    while servers::shared().sql(asking).trim() == "0" {}
+    while test_support::postgres::shared().sql(asking).trim() == "0" {}
 }
 
 /// Grants 5 credits through `store`, and says how often the work ran.

@@ -57,7 +57,7 @@ impl Fixture {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let url = match engine {
             Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
-            Engine::Postgres => servers::shared().new_database(),
+            Engine::Postgres => test_support::postgres::shared().new_database(),
         };
         Self { folder, ..Self::at(url, options) }
     }

@@ -7,7 +7,7 @@ use store::questions::{NewQuestion, Refused};
 use store::{Options, SqlExt, StoreError, questions};
 
 use crate::fixture::Fixture;
-use servers::Server;
+use test_support::postgres::Server;
 
 /// What is kept back, and given up later to make room.
 const BALLAST: &str = "CREATE TABLE ballast AS SELECT string_agg(md5(i::text), '') AS text

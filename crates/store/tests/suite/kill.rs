@@ -34,7 +34,7 @@ fn sqlite_what_was_acknowledged_survives_being_killed() {
 fn postgres_what_was_acknowledged_survives_being_killed() {
     let url = match env::var(ASKER) {
         Ok(url) => url,
-        Err(_) => servers::shared().new_database(),
+        Err(_) => test_support::postgres::shared().new_database(),
     };
     kill_again_and_again(
         "kill::postgres_what_was_acknowledged_survives_being_killed",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use servers::Server;
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError};
+use test_support::postgres::Server;
 
 use crate::fixture::{Engine, Fixture};
 
@@ -87,7 +87,7 @@ async fn many_at_once_make_the_tables_once(engine: Engine) {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let url = match engine {
         Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
-        Engine::Postgres => servers::shared().new_database(),
+        Engine::Postgres => test_support::postgres::shared().new_database(),
     };
     let opening: Vec<_> = (0..8)
         .map(|_| {

@@ -7,7 +7,7 @@ const FILE_MAX_LINES: usize = 600;
 /// The longest function, in lines: one screen, or two for an exhaustive match.
 const FUNCTION_MAX_LINES: usize = 100;
 /// Where `unsafe` may be: in the jail around a machine, in the program in it, and where memory is given back.
-const UNSAFE_CRATES: [&str; 3] = ["crates/machine/", "crates/agent/", "crates/causerie/src/memory.rs"];
+const UNSAFE_CRATES: [&str; 3] = ["crates/machine/", "crates/guest/", "crates/causerie/src/memory.rs"];
 /// How far above an `unsafe` its reason may stand, in lines.
 const SAFETY_LINES: usize = 8;
 

@@ -4,8 +4,8 @@ use domain::citation::{Cited, Place};
 use domain::step::{Call, Outcome, Purpose, StepEvent, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
 use domain::turn::host::Event;
+use egress::WebUrl;
 use tokio::sync::watch;
-use web::WebUrl;
 
 use super::{Inbox, Shell};
 use crate::dispatch::desk::Desk;

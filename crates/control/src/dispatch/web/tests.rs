@@ -3,7 +3,7 @@
 use domain::citation::NumberedPassage;
 use domain::id::InstanceId;
 use domain::step::{Block, Purpose};
-use web::{DocumentKind, Link};
+use egress::{DocumentKind, Link};
 
 use super::*;
 

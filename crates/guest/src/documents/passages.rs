@@ -1,0 +1,392 @@
+//! Cuts a document into pieces that can be ranked, quoted and cited.
+//!
+//! A piece is a stretch of one segment, word for word, with its exact page and lines. Cuts fall where a
+//! section, an item or a paragraph begins; a sentence is cut only when it alone is longer than the bound.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::clause::{self, Start};
+use super::{Extracted, Format, Segment};
+
+/// A piece this long, in bytes, ends where the next paragraph begins.
+const PARAGRAPHS_MIN_BYTES: usize = 300;
+/// A piece this long, in bytes, ends where the next item or row begins.
+const ITEMS_MIN_BYTES: usize = 600;
+/// The least bound that makes sense.
+const BOUND_MIN_BYTES: usize = 100;
+/// The longest heading, in bytes.
+const HEADING_MAX_BYTES: usize = 200;
+
+/// A piece of a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The page (or sheet), from 1, where the format has pages.
+    pub page: Option<u32>,
+    /// The first and last line, from 1 and inclusive, where the format has lines.
+    pub lines: Option<(u32, u32)>,
+    /// The heading in force where the piece begins; the piece's own when it begins with one.
+    pub heading: Option<String>,
+    /// The text, word for word as extracted. Never empty.
+    pub text: String,
+}
+
+/// The document's pieces in reading order, each of at most `max_bytes` bytes (at least 100).
+#[must_use]
+pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
+    let mut cutter = Cutter {
+        format: document.format,
+        max_bytes: max_bytes.max(BOUND_MIN_BYTES),
+        heading: None,
+        pieces: Vec::new(),
+    };
+    for segment in &document.segments {
+        cutter.segment(segment);
+    }
+    cutter.pieces
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Section,
+    Item,
+    Paragraph,
+    Row,
+    /// What is left of a unit that was longer than the bound.
+    Rest,
+}
+
+/// A stretch that is not cut: a paragraph, an item, a row, a heading.
+#[derive(Debug)]
+struct Unit {
+    range: Range<usize>,
+    kind: Kind,
+    heading: Option<String>,
+    /// Whether it is a heading and nothing more.
+    bare: bool,
+}
+
+/// Counts line ends once, as the pieces go forward.
+#[derive(Debug, Default)]
+struct Counted {
+    at: usize,
+    breaks: u32,
+}
+
+impl Counted {
+    fn up_to(&mut self, text: &str, at: usize) -> u32 {
+        let breaks = text.as_bytes()[self.at..at].iter().filter(|byte| **byte == b'\n').count();
+        self.breaks = self.breaks.saturating_add(u32::try_from(breaks).unwrap_or(u32::MAX));
+        self.at = at;
+        self.breaks
+    }
+}
+
+struct Cutter {
+    format: Format,
+    max_bytes: usize,
+    heading: Option<String>,
+    pieces: Vec<Piece>,
+}
+
+impl Cutter {
+    fn segment(&mut self, segment: &Segment) {
+        if segment.heading.is_some() {
+            self.heading.clone_from(&segment.heading);
+        }
+        let units = self.units(segment);
+        let mut counted = Counted::default();
+        let mut open: Option<Range<usize>> = None;
+        let mut open_heading = self.heading.clone();
+        let mut bare = false;
+        let mut titled = false;
+        for unit in units {
+            if let Some(range) = &mut open {
+                let together = unit.range.end - range.start;
+                let enough = match unit.kind {
+                    Kind::Section => !bare,
+                    Kind::Paragraph | Kind::Rest => !bare && range.len() >= PARAGRAPHS_MIN_BYTES,
+                    Kind::Item | Kind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
+                };
+                if together > self.max_bytes || enough {
+                    self.push(segment, &mut counted, range.clone(), open_heading.take());
+                    open = None;
+                }
+            }
+            // A title on the line after a bare `§ 12` belongs to the heading; after others it is a paragraph.
+            let is_title = unit.kind == Kind::Paragraph && unit.bare;
+            let continues = is_title && titled && self.heading.as_deref().is_some_and(is_bare_mark);
+            let unit_bare = unit.bare && (!is_title || continues);
+            titled = unit.kind == Kind::Section && unit.bare;
+            if let Some(heading) = unit.heading.filter(|_| !is_title || continues) {
+                self.heading = Some(match (&self.heading, continues) {
+                    (Some(above), true) => bounded(&format!("{above} {heading}")),
+                    _ => bounded(&heading),
+                });
+            }
+            match &mut open {
+                Some(range) => {
+                    range.end = unit.range.end;
+                    bare &= unit_bare;
+                    if bare {
+                        open_heading.clone_from(&self.heading);
+                    }
+                }
+                None => {
+                    bare = unit_bare;
+                    open = Some(unit.range);
+                    open_heading.clone_from(&self.heading);
+                }
+            }
+        }
+        if let Some(range) = open {
+            self.push(segment, &mut counted, range, open_heading);
+        }
+    }
+
+    fn push(
+        &mut self,
+        segment: &Segment,
+        counted: &mut Counted,
+        range: Range<usize>,
+        heading: Option<String>,
+    ) {
+        let lines = segment.lines.map(|(first, _)| {
+            let begins = counted.up_to(&segment.text, range.start);
+            (first.saturating_add(begins), first.saturating_add(counted.up_to(&segment.text, range.end)))
+        });
+        let text = segment.text[range].to_owned();
+        self.pieces.push(Piece { page: segment.page, lines, heading, text });
+    }
+
+    /// The segment's units in order. Blank lines belong to none.
+    fn units(&self, segment: &Segment) -> Vec<Unit> {
+        let mut units: Vec<Unit> = Vec::new();
+        let mut previous = "";
+        let mut after_blank = true;
+        let mut at = 0;
+        for line in segment.text.split('\n') {
+            let range = at..at + line.len();
+            at = range.end + 1;
+            let text = line.trim();
+            if text.is_empty() {
+                after_blank = true;
+            } else {
+                let after_heading = units.last().and_then(|unit| unit.bare.then_some(unit.kind));
+                match self.line(text, previous, after_blank, after_heading, segment) {
+                    Some((kind, heading, bare)) => {
+                        units.push(Unit { range: trimmed(&range, line), kind, heading, bare })
+                    }
+                    None => {
+                        if let Some(unit) = units.last_mut() {
+                            unit.range.end = range.start + line.trim_end().len();
+                        }
+                    }
+                }
+                previous = text;
+                after_blank = false;
+            }
+        }
+        let mut bounded = Vec::with_capacity(units.len());
+        for unit in units {
+            self.bound(&segment.text, unit, &mut bounded);
+        }
+        bounded
+    }
+
+    /// What begins on the line, the heading it brings and whether it is one and nothing more; `None` when
+    /// it goes on with the unit before. `previous` is the last line that was not blank, `after_heading`
+    /// what the unit before is when it is a heading.
+    fn line(
+        &self,
+        text: &str,
+        previous: &str,
+        after_blank: bool,
+        after_heading: Option<Kind>,
+        segment: &Segment,
+    ) -> Option<(Kind, Option<String>, bool)> {
+        if matches!(self.format, Format::Workbook | Format::Table) {
+            return Some((Kind::Row, None, false));
+        }
+        if self.format == Format::Markdown && text.starts_with('#') {
+            let title = text.trim_start_matches('#').trim();
+            return Some((Kind::Section, Some(title.to_owned()), true));
+        }
+        let row = text.contains('\t') || text.starts_with('|');
+        let wrapped = self.format.is_wrapped();
+        let after_end = after_blank
+            || previous.ends_with(['.', ':', ';', '!', '?', ',', ')', '"', '“'])
+            || clause::is_title(previous) && previous.len() < TITLE_BEFORE_MAX_BYTES;
+        if !wrapped || after_end {
+            match clause::start(text) {
+                Some(Start::Section(heading)) if !row => {
+                    return Some((Kind::Section, Some(heading.to_owned()), heading == text));
+                }
+                Some(_) if !row => return Some((Kind::Item, None, false)),
+                _ => {}
+            }
+        }
+        if row {
+            return Some((Kind::Row, None, false));
+        }
+        if segment.heading.as_deref() == Some(text) {
+            return Some((Kind::Section, Some(text.to_owned()), true));
+        }
+        let begins = !wrapped || after_blank || after_heading.is_some();
+        let title = after_heading == Some(Kind::Section)
+            && clause::is_title(text)
+            && text.len() < TITLE_BEFORE_MAX_BYTES;
+        begins.then(|| (Kind::Paragraph, title.then(|| text.to_owned()), title))
+    }
+
+    /// A unit that is longer than the bound is cut at the ends of sentences or lines, else at blanks.
+    fn bound(&self, text: &str, unit: Unit, into: &mut Vec<Unit>) {
+        if unit.range.len() <= self.max_bytes {
+            into.push(unit);
+            return;
+        }
+        let mut kind = unit.kind;
+        let mut heading = unit.heading;
+        let mut push = |range: Range<usize>| {
+            into.push(Unit { range, kind, heading: heading.take(), bare: false });
+            kind = Kind::Rest;
+        };
+        let mut open: Option<Range<usize>> = None;
+        for sentence in text_analysis::sentence::sentences(&text[unit.range.clone()]) {
+            let sentence = unit.range.start + sentence.start..unit.range.start + sentence.end;
+            for part in hard_cuts(text, sentence, self.max_bytes) {
+                match &mut open {
+                    Some(range) if part.end - range.start <= self.max_bytes => range.end = part.end,
+                    _ => {
+                        if let Some(range) = open.replace(part) {
+                            push(range);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(range) = open {
+            push(range);
+        }
+    }
+}
+
+/// A title above a section's first line is no longer than this, in bytes.
+const TITLE_BEFORE_MAX_BYTES: usize = 80;
+
+/// Whether a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
+fn is_bare_mark(heading: &str) -> bool {
+    heading.split_whitespace().count() <= 2
+}
+
+fn bounded(heading: &str) -> String {
+    heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()
+}
+
+/// The line's place without the blanks at its end; those at its beginning are kept, since in code they count.
+fn trimmed(range: &Range<usize>, line: &str) -> Range<usize> {
+    range.start..range.start + line.trim_end().len()
+}
+
+/// A stretch in parts within the bound, cut at line ends, else at blanks, else between characters.
+fn hard_cuts(text: &str, mut range: Range<usize>, max_bytes: usize) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    while range.len() > max_bytes {
+        let limit = text.floor_char_boundary(range.start + max_bytes);
+        let window = &text[range.start..limit];
+        let half = window.len() / 2;
+        let cut =
+            window.rfind('\n').filter(|at| *at > half).or_else(|| window.rfind(' ').filter(|at| *at > half));
+        let end = cut.map_or(limit, |at| range.start + at);
+        parts.push(range.start..end);
+        let blanks = text[end..range.end].len() - text[end..range.end].trim_start().len();
+        range.start = end + blanks;
+    }
+    if !range.is_empty() {
+        parts.push(range);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::extract_bytes;
+    use super::*;
+    use std::path::Path;
+
+    fn pieces(name: &str, text: &str, max_bytes: usize) -> Vec<Piece> {
+        split(&extract_bytes(Path::new(name), text.as_bytes()).unwrap(), max_bytes)
+    }
+
+    const LEASE: &str = "NÁJEMNÍ SMLOUVA\n\nuzavřená dne 1. 3. 2024 mezi stranami.\n\nČl. 1\nPředmět nájmu\n\
+        Pronajímatel přenechává nájemci byt č. 5 podle\n§ 2235 občanského zákoníku. Byt má dva pokoje.\n\n\
+        Čl. 2\nNájemné\n2.1 Nájemné činí 15 000 Kč.\n2.2 Nájemné je splatné předem.\n";
+
+    #[test]
+    fn sections_part_and_give_their_headings() {
+        let found = pieces("a.txt", LEASE, 1200);
+        let shown: Vec<_> =
+            found.iter().map(|piece| (piece.heading.as_deref(), piece.lines.unwrap())).collect();
+        assert_eq!(
+            shown,
+            [
+                (Some("NÁJEMNÍ SMLOUVA"), (1, 3)),
+                (Some("Čl. 1 Předmět nájmu"), (5, 8)),
+                (Some("Čl. 2 Nájemné"), (10, 13))
+            ]
+        );
+        assert!(found[1].text.starts_with("Čl. 1\nPředmět") && found[1].text.ends_with("dva pokoje."));
+    }
+
+    #[test]
+    fn long_paragraphs_are_cut_between_sentences() {
+        let sentence = "Nájemce podle čl. 5 odst. 2 písm. a) platí předem.";
+        let text = vec![sentence; 40].join(" ");
+        let found = pieces("a.txt", &text, 300);
+        assert!(found.len() > 6);
+        for piece in &found {
+            assert!(
+                piece.text.len() <= 300
+                    && piece.text.starts_with("Nájemce")
+                    && piece.text.ends_with("předem.")
+            );
+        }
+    }
+
+    #[test]
+    fn short_paragraphs_come_together() {
+        let text = vec!["Krátký odstavec o ničem."; 40].join("\n\n");
+        let found = pieces("a.md", &text, 1200);
+        assert!(found.iter().rev().skip(1).all(|piece| (300..400).contains(&piece.text.len())), "{found:?}");
+        assert_eq!(found[0].lines.unwrap().0, 1);
+        assert_eq!(found.last().unwrap().lines.unwrap().1, 79);
+    }
+
+    #[test]
+    fn markdown_headings_count() {
+        let found = pieces("a.md", "# One\ntext\n## Two\nmore\n", 1200);
+        assert_eq!(found[0].heading.as_deref(), Some("One"));
+        assert_eq!((found[1].heading.as_deref(), found[1].text.as_str()), (Some("Two"), "## Two\nmore"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_is_lost_and_places_are_exact(lines in proptest::collection::vec("[ a-zá.§1-9()\t]{0,60}", 1..60), max in 100_usize..700) {
+            let text = lines.join("\n");
+            let document = extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap();
+            let found = split(&document, max);
+            let kept: String = found.iter().flat_map(|piece| piece.text.chars()).filter(|c| !c.is_whitespace()).collect();
+            let whole: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+            proptest::prop_assert_eq!(kept, whole);
+            let all: Vec<&str> = text.split('\n').collect();
+            for piece in &found {
+                proptest::prop_assert!(piece.text.len() <= max && !piece.text.is_empty());
+                let (first, last) = piece.lines.unwrap();
+                proptest::prop_assert_eq!(piece.text.split('\n').count() as u32, last - first + 1);
+                let source = all[first as usize - 1..last as usize].join("\n");
+                proptest::prop_assert!(source.contains(&piece.text));
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Which passages fit a query best.
+//!
+//! SQLite's BM25 chooses candidates; the order among them is decided here, where more is known than counts
+//! of stems: related words, headings and titles, words that the document holds elsewhere, words that stand
+//! close together, and forms that agree to the letter.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use text_analysis::stem::stem;
+use text_analysis::{Language, Term, fold, related::related, terms};
+
+use super::Scope;
+use super::store::{Candidate, Index, IndexError};
+
+/// The most words of a query that are looked at; more rare ones first would need all to be counted.
+const QUERY_WORDS_MAX: usize = 40;
+/// The longest query that is read, in bytes.
+const QUERY_MAX_BYTES: usize = 4_096;
+/// How many candidates are taken by the query's own words, and how many by related ones.
+const CANDIDATES_MAX: usize = 160;
+const RELATED_CANDIDATES_MAX: usize = 80;
+/// A stem in more passages than this says too little about a file to be looked up for it.
+const SPREAD_MAX_PASSAGES: u64 = 5_000;
+
+/// What a word counts when only a related one stands in the passage.
+const RELATED_WEIGHT: f64 = 0.55;
+/// What a word counts when it stands in the heading, the title or the file's name only.
+const CONTEXT_WEIGHT: f64 = 0.5;
+/// What a word counts when it stands elsewhere in the document only.
+const DOCUMENT_WEIGHT: f64 = 0.22;
+/// BM25's saturation and length constants.
+const SATURATION: f64 = 1.2;
+const LENGTH: f64 = 0.4;
+/// The length of a passage, in words, that is neither rewarded nor punished.
+const USUAL_WORDS: f64 = 90.0;
+
+/// A word of the query.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// The word as it was written.
+    pub(super) word: String,
+    /// Its stems, by the rules of the languages it may belong to.
+    pub(super) stems: Vec<String>,
+    /// Stems of related words.
+    pub(super) related: Vec<String>,
+    /// How many passages hold one of its stems.
+    pub(super) passages: u64,
+    /// How much it tells: high when it is rare.
+    pub(super) weight: f64,
+}
+
+/// A passage with its score.
+#[derive(Debug, Clone)]
+pub(super) struct Ranked {
+    pub(super) candidate: Candidate,
+    pub(super) score: f64,
+}
+
+/// The words of a query, each once, with their weights in this index.
+pub(super) fn asked(index: &Index, query: &str) -> Result<Vec<Asked>, IndexError> {
+    let query = &query[..query.floor_char_boundary(QUERY_MAX_BYTES)];
+    let total = index.passages()?;
+    let mut found: Vec<Asked> = Vec::new();
+    let all = terms(query, Language::Czech);
+    let only_stop_words = all.iter().all(|term| term.stop);
+    for term in all.into_iter().filter(|term| only_stop_words || !term.stop) {
+        let mut stems = vec![term.stem.clone()];
+        if !term.number {
+            let english = stem(&fold(&term.exact), Language::English);
+            if english != term.stem {
+                stems.push(english);
+            }
+        }
+        if found.iter().any(|one| one.stems == stems) || found.len() >= QUERY_WORDS_MAX {
+            continue;
+        }
+        let mut related: Vec<String> =
+            stems.iter().flat_map(|stem| related(stem)).map(str::to_owned).collect();
+        related.sort_unstable();
+        related.dedup();
+        related.retain(|stem| !stems.contains(stem));
+        let passages = count(index, &stems)?;
+        let weight = match passages {
+            0 => rarity(count(index, &related)?, total),
+            passages => rarity(passages, total),
+        };
+        found.push(Asked { word: term.exact, stems, related, passages, weight });
+    }
+    Ok(found)
+}
+
+fn count(index: &Index, stems: &[String]) -> Result<u64, IndexError> {
+    stems.iter().map(|stem| index.passages_with(stem)).sum()
+}
+
+/// BM25's inverse document frequency.
+fn rarity(passages: u64, total: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "counts of passages are far below 2^52")]
+    let (passages, total) = (passages as f64, total.max(passages) as f64);
+    (1.0 + (total - passages + 0.5) / (passages + 0.5)).ln()
+}
+
+/// The passages that fit best, best first; ties go by path, page and line.
+pub(super) fn rank(
+    index: &Index,
+    asked: &[Asked],
+    scope: &Scope,
+    limit: usize,
+) -> Result<Vec<Ranked>, IndexError> {
+    let own: Vec<String> = asked.iter().flat_map(|word| word.stems.iter().cloned()).collect();
+    let related: Vec<String> = asked.iter().flat_map(|word| word.related.iter().cloned()).collect();
+    let mut candidates = index.candidates(&own, &scope.paths, &scope.named, CANDIDATES_MAX)?;
+    let known: HashSet<i64> = candidates.iter().map(|candidate| candidate.id).collect();
+    let more = index.candidates(&related, &scope.paths, &scope.named, RELATED_CANDIDATES_MAX)?;
+    candidates.extend(more.into_iter().filter(|candidate| !known.contains(&candidate.id)));
+    let in_files: Vec<HashSet<i64>> = asked
+        .iter()
+        .map(|word| match word.passages {
+            1..=SPREAD_MAX_PASSAGES => Ok(index.files_with(&word.stems)?.into_iter().collect()),
+            _ => Ok(HashSet::new()),
+        })
+        .collect::<Result<_, IndexError>>()?;
+    let mut ranked: Vec<Ranked> = candidates
+        .into_iter()
+        .map(|candidate| Ranked { score: score(asked, &in_files, &candidate), candidate })
+        .filter(|ranked| ranked.score > 0.0)
+        .collect();
+    ranked.sort_by(|one, other| {
+        other.score.total_cmp(&one.score).then_with(|| by_place(&one.candidate, &other.candidate))
+    });
+    ranked.dedup_by(|one, other| {
+        one.candidate.text == other.candidate.text && one.candidate.path == other.candidate.path
+    });
+    ranked.truncate(limit);
+    Ok(ranked)
+}
+
+fn by_place(one: &Candidate, other: &Candidate) -> Ordering {
+    (&one.path, one.page, one.lines, one.id).cmp(&(&other.path, other.page, other.lines, other.id))
+}
+
+fn score(asked: &[Asked], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
+    let body = terms(&candidate.text, candidate.language);
+    let context: HashSet<String> =
+        terms(&format!("{} {} {}", candidate.path, candidate.title, candidate.heading), candidate.language)
+            .into_iter()
+            .map(|term| term.stem)
+            .collect();
+    let places = Places::of(&body);
+    let mut score = 0.0;
+    let mut possible = 0.0;
+    let mut covered = 0.0;
+    for (word, files) in asked.iter().zip(in_files) {
+        possible += word.weight;
+        let own = places.times(&word.stems);
+        let share = if own > 0 {
+            let exact = body.iter().any(|term| term.exact == word.word);
+            saturated(own, body.len()) * if exact { 1.08 } else { 1.0 }
+        } else if places.times(&word.related) > 0 {
+            RELATED_WEIGHT
+        } else if word.stems.iter().any(|stem| context.contains(stem)) {
+            CONTEXT_WEIGHT
+        } else if files.contains(&candidate.file) {
+            DOCUMENT_WEIGHT
+        } else {
+            continue;
+        };
+        // A word of the heading counts a little besides: it says what the passage is about.
+        let share = if own > 0 && word.stems.iter().any(|stem| context.contains(stem)) {
+            share + 0.15
+        } else {
+            share
+        };
+        score += word.weight * share;
+        covered += word.weight * share.min(1.0);
+    }
+    if possible <= 0.0 {
+        return 0.0;
+    }
+    score * (0.4 + 0.6 * covered / possible) + closeness(asked, &places)
+}
+
+fn saturated(times: usize, words: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a passage has few words")]
+    let (times, words) = (times as f64, words as f64);
+    let length = 1.0 - LENGTH + LENGTH * words / USUAL_WORDS;
+    (times * (SATURATION + 1.0) / (times + SATURATION * length)).min(1.5)
+}
+
+/// Where each stem stands in a passage.
+struct Places<'a>(HashMap<&'a str, Vec<usize>>);
+
+impl<'a> Places<'a> {
+    fn of(body: &'a [Term]) -> Self {
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for term in body {
+            places.entry(&term.stem).or_default().push(term.position);
+        }
+        Self(places)
+    }
+
+    fn times(&self, stems: &[String]) -> usize {
+        stems.iter().filter_map(|stem| self.0.get(stem.as_str())).map(Vec::len).sum()
+    }
+
+    fn of_word(&self, word: &Asked) -> Vec<usize> {
+        word.stems.iter().filter_map(|stem| self.0.get(stem.as_str())).flatten().copied().collect()
+    }
+}
+
+/// A bonus for neighbours in the query that are close in the passage.
+fn closeness(asked: &[Asked], places: &Places<'_>) -> f64 {
+    let mut bonus = 0.0;
+    for pair in asked.windows(2) {
+        let (one, other) = (places.of_word(&pair[0]), places.of_word(&pair[1]));
+        let nearest =
+            one.iter().flat_map(|a| other.iter().map(|b| a.abs_diff(*b))).filter(|gap| *gap > 0).min();
+        let share = match nearest {
+            Some(1) => 0.30,
+            Some(2..=3) => 0.18,
+            Some(4..=8) => 0.08,
+            _ => 0.0,
+        };
+        bonus += share * pair[0].weight.min(pair[1].weight);
+    }
+    bonus
+}

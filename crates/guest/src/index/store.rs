@@ -1,0 +1,587 @@
+//! The index on disk: a SQLite file beside the workspace, which can be thrown away at any time.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use domain::unread::UnreadReason;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::progress::{Batch, Known, Problem, Runs, retry_at};
+use super::walk::{Found, Stamp};
+use crate::documents::passages::Piece;
+use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
+use text_analysis::{Language, guess, terms};
+
+/// The form of the tables; a file with another one is made anew.
+const SCHEMA_VERSION: i64 = 2;
+/// The name of the index in its folder.
+const FILE_NAME: &str = "passages.sqlite";
+/// The most text that all passages may have, in bytes. A document that would go beyond it is left out.
+const TEXT_MAX_BYTES: i64 = 512 * 1024 * 1024;
+/// The most passages of one document; what follows them is left out.
+const PASSAGES_PER_FILE_MAX: usize = 20_000;
+/// How much of a document's beginning counts as its title, in bytes.
+const TITLE_MAX_BYTES: usize = 240;
+/// How much of a document tells its language, in bytes.
+const LANGUAGE_SAMPLE_MAX_BYTES: usize = 16 * 1024;
+
+const SCHEMA: &str = "
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, modified INTEGER NOT NULL,
+    changed INTEGER NOT NULL, inode INTEGER NOT NULL, text_bytes INTEGER NOT NULL, title TEXT NOT NULL,
+    language TEXT NOT NULL, hidden INTEGER NOT NULL, reader INTEGER NOT NULL, complete INTEGER NOT NULL,
+    pages INTEGER, runs TEXT NOT NULL, reason TEXT, problem TEXT, attempts INTEGER NOT NULL, retry_at INTEGER) STRICT;
+CREATE TABLE passage (
+    id INTEGER PRIMARY KEY, file INTEGER NOT NULL, page INTEGER, first_line INTEGER, last_line INTEGER,
+    heading TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+CREATE INDEX passage_file ON passage (file);
+CREATE VIRTUAL TABLE stems USING fts5 (body, context, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 0');
+CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
+";
+
+/// Why the index can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// Its folder or file can't be written.
+    #[error("the index cannot be written")]
+    Io(#[from] std::io::Error),
+    /// SQLite refused.
+    #[error("the index cannot be used")]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// The passages of the documents that were indexed.
+#[derive(Debug)]
+pub struct Index {
+    connection: Connection,
+}
+
+/// A document that could not be read.
+#[derive(Debug, Clone)]
+pub struct Unreadable {
+    /// Its workspace path.
+    pub path: String,
+    /// Whether it is hidden.
+    pub hidden: bool,
+    /// The kind of reason.
+    pub reason: UnreadReason,
+    /// What is wrong, for a model.
+    pub text: String,
+}
+
+/// Pages of a document that the index holds.
+#[derive(Debug)]
+pub struct Stored {
+    /// The passages, from the page that was asked for on.
+    pub pieces: Vec<Piece>,
+    /// The last page in a row that the index has.
+    pub through: u32,
+    /// How many pages are read of the document.
+    pub of: u32,
+}
+
+/// A passage with all that ranking asks of it.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    pub(super) id: i64,
+    pub(super) file: i64,
+    pub(super) path: String,
+    pub(super) title: String,
+    pub(super) language: Language,
+    pub(super) page: Option<u32>,
+    pub(super) lines: Option<(u32, u32)>,
+    pub(super) heading: String,
+    pub(super) text: String,
+}
+
+impl Index {
+    /// Opens the index in this folder, which is made if need be. One that is damaged or of another form is
+    /// thrown away and begun anew.
+    ///
+    /// # Errors
+    /// When the folder can't be written.
+    pub fn open(folder: &Path) -> Result<Self, IndexError> {
+        std::fs::create_dir_all(folder)?;
+        let path = folder.join(FILE_NAME);
+        if let Ok(index) = Self::open_file(&path) {
+            return Ok(index);
+        }
+        remove(&path)?;
+        Self::open_file(&path)
+    }
+
+    fn open_file(path: &Path) -> Result<Self, IndexError> {
+        let connection = Connection::open(path)?;
+        // What is lost in a crash is read again from the documents.
+        connection.execute_batch(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;",
+        )?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        if version == 0 {
+            connection
+                .execute_batch(&format!("BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"))?;
+        } else if version != SCHEMA_VERSION {
+            return Err(rusqlite::Error::InvalidQuery.into());
+        }
+        let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if sound != "ok" {
+            return Err(rusqlite::Error::InvalidQuery.into());
+        }
+        // Each table is touched once, so that a hole in any of them shows now.
+        connection.query_row("SELECT count(*) FROM file", [], |_| Ok(()))?;
+        connection.query_row("SELECT count(*) FROM stems", [], |_| Ok(()))?;
+        Ok(Self { connection })
+    }
+
+    #[cfg(test)]
+    pub(super) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// The files that are in the index, those without text included, and whether each is hidden.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn files(&self) -> Result<HashMap<String, (Known, bool)>, IndexError> {
+        let mut statement = self.connection.prepare(&format!("SELECT path, hidden, {KNOWN} FROM file"))?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, (known(row, 2)?, row.get(1)?))))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What the index knows of one file.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn file(&self, path: &str) -> Result<Option<Known>, IndexError> {
+        let mut statement = self.connection.prepare(&format!("SELECT {KNOWN} FROM file WHERE path = ?1"))?;
+        Ok(statement.query_row([path], |row| known(row, 0)).optional()?)
+    }
+
+    /// Adds what came of an attempt to read a file, which stood so before. Pages are added to those that are there of
+    /// the same file; everything else takes the place of what the index had.
+    ///
+    /// # Errors
+    /// When the index can't be written.
+    pub fn add(
+        &mut self,
+        file: &Found,
+        outcome: Result<&Batch, &Problem>,
+        now: i64,
+    ) -> Result<Known, IndexError> {
+        let transaction = self.connection.transaction()?;
+        let same = row_of(&transaction, &file.path)?
+            .filter(|(_, known)| known.stamp == file.stamp && !known.is_outdated());
+        let known = match outcome {
+            Ok(batch) => add_batch(&transaction, file, same, batch)?,
+            Err(problem) => add_problem(&transaction, file, same, problem, now)?,
+        };
+        transaction.commit()?;
+        Ok(known)
+    }
+
+    /// The passages from a page on, if the index has that page of the file as it stands.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn stored(
+        &self,
+        path: &str,
+        stamp: &Stamp,
+        page: u32,
+        at_most: usize,
+    ) -> Result<Option<Stored>, IndexError> {
+        let Some((id, known)) = row_of(&self.connection, path)? else { return Ok(None) };
+        let Some((runs, of)) = known.pages.filter(|_| known.stamp == *stamp) else { return Ok(None) };
+        let Some(through) = runs.end_of(page) else { return Ok(None) };
+        let mut statement = self.connection.prepare(
+            "SELECT page, heading, text FROM passage WHERE file = ?1 AND page BETWEEN ?2 AND ?3
+             ORDER BY page, id LIMIT ?4",
+        )?;
+        let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+        let rows = statement.query_map(params![id, page, through, at_most], |row| {
+            let heading: String = row.get(1)?;
+            let heading = (!heading.is_empty()).then_some(heading);
+            Ok(Piece { page: row.get(0)?, lines: None, heading, text: row.get(2)? })
+        })?;
+        Ok(Some(Stored { pieces: rows.collect::<Result<_, _>>()?, through, of }))
+    }
+
+    /// Drops files that are no more.
+    ///
+    /// # Errors
+    /// When the index can't be written.
+    pub fn drop_files<'a>(&mut self, paths: impl Iterator<Item = &'a str>) -> Result<(), IndexError> {
+        let transaction = self.connection.transaction()?;
+        for path in paths {
+            drop_file(&transaction, path)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// The documents that could not be read, by path, with the reason and whether they are hidden.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn problems(&self, at_most: usize) -> Result<Vec<Unreadable>, IndexError> {
+        let mut statement = self.connection.prepare(
+            "SELECT path, hidden, reason, problem FROM file WHERE problem IS NOT NULL ORDER BY path LIMIT ?1",
+        )?;
+        let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+        let rows = statement.query_map([at_most], |row| {
+            let reason: String = row.get(2)?;
+            let reason = UnreadReason::of_code(&reason).unwrap_or(UnreadReason::Broken);
+            Ok(Unreadable { path: row.get(0)?, hidden: row.get(1)?, reason, text: row.get(3)? })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// How many passages there are.
+    ///
+    /// # Errors
+    /// When the index is damaged.
+    pub fn passages(&self) -> Result<u64, IndexError> {
+        let count: i64 = self.connection.query_row("SELECT count(*) FROM passage", [], |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// How many passages hold this stem.
+    pub(super) fn passages_with(&self, stem: &str) -> Result<u64, IndexError> {
+        let mut statement = self.connection.prepare("SELECT doc FROM stems_in WHERE term = ?1")?;
+        let count: Option<i64> = statement.query_row([stem], |row| row.get(0)).optional()?;
+        Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
+    }
+
+    /// The files in which a passage holds one of these stems.
+    pub(super) fn files_with(&self, stems: &[String]) -> Result<Vec<i64>, IndexError> {
+        let mut statement = self.connection.prepare(
+            "SELECT DISTINCT passage.file FROM stems JOIN passage ON passage.id = stems.rowid WHERE stems MATCH ?1",
+        )?;
+        let rows = statement.query_map([any_of(stems.iter())], |row| row.get(0))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The passages with the best plain scores among those that hold any of the stems, within the given
+    /// files or folders. Of hidden files only those at or below `named` count.
+    pub(super) fn candidates(
+        &self,
+        stems: &[String],
+        paths: &[String],
+        named: &[String],
+        at_most: usize,
+    ) -> Result<Vec<Candidate>, IndexError> {
+        if stems.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut values: Vec<String> = vec![any_of(stems.iter())];
+        let mut within = |paths: &[String]| -> String {
+            let mut either = Vec::with_capacity(paths.len());
+            for path in paths {
+                let (file, folder) = (values.len() + 1, values.len() + 2);
+                either.push(format!(
+                    "file.path = ?{file} OR substr(file.path, 1, length(?{folder})) = ?{folder}"
+                ));
+                let path = path.trim_end_matches('/');
+                values.push(path.to_owned());
+                values.push(format!("{path}/"));
+            }
+            either.join(" OR ")
+        };
+        let mut filter = match named {
+            [] => " AND file.hidden = 0".to_owned(),
+            _ => format!(" AND (file.hidden = 0 OR {})", within(named)),
+        };
+        if !paths.is_empty() {
+            filter.push_str(&format!(" AND ({})", within(paths)));
+        }
+        let sql = format!(
+            "SELECT passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
+                    passage.last_line, passage.heading, passage.text
+             FROM stems JOIN passage ON passage.id = stems.rowid JOIN file ON file.id = passage.file
+             WHERE stems MATCH ?1{filter} ORDER BY bm25(stems, 1.0, 0.5), passage.id LIMIT {at_most}"
+        );
+        let mut statement = self.connection.prepare(&sql)?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
+            let language: String = row.get(4)?;
+            let lines: (Option<u32>, Option<u32>) = (row.get(6)?, row.get(7)?);
+            Ok(Candidate {
+                id: row.get(0)?,
+                file: row.get(1)?,
+                path: row.get(2)?,
+                title: row.get(3)?,
+                language: Language::of_code(&language).unwrap_or(Language::English),
+                page: row.get(5)?,
+                lines: lines.0.zip(lines.1),
+                heading: row.get(8)?,
+                text: row.get(9)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Removes the file of an index with what SQLite keeps beside it.
+fn remove(path: &Path) -> Result<(), IndexError> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::remove_file(PathBuf::from(name)) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError> {
+    let id: Option<i64> = transaction
+        .prepare("SELECT id FROM file WHERE path = ?1")?
+        .query_row([path], |row| row.get(0))
+        .optional()?;
+    if let Some(id) = id {
+        transaction
+            .prepare("DELETE FROM stems WHERE rowid IN (SELECT id FROM passage WHERE file = ?1)")?
+            .execute([id])?;
+        transaction.prepare("DELETE FROM passage WHERE file = ?1")?.execute([id])?;
+        transaction.prepare("DELETE FROM file WHERE id = ?1")?.execute([id])?;
+    }
+    Ok(())
+}
+
+/// The columns of [`Known`], in the order in which [`known`] takes them.
+const KNOWN: &str =
+    "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader";
+
+fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<Known> {
+    let stamp = Stamp {
+        size: row.get(from)?,
+        modified_nanos: row.get(from + 1)?,
+        changed_nanos: row.get(from + 2)?,
+        inode: row.get(from + 3)?,
+    };
+    let (of, runs): (Option<u32>, String) = (row.get(from + 5)?, row.get(from + 6)?);
+    let (reason, problem): (Option<String>, Option<String>) = (row.get(from + 7)?, row.get(from + 8)?);
+    let retry_at: Option<i64> = row.get(from + 10)?;
+    let problem = problem.map(|text| Problem {
+        reason: reason.and_then(|code| UnreadReason::of_code(&code)).unwrap_or(UnreadReason::Broken),
+        text,
+        passing: retry_at.is_some(),
+    });
+    Ok(Known {
+        stamp,
+        complete: row.get(from + 4)?,
+        pages: of.map(|of| (Runs::parse(&runs), of)),
+        problem,
+        attempts: row.get(from + 9)?,
+        retry_at,
+        reader: row.get(from + 11)?,
+    })
+}
+
+/// The row of a file with its number.
+fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, Known)>, IndexError> {
+    let mut statement = connection.prepare(&format!("SELECT id, {KNOWN} FROM file WHERE path = ?1"))?;
+    Ok(statement.query_row([path], |row| Ok((row.get(0)?, known(row, 1)?))).optional()?)
+}
+
+/// Makes the row of a file anew, without passages.
+fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> Result<i64, IndexError> {
+    drop_file(transaction, &file.path)?;
+    let stamp = file.stamp;
+    transaction.execute(
+        "INSERT INTO file (path, size, modified, changed, inode, text_bytes, title, language, hidden, reader,
+                           complete, pages, runs, reason, problem, attempts, retry_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, 0, NULL, '', NULL, NULL, 0, NULL)",
+        params![
+            file.path,
+            stamp.size,
+            stamp.modified_nanos,
+            stamp.changed_nanos,
+            stamp.inode,
+            title(pieces),
+            language_of(pieces).code(),
+            file.hidden,
+            READER_VERSION
+        ],
+    )?;
+    Ok(transaction.last_insert_rowid())
+}
+
+/// Adds passages to a file that was begun before with the same stamp, or else to one that is begun now.
+fn add_batch(
+    transaction: &Transaction<'_>,
+    file: &Found,
+    same: Option<(i64, Known)>,
+    batch: &Batch,
+) -> Result<Known, IndexError> {
+    let goes_on = same.filter(|(_, known)| known.pages.is_some() && batch.span.is_some());
+    let (id, mut known) = match goes_on {
+        Some(same) => same,
+        None => (begin_file(transaction, file, &batch.pieces)?, Known::new(file.stamp)),
+    };
+    let mut runs = known.pages.take().map(|(runs, _)| runs).unwrap_or_default();
+    let is_new = |piece: &&Piece| piece.page.is_none_or(|page| !runs.has(page));
+    let pieces: Vec<&Piece> = batch.pieces.iter().filter(is_new).collect();
+    let (total, own): (i64, i64) = transaction.query_row(
+        "SELECT coalesce(sum(text_bytes), 0), coalesce(sum(CASE id WHEN ?1 THEN text_bytes END), 0) FROM file",
+        [id],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let passages: i64 =
+        transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [id], |row| row.get(0))?;
+    let room = PASSAGES_PER_FILE_MAX.saturating_sub(usize::try_from(passages).unwrap_or(usize::MAX));
+    let pieces = &pieces[..pieces.len().min(room)];
+    let bytes = i64::try_from(pieces.iter().map(|piece| piece.text.len()).sum::<usize>()).unwrap_or(i64::MAX);
+    let fits = total.saturating_add(bytes) <= TEXT_MAX_BYTES;
+    let added = batch.span.is_none_or(|span| fits && runs.add(span.first, span.last));
+    if fits && added {
+        let (language, title): (String, String) =
+            transaction.query_row("SELECT language, title FROM file WHERE id = ?1", [id], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let language = Language::of_code(&language).unwrap_or(Language::English);
+        insert_pieces(transaction, id, &format!("{} {title}", file.path), language, pieces)?;
+    }
+    let own = own.saturating_add(if fits && added { bytes } else { 0 });
+    let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
+    let missing = batch.span.and_then(|span| runs.gap(span.of));
+    known.complete = !fits || is_long || missing.is_none();
+    known.problem = match fits {
+        false => Some(Problem {
+            reason: UnreadReason::TooLarge,
+            text: "the index is full".to_owned(),
+            passing: false,
+        }),
+        true if known.complete && own == 0 && file.stamp.size > 0 => Some(no_text(batch.span)),
+        true => None,
+    };
+    known.pages = batch.span.map(|span| (runs, span.of));
+    (known.attempts, known.retry_at) = (0, None);
+    update_file(transaction, id, &known, own)?;
+    Ok(known)
+}
+
+/// Notes what went wrong. What was read of the same file before stays.
+fn add_problem(
+    transaction: &Transaction<'_>,
+    file: &Found,
+    same: Option<(i64, Known)>,
+    problem: &Problem,
+    now: i64,
+) -> Result<Known, IndexError> {
+    let (id, mut known) = match same {
+        Some(same) => same,
+        None => (begin_file(transaction, file, &[])?, Known::new(file.stamp)),
+    };
+    known.attempts = known.attempts.saturating_add(1);
+    known.retry_at = problem.passing.then(|| retry_at(now, known.attempts));
+    known.problem = Some(problem.clone());
+    let own: i64 =
+        transaction.query_row("SELECT text_bytes FROM file WHERE id = ?1", [id], |row| row.get(0))?;
+    update_file(transaction, id, &known, own)?;
+    Ok(known)
+}
+
+fn update_file(
+    transaction: &Transaction<'_>,
+    id: i64,
+    known: &Known,
+    text_bytes: i64,
+) -> Result<(), IndexError> {
+    let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
+    transaction.execute(
+        "UPDATE file SET complete = ?2, pages = ?3, runs = ?4, reason = ?5, problem = ?6, attempts = ?7,
+                         retry_at = ?8, text_bytes = ?9, reader = ?10 WHERE id = ?1",
+        params![
+            id,
+            known.complete,
+            known.pages.as_ref().map(|(_, of)| *of),
+            runs,
+            known.problem.as_ref().map(|problem| problem.reason.code()),
+            known.problem.as_ref().map(|problem| problem.text.as_str()),
+            known.attempts,
+            known.retry_at,
+            text_bytes,
+            READER_VERSION
+        ],
+    )?;
+    Ok(())
+}
+
+fn no_text(span: Option<Span>) -> Problem {
+    let text = match span {
+        Some(span) => format!("its {} pages hold no text, probably scanned images", span.of),
+        None => "it holds no text".to_owned(),
+    };
+    Problem { reason: UnreadReason::NoText, text, passing: false }
+}
+
+fn insert_pieces(
+    transaction: &Transaction<'_>,
+    file: i64,
+    about: &str,
+    language: Language,
+    pieces: &[&Piece],
+) -> Result<(), IndexError> {
+    let mut passage = transaction.prepare(
+        "INSERT INTO passage (file, page, first_line, last_line, heading, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    let mut stems = transaction.prepare("INSERT INTO stems (rowid, body, context) VALUES (?1, ?2, ?3)")?;
+    let about = stemmed(about, language);
+    for piece in pieces {
+        let heading = piece.heading.as_deref().unwrap_or_default();
+        let lines = (piece.lines.map(|lines| lines.0), piece.lines.map(|lines| lines.1));
+        passage.execute(params![file, piece.page, lines.0, lines.1, heading, piece.text])?;
+        let id = transaction.last_insert_rowid();
+        let context = format!("{about} {}", stemmed(heading, language));
+        stems.execute(params![id, stemmed(&piece.text, language), context])?;
+    }
+    Ok(())
+}
+
+/// The stems of a text with blanks between them, stop words left out.
+fn stemmed(text: &str, language: Language) -> String {
+    let mut out = String::with_capacity(text.len());
+    for term in terms(text, language).into_iter().filter(|term| !term.stop) {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(&term.stem);
+    }
+    out
+}
+
+/// The first lines of a document.
+fn title(pieces: &[Piece]) -> String {
+    let mut out = String::new();
+    for line in
+        pieces.iter().flat_map(|piece| piece.text.lines()).filter(|line| !line.trim().is_empty()).take(3)
+    {
+        out.push_str(line.trim());
+        out.push(' ');
+        if out.len() >= TITLE_MAX_BYTES {
+            break;
+        }
+    }
+    out.truncate(out.floor_char_boundary(TITLE_MAX_BYTES));
+    out.trim_end().to_owned()
+}
+
+/// The language of a document; English, whose endings are the least, where nothing tells.
+fn language_of(pieces: &[Piece]) -> Language {
+    let mut sample = String::new();
+    for piece in pieces {
+        sample.push_str(&piece.text);
+        sample.push('\n');
+        if sample.len() >= LANGUAGE_SAMPLE_MAX_BYTES {
+            break;
+        }
+    }
+    guess(&sample).unwrap_or(Language::English)
+}
+
+/// A query of SQLite's for passages that hold any of the stems.
+fn any_of<'a>(stems: impl Iterator<Item = &'a String>) -> String {
+    stems.map(|stem| format!("\"{}\"", stem.replace('"', ""))).collect::<Vec<_>>().join(" OR ")
+}

@@ -1,0 +1,47 @@
+//! Process 1 of the machine: starts the agent, reaps orphans, ends with either.
+
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Pid, WaitOptions, wait};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs the agent as a child until it ends or the host asks for the end. When process 1 is gone the kernel
+/// ends everything else in the machine.
+#[must_use]
+pub fn run() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| runtime.block_on(watch()));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            report(&reason);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn watch() -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut asked = signal(SignalKind::terminate()).map_err(text)?;
+    let mut child_ended = signal(SignalKind::child()).map_err(text)?;
+    let agent = Command::new("/proc/self/exe").arg("serve").spawn().map_err(text)?;
+    let agent = Pid::from_child(&agent);
+    loop {
+        tokio::select! {
+            _ = asked.recv() => return Ok(()),
+            _ = child_ended.recv() => {
+                while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+                    if pid == agent {
+                        return Err("the agent has ended".to_owned());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Says why the machine ends, in its log.
+#[expect(clippy::print_stderr, reason = "standard error is the machine's log")]
+pub(crate) fn report(reason: &str) {
+    eprintln!("causerie-guest: {reason}");
+}

@@ -1,0 +1,142 @@
+//! `find`: files by name, and by what their text contains.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use protocol::tool::{FindArguments, PASSAGES_MAX, ToolOutput};
+use rustix::fs::FileType;
+
+use super::PIECE_MAX_BYTES;
+use super::folder::{Entry, Walked, walk};
+use super::glob::Glob;
+use super::jail::Jail;
+use super::output::done;
+use super::path::{plain, shown};
+use super::read::passage;
+use crate::documents::passages::{Piece, split};
+use crate::documents::{Bounds, extract_part};
+
+/// How long it may look.
+const TIME_MAX: Duration = Duration::from_secs(20);
+/// The most files that are named.
+const FILES_MAX: usize = 500;
+/// The most passages of one file, so that others come to word, too.
+const PASSAGES_PER_FILE_MAX: usize = 4;
+/// The largest file whose content is looked at, in bytes.
+const CONTENT_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// The longest text that is looked for, in bytes.
+const NEEDLE_MAX_BYTES: usize = 500;
+/// The most files that are named as not readable.
+const UNREADABLE_MAX: usize = 5;
+
+pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput, String> {
+    let until = Instant::now() + TIME_MAX;
+    let glob = Glob::new(arguments.glob.as_deref().unwrap_or("**"))?;
+    let needle = match arguments.content.as_deref() {
+        None | Some("") => None,
+        Some(content) if content.len() > NEEDLE_MAX_BYTES => {
+            return Err(format!("content is longer than {NEEDLE_MAX_BYTES} bytes"));
+        }
+        Some(content) => Some(squeezed(content)),
+    };
+    let mut files: Vec<Entry> = Vec::new();
+    let walked = walk(jail, Path::new("."), until, |entry| {
+        let wanted = entry.kind == FileType::RegularFile
+            && glob.matches(&text_analysis::fold(&entry.path.to_string_lossy()));
+        if wanted {
+            files.push(entry);
+        }
+        true
+    });
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    let mut output = match needle {
+        None => named(&files),
+        Some(needle) => containing(jail, &files, &needle, until),
+    };
+    if walked == Walked::Part {
+        output.text.push_str("\nThe workspace is too large: not all of it was looked at.");
+    }
+    Ok(output)
+}
+
+fn named(files: &[Entry]) -> ToolOutput {
+    let mut text = match files.len() {
+        0 => "No file fits.".to_owned(),
+        1 => "1 file:".to_owned(),
+        count => format!("{count} files:"),
+    };
+    for entry in files.iter().take(FILES_MAX) {
+        text.push_str(&format!("\n{}  {} bytes", shown(&entry.path), entry.size));
+    }
+    if files.len() > FILES_MAX {
+        text.push_str(&format!("\n... and {} more", files.len() - FILES_MAX));
+    }
+    done(text)
+}
+
+/// Case, diacritics and the kind of white space do not matter.
+fn squeezed(text: &str) -> String {
+    text_analysis::fold(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> ToolOutput {
+    let mut output = ToolOutput::default();
+    let mut hits = Vec::new();
+    let mut unreadable = BTreeSet::new();
+    let mut looked = 0;
+    for entry in files {
+        if Instant::now() > until || output.passages.len() >= PASSAGES_MAX {
+            break;
+        }
+        looked += 1;
+        if entry.size > CONTENT_MAX_BYTES {
+            unreadable.insert(format!("{} (too large)", shown(&entry.path)));
+            continue;
+        }
+        let pieces = match places(jail, &entry.path, needle, until) {
+            Ok(pieces) => pieces,
+            Err(why) => {
+                unreadable.insert(format!("{} ({})", shown(&entry.path), plain(&why)));
+                continue;
+            }
+        };
+        if !pieces.is_empty() {
+            let count = pieces.len();
+            hits.push(format!("{} ({count})", shown(&entry.path)));
+            let room = PASSAGES_PER_FILE_MAX.min(PASSAGES_MAX - output.passages.len());
+            output.passages.extend(pieces.into_iter().take(room).map(|piece| passage(&entry.path, piece)));
+        }
+    }
+    output.text = match hits.len() {
+        0 => format!("None of {looked} files contains it."),
+        count => {
+            format!("{count} of {looked} files contain it, with the number of passages: {}.", hits.join(", "))
+        }
+    };
+    if looked < files.len() {
+        output
+            .text
+            .push_str(&format!("\n{} files were not looked at; narrow the glob.", files.len() - looked));
+    }
+    if !unreadable.is_empty() {
+        let count = unreadable.len();
+        let named: Vec<_> = unreadable.into_iter().take(UNREADABLE_MAX).collect();
+        output
+            .text
+            .push_str(&format!("\n{count} files without readable text, such as {}.", named.join("; ")));
+    }
+    output
+}
+
+/// The passages of a file that contain the text.
+fn places(jail: &Jail, path: &Path, needle: &str, until: Instant) -> Result<Vec<Piece>, String> {
+    let file = jail
+        .at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
+        .map_err(|error| error.to_string())?;
+    let bounds = Bounds { until: Some(until), ..Bounds::default() };
+    let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
+    let mut pieces = split(&document, PIECE_MAX_BYTES);
+    pieces.retain(|piece| squeezed(&piece.text).contains(needle));
+    Ok(pieces)
+}

@@ -1,0 +1,154 @@
+//! The tools of the machine.
+//!
+//! [`run`] is called by the agent's loop. Whatever looks at a document or runs a command does so in a child
+//! process under the tools' user (see [`confine`]): `causerie-guest worker` answers one request of any tool
+//! but the shell, `causerie-guest shell` watches over one command line, `causerie-guest server` over an MCP server. None
+//! has the agent's port.
+//! Results are text for a language model, within the bounds of [`protocol::tool`].
+
+mod attached;
+mod child;
+mod confine;
+mod edit;
+mod end;
+mod epoll;
+mod find;
+mod folder;
+mod glob;
+mod jail;
+mod keep;
+mod library;
+mod limits;
+mod list;
+mod output;
+mod path;
+mod read;
+mod request;
+mod shell;
+mod supervise;
+pub(crate) mod watch;
+mod write;
+
+use std::time::Duration;
+
+use domain::step::{ATTACHED_FILES, Call};
+use protocol::tool::{Tool, ToolOutput};
+use serde::de::DeserializeOwned;
+
+pub(crate) use child::{Kept, line, running, spawn};
+pub(crate) use confine::{Confinement, confine};
+pub(crate) use keep::keep;
+pub use limits::Limits;
+pub(crate) use output::failed;
+pub(crate) use request::{Request, Task, answer};
+pub(crate) use supervise::{Ended, read_request, supervise};
+
+use child::{Answer, ask};
+use output::within_bounds;
+
+/// How long a tool that looks at one file or folder may take.
+const FILE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long a search may take, the reading of new documents included.
+const SEARCH_TIME_MAX: Duration = Duration::from_secs(30);
+/// The length to which documents are cut for reading, in bytes.
+const PIECE_MAX_BYTES: usize = 1_200;
+
+/// Runs one call. Whatever goes wrong is told in the result.
+///
+/// `attached` are the paths of the conversation's questions, which are searched even where they are hidden.
+/// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
+/// Dropping the future ends its processes as well.
+pub async fn run(
+    call: &Call,
+    limits: &Limits,
+    attached: &[String],
+    mut killed: tokio::sync::watch::Receiver<bool>,
+) -> ToolOutput {
+    if call.tool == ATTACHED_FILES {
+        // Nobody kills it: it ends by itself in a minute.
+        return match serde_json::from_str(&call.arguments) {
+            Ok(arguments) => within_bounds(library::attached(&arguments, limits).await),
+            Err(_) => failed("the arguments are not valid"),
+        };
+    }
+    let stopped = async move {
+        if killed.wait_for(|killed| *killed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let Some(tool) = Tool::named(&call.tool) else {
+        if let Some(servers) = &limits.servers
+            && servers.has(&call.tool)
+        {
+            return within_bounds(servers.call(&call.tool, &call.arguments, limits, stopped).await);
+        }
+        let names: Vec<_> = Tool::ALL.into_iter().map(Tool::name).collect();
+        return failed(&format!(
+            "there is no tool `{}`; there are {}",
+            path::plain(&call.tool),
+            names.join(", ")
+        ));
+    };
+    let output = match dispatch(tool, &call.arguments, limits, attached, stopped).await {
+        Ok(output) => output,
+        Err(text) => failed(&text),
+    };
+    within_bounds(output)
+}
+
+async fn dispatch(
+    tool: Tool,
+    arguments: &str,
+    limits: &Limits,
+    attached: &[String],
+    stopped: impl Future<Output = ()>,
+) -> Result<ToolOutput, String> {
+    let task = match tool {
+        Tool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
+        Tool::Search => {
+            let arguments = parsed(tool, arguments)?;
+            let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
+            let read = |wanted| library::extract(wanted, limits);
+            return tokio::select! {
+                output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => Ok(output),
+                () = stopped => Err(STOPPED.to_owned()),
+            };
+        }
+        Tool::Read => {
+            return tokio::select! {
+                output = library::read(parsed(tool, arguments)?, limits) => output,
+                () = stopped => Err(STOPPED.to_owned()),
+            };
+        }
+        Tool::Write => Task::Write(parsed(tool, arguments)?),
+        Tool::Edit => Task::Edit(parsed(tool, arguments)?),
+        Tool::List => Task::List(parsed(tool, arguments)?),
+        Tool::Find => Task::Find(parsed(tool, arguments)?),
+    };
+    tokio::select! {
+        answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
+            Answer::Output(output) => Ok(output),
+            Answer::Read(..) | Answer::Batch(_) | Answer::Usage(_) => {
+                Err("the tool gave an answer of another kind".to_owned())
+            }
+        },
+        () = stopped => Err(STOPPED.to_owned()),
+    }
+}
+
+/// What a call says that was killed.
+const STOPPED: &str = "stopped before it was done";
+
+/// The arguments as the tool takes them, or what the model should do differently.
+fn parsed<T: DeserializeOwned>(tool: Tool, arguments: &str) -> Result<T, String> {
+    // Models leave the arguments out where none is needed.
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+    serde_json::from_str(arguments).map_err(|error| {
+        format!(
+            "the arguments of {} are not valid: {}. Their schema is {}",
+            tool.name(),
+            path::plain(&error.to_string()),
+            tool.schema()
+        )
+    })
+}

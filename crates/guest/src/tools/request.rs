@@ -1,0 +1,93 @@
+//! What the agent asks of a worker, and the answer to it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use protocol::tool::{
+    AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, WriteArguments,
+};
+use serde::{Deserialize, Serialize};
+
+use super::child::Answer;
+use super::confine::Confinement;
+use super::folder::{Walked, walk};
+use super::jail::Jail;
+use super::output::{failed, within_bounds};
+use super::{attached, edit, find, list, read, write};
+
+/// How long the workspace is measured.
+const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// One piece of work for a child process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) confinement: Confinement,
+    pub(crate) workspace: PathBuf,
+    pub(crate) task: Task,
+}
+
+/// The work itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    Read(ReadArguments),
+    Write(WriteArguments),
+    Edit(EditArguments),
+    List(ListArguments),
+    Find(FindArguments),
+    Attached(AttachedArguments),
+    /// The passages of a document, or of some of its pages, for the index.
+    Extract {
+        path: String,
+        piece_max_bytes: usize,
+        pages: Option<(u32, u32)>,
+        /// After this time no further page is begun.
+        time: Duration,
+    },
+    /// How much the workspace takes on the disk.
+    Measure,
+    /// A command line; for `causerie-guest shell` alone.
+    Shell {
+        command: String,
+        temp: PathBuf,
+    },
+    /// An MCP server; for `causerie-guest server` alone.
+    Server {
+        server: protocol::mcp::Server,
+        temp: PathBuf,
+    },
+}
+
+/// Does the work of a confined worker.
+pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
+    let jail = match Jail::open(workspace) {
+        Ok(jail) => jail,
+        Err(error) => return Answer::Output(failed(&error.to_string())),
+    };
+    let output: Result<ToolOutput, String> = match task {
+        Task::Read(arguments) => match read::read(&jail, arguments) {
+            Ok((output, batch)) => return Answer::Read(within_bounds(output), batch),
+            Err(error) => Err(error),
+        },
+        Task::Write(arguments) => write::write(&jail, arguments),
+        Task::Edit(arguments) => edit::edit(&jail, arguments),
+        Task::List(arguments) => list::list(&jail, arguments).map_err(|error| error.to_string()),
+        Task::Find(arguments) => find::find(&jail, arguments),
+        Task::Attached(arguments) => attached::attached(&jail, arguments),
+        Task::Extract { path, piece_max_bytes, pages, time } => {
+            return Answer::Batch(read::batch(&jail, path, *piece_max_bytes, *pages, *time));
+        }
+        Task::Measure => return Answer::Usage(measure(&jail)),
+        Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),
+    };
+    Answer::Output(within_bounds(output.unwrap_or_else(|error| failed(&error))))
+}
+
+/// Bytes that the workspace takes on the disk, `None` when it is too large to be measured.
+fn measure(jail: &Jail) -> Option<u64> {
+    let mut bytes = 0_u64;
+    let walked = walk(jail, Path::new("."), Instant::now() + MEASURE_TIME_MAX, |entry| {
+        bytes = bytes.saturating_add(entry.disk_bytes);
+        true
+    });
+    (walked == Walked::All).then_some(bytes)
+}

@@ -1,0 +1,177 @@
+//! `causerie-guest shell`: watches over one command line. It keeps the agent's user, so that the command can't
+//! touch it, and it reaps all that descends from the command, so that nothing outlives the call.
+//!
+//! ```text
+//! agent ── request line, then silence ──> standard input    (its end asks for the command's end)
+//! agent <── the command's output ─────── standard output    (the command and what it starts hold it alone)
+//! agent <── one line of JSON ─────────── standard error     (how it ended)
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
+use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open, set_child_subreaper, waitpid};
+use serde::{Deserialize, Serialize};
+
+use super::confine::{Fork, confine, fork};
+use super::end::end_descendants;
+use super::epoll::{self, Counter};
+use super::request::{Request, Task};
+
+/// Where programs are looked for.
+pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// How a command line ended, as the agent is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ended {
+    Exit {
+        status: i32,
+        /// Processes that it left running and that were ended.
+        left: usize,
+    },
+    Signal {
+        signal: i32,
+        left: usize,
+    },
+    /// It never ran.
+    Failed(String),
+}
+
+/// Runs the command line of the request on standard input to its end.
+pub(crate) fn supervise() -> ExitCode {
+    let ended = read_request().and_then(|request| watch(&request)).unwrap_or_else(Ended::Failed);
+    report(&ended, rustix::stdio::stderr());
+    ExitCode::SUCCESS
+}
+
+pub(super) fn report(ended: &Ended, to: impl AsFd) {
+    if let Ok(mut line) = serde_json::to_vec(ended) {
+        line.push(b'\n');
+        // A line of a pipe's size arrives whole or not at all.
+        let _ = rustix::io::write(to, &line);
+    }
+}
+
+/// Reads standard input up to the end of the first line, unbuffered, and parses it.
+pub(crate) fn read_request() -> Result<Request, String> {
+    read_line(64 * 1024)
+}
+
+/// Reads the request, so many bytes at a time: what stands behind its line is lost but for one.
+pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
+    const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
+    let mut line = Vec::new();
+    let mut chunk = vec![0; chunk_bytes];
+    while line.last() != Some(&b'\n') {
+        match rustix::io::read(rustix::stdio::stdin(), &mut *chunk) {
+            Ok(0) => break,
+            Ok(read) => line.extend_from_slice(&chunk[..read]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(format!("the request cannot be read: {error}")),
+        }
+        if line.len() > REQUEST_MAX_BYTES {
+            return Err("the request is too long".to_owned());
+        }
+    }
+    serde_json::from_slice(&line).map_err(|error| format!("the request cannot be understood: {error}"))
+}
+
+fn watch(request: &Request) -> Result<Ended, String> {
+    let Task::Shell { command, temp } = &request.task else {
+        return Err("the request is none for a command line".to_owned());
+    };
+    let text = |error: io::Error| format!("the command cannot be started: {error}");
+    let null = File::options().write(true).open("/dev/null").map_err(text)?;
+    set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
+    let (counted, counting) = epoll::ends().map_err(text)?;
+    let shell = match fork().map_err(text)? {
+        Fork::Parent(pid) => pid,
+        Fork::Child => {
+            drop(counted);
+            // What it says at the end of all is told on the descriptor that the command does not get.
+            if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
+                let why = become_shell(request, command, temp, &counting);
+                report(&Ended::Failed(why), &told);
+            }
+            std::process::exit(1);
+        }
+    };
+    // The pipe must end with the command, not with its watcher.
+    rustix::stdio::dup2_stdout(&null).map_err(|error| text(error.into()))?;
+    drop(counting);
+    let counter = Counter::receive(&counted, epoll::COMMAND_WATCHES_MAX);
+    let status = wait_or_end(shell, counter).map_err(text)?;
+    let mut left = end_descendants();
+    let status = match status {
+        Some(status) => Some(status),
+        // It was among those that were ended; its status is gone with it, which is no loss.
+        None => {
+            left = left.saturating_sub(1);
+            None
+        }
+    };
+    Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+        Some((Some(status), _)) => Ended::Exit { status, left },
+        Some((_, Some(signal))) => Ended::Signal { signal, left },
+        Some((None, None)) | None => Ended::Signal { signal: libc::SIGKILL, left },
+    })
+}
+
+/// Waits until the command ends, or the agent closes its end of standard input.
+fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
+    let handle = pidfd_open(shell, PidfdFlags::empty())?;
+    let stdin = rustix::stdio::stdin();
+    loop {
+        let (ended, asked, calls) = {
+            let mut watched =
+                vec![PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+            watched.extend(
+                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.fd(), PollFlags::IN)),
+            );
+            match poll(&mut watched, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                outcome => outcome?,
+            };
+            let calls = watched.get(2).map_or(PollFlags::empty(), PollFd::revents);
+            (!watched[0].revents().is_empty(), !watched[1].revents().is_empty(), calls)
+        };
+        if ended {
+            return Ok(waitpid(Some(shell), WaitOptions::empty())?.map(|(_, status)| status));
+        }
+        if asked {
+            return Ok(None);
+        }
+        epoll::serve(&mut counter, calls);
+    }
+}
+
+/// Becomes the shell; comes back only with what failed.
+fn become_shell(request: &Request, command: &str, temp: &Path, counting: &OwnedFd) -> String {
+    if let Err(error) = confine(&request.confinement) {
+        return error.to_string();
+    }
+    // Not every surrounding lets a filter have a listener.
+    let _ = epoll::hand_over(counting);
+    let Ok(output) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3) else {
+        return "standard output cannot be shared".to_owned();
+    };
+    let error = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(command)
+        .env_clear()
+        .env("PATH", PATH)
+        .env("HOME", &request.workspace)
+        .env("LANG", "C.UTF-8")
+        .env("TMPDIR", temp)
+        .current_dir(&request.workspace)
+        .stdin(Stdio::null())
+        .stderr(Stdio::from(output))
+        .exec();
+    format!("/bin/sh cannot be run: {error}")
+}

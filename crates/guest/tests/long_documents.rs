@@ -1,0 +1,156 @@
+//! Documents that are too long to be read at once, through the built program's workers.
+
+#[expect(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::path::PathBuf;
+
+use guest::index::Library;
+use serde_json::json;
+use support::Machine;
+
+/// The most text that one call of `read` gives, in bytes.
+const READ_MAX_BYTES: usize = 32 * 1024;
+
+/// A machine with an index.
+fn machine() -> Machine {
+    let mut machine = Machine::new();
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).expect("the folder is ours");
+    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    machine
+}
+
+/// A PDF in which each page says its number and some lines besides.
+fn pdf(pages: u32) -> Vec<u8> {
+    let mut objects = vec![
+        "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
+        String::new(),
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>".to_owned(),
+    ];
+    let mut kids = String::new();
+    for page in 1..=pages {
+        let number = objects.len() + 1;
+        kids.push_str(&format!("{number} 0 R "));
+        objects.push(format!(
+            "<< /Type /Page /Parent 2 0 R /Contents {} 0 R /Resources << /Font << /F1 3 0 R >> >> >>",
+            number + 1
+        ));
+        let mut content = format!("BT /F1 12 Tf 72 760 Td (This is folio{page} of the report.) Tj ");
+        for line in 0..30 {
+            content.push_str(&format!("0 -20 Td (Line {line} of it says what every page says here.) Tj "));
+        }
+        content.push_str("ET");
+        objects.push(format!("<< /Length {} >>\nstream\n{content}\nendstream", content.len()));
+    }
+    objects[1] = format!("<< /Type /Pages /Kids [{kids}] /Count {pages} /MediaBox [0 0 595 842] >>");
+    let mut out = b"%PDF-1.4\n".to_vec();
+    let mut places = Vec::new();
+    for (object, number) in objects.iter().zip(1..) {
+        places.push(out.len());
+        out.extend_from_slice(format!("{number} 0 obj\n{object}\nendobj\n").as_bytes());
+    }
+    let table = out.len();
+    out.extend_from_slice(format!("xref\n0 {}\n0000000000 65535 f \n", objects.len() + 1).as_bytes());
+    for place in places {
+        out.extend_from_slice(format!("{place:010} 00000 n \n").as_bytes());
+    }
+    let trailer =
+        format!("trailer\n<< /Size {} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF\n", objects.len() + 1);
+    out.extend_from_slice(trailer.as_bytes());
+    out
+}
+
+#[tokio::test]
+async fn a_page_that_was_read_is_not_parsed_again() {
+    let mut machine = machine();
+    machine.put("report.pdf", pdf(200));
+    let page = json!({ "path": "report.pdf", "first_page": 150 });
+    let first = machine.call("read", page.clone()).await;
+    assert!(!first.failed, "{}", first.text);
+    assert_eq!(first.passages[0].page, Some(150));
+    assert!(first.passages[0].text.contains("folio150"), "{:?}", first.passages[0]);
+    assert!(first.text.contains("PDF, 200 pages. Not whole: pages 1"), "{}", first.text);
+    // Without a program there are no workers: what comes now comes from what was kept.
+    let program = machine.limits.program.replace(PathBuf::from("/nowhere"));
+    assert_eq!(machine.call("read", page.clone()).await, first);
+    assert!(machine.call("read", json!({ "path": "report.pdf" })).await.failed, "no other page was read");
+    machine.limits.program = program;
+    // A file that has changed is another one.
+    machine.put("report.pdf", pdf(3));
+    assert!(machine.call("read", page).await.text.contains("3 pages; there is nothing from there on"));
+}
+
+#[tokio::test]
+async fn a_search_finds_all_pages_and_those_that_were_read_before() {
+    let machine = machine();
+    machine.put("report.pdf", pdf(120));
+    machine.call("read", json!({ "path": "report.pdf", "first_page": 60 })).await;
+    for page in [1, 60, 61, 120] {
+        let output = machine.call("search", json!({ "query": format!("folio{page}") })).await;
+        assert_eq!(output.passages[0].page, Some(page), "{}", output.text);
+        assert!(output.text.contains("(of 360)"), "three passages of each page, each once: {}", output.text);
+        assert!(!output.text.contains("Not searched yet"), "{}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn one_long_line_comes_in_calls_of_the_documented_size() {
+    let machine = machine();
+    let quotes = "\\\"".repeat(40_000);
+    let words: String = (0..17_000).map(|word| format!("w{word} ")).collect();
+    for (name, line) in [("words.txt", &words), ("quotes.txt", &quotes)] {
+        machine.put(name, format!("first\n\n{line}\n\nlast\n"));
+        let mut arguments = json!({ "path": name });
+        let mut seen = String::new();
+        for call in 1.. {
+            assert!(call < 40, "it does not come to an end");
+            let output = machine.call("read", arguments.clone()).await;
+            assert!(!output.failed, "{}", output.text);
+            let bytes: usize = output.passages.iter().map(|passage| passage.text.len()).sum();
+            assert!(bytes <= READ_MAX_BYTES, "{name}: {bytes} bytes in one call");
+            output.passages.iter().for_each(|passage| seen.push_str(&passage.text));
+            if !output.text.contains("Not whole") {
+                break;
+            }
+            let value = |word: &str| {
+                let rest = output.text.split(&format!("{word} ")).nth(1)?;
+                rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+            };
+            arguments = json!({ "path": name, "first_line": value("first_line"),
+                "skip_passages": value("skip_passages") });
+        }
+        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
+        assert!(squeezed(&seen) == squeezed(&format!("first{line}last")), "{name}: a part of it is missing");
+    }
+}
+
+#[tokio::test]
+async fn an_attached_file_that_breaks_its_reader_takes_no_other_with_it() {
+    let mut machine = machine();
+    machine.limits.memory_bytes = 40 << 20;
+    machine.put("large.txt", vec![b'a'; 48 << 20]);
+    machine.put("small.txt", "The rent is due on the fifth.");
+    machine.put_fixture("locked.pdf");
+    let paths = ["/large.txt", "/small.txt", "/locked.pdf"];
+    let arguments = json!({ "paths": paths, "text_max_bytes": 10_000 });
+    for _ in 0..2 {
+        let output = machine.call("attached_files", arguments.clone()).await;
+        assert_eq!(output.passages.len(), 1, "{}", output.text);
+        assert_eq!(output.passages[0].path, "/small.txt");
+        let unread: Vec<_> =
+            output.unread.iter().map(|unread| (unread.path.as_str(), unread.reason.as_str())).collect();
+        assert_eq!(unread, [("/large.txt", "too_much_memory"), ("/locked.pdf", "encrypted")]);
+        assert!(output.text.contains("/large.txt: it needs more than the 40 MiB"), "{}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_file_that_is_attached_is_searched() {
+    let mut machine = machine();
+    machine.put("uploads/.tmp/1/note.txt", "The code word is heron.");
+    let query = json!({ "query": "code word" });
+    assert!(machine.call("search", query.clone()).await.passages.is_empty());
+    machine.attached = vec!["/uploads/.tmp/1/note.txt".to_owned()];
+    assert_eq!(machine.call("search", query).await.passages.len(), 1);
+}

@@ -1,0 +1,113 @@
+//! A workspace of its own for each test, and the built agent's workers on it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use domain::step::Call;
+use guest::tools::{Limits, run};
+use protocol::tool::ToolOutput;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// A user that has no other processes, for tests under root: as in a machine, tools are not the agent's user.
+/// Each test, being a process, has another one, since what a user leaves behind is ended after its calls.
+fn tools_id() -> u32 {
+    60_000 + std::process::id() % 5_000
+}
+
+pub(crate) struct Machine {
+    pub(crate) limits: Limits,
+    /// What is attached to the question.
+    pub(crate) attached: Vec<String>,
+    folder: TempDir,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self::below(&std::env::temp_dir())
+    }
+
+    pub(crate) fn below(parent: &Path) -> Self {
+        let folder = TempDir::new_in(parent).expect("a temporary folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+        let workspace = folder.path().join("workspace");
+        let temp = folder.path().join("tmp");
+        let is_root = rustix::process::getuid().is_root();
+        for path in [&workspace, &temp] {
+            fs::create_dir(path).expect("the folder is ours");
+            if is_root {
+                chown(path, Some(tools_id()), Some(tools_id())).expect("root may");
+            }
+        }
+        let limits = Limits {
+            memory_bytes: 512 << 20,
+            processes: 40,
+            // Here commands share a network namespace with all tests that run.
+            sockets: u64::MAX,
+            shell_seconds: 20,
+            disk_free_floor_bytes: 1 << 20,
+            tools_user: is_root.then_some((tools_id(), tools_id())),
+            workspace,
+            temp,
+            program: Some(PathBuf::from(env!("CARGO_BIN_EXE_causerie-guest"))),
+            ..Limits::default()
+        };
+        Self { limits, attached: Vec::new(), folder }
+    }
+
+    pub(crate) fn outside(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, inside: &str) -> PathBuf {
+        self.limits.workspace.join(inside)
+    }
+
+    /// Puts a file into the workspace as its user would.
+    pub(crate) fn put(&self, inside: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(inside);
+        let mut folder = self.limits.workspace.clone();
+        for name in Path::new(inside).parent().expect("a name").components() {
+            folder.push(name);
+            if fs::create_dir(&folder).is_ok() {
+                self.give(&folder);
+            }
+        }
+        fs::write(&path, content).expect("the folder is there");
+        self.give(&path);
+    }
+
+    pub(crate) fn put_fixture(&self, name: &str) {
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        self.put(name, fs::read(fixture).expect("the fixture is there"));
+    }
+
+    fn give(&self, path: &Path) {
+        if let Some((user, group)) = self.limits.tools_user {
+            chown(path, Some(user), Some(group)).expect("root may");
+        }
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: serde_json::Value) -> ToolOutput {
+        self.call_raw(tool, &arguments.to_string()).await
+    }
+
+    pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
+        let (_keep, killed) = watch::channel(false);
+        run(&call(tool, arguments), &self.limits, &self.attached, killed).await
+    }
+
+    pub(crate) async fn shell(&self, command: &str) -> ToolOutput {
+        self.call("shell", serde_json::json!({ "command": command })).await
+    }
+}
+
+pub(crate) fn call(tool: &str, arguments: &str) -> Call {
+    Call {
+        id: "call".into(),
+        tool: tool.into(),
+        arguments: arguments.into(),
+        purpose: domain::step::Purpose::Tool,
+    }
+}

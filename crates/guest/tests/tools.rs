@@ -1,0 +1,252 @@
+//! The tools on real files, through the built program's workers.
+
+#[expect(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::os::unix::fs::symlink;
+
+use serde_json::json;
+use support::Machine;
+
+#[tokio::test]
+async fn read_gives_passages_with_their_pages() {
+    let machine = Machine::new();
+    machine.put_fixture("lease.pdf");
+    for path in ["/lease.pdf", "lease.pdf", "/workspace/lease.pdf"] {
+        let output = machine.call("read", json!({ "path": path })).await;
+        assert!(!output.failed, "{}", output.text);
+        assert_eq!(output.text, "/lease.pdf: PDF, 2 pages. Shown whole.");
+        let notice = output.passages.iter().find(|passage| passage.text.contains("Výpovědní doba")).unwrap();
+        assert_eq!((notice.path.as_str(), notice.page, notice.lines), ("/lease.pdf", Some(2), None));
+    }
+    let second = machine.call("read", json!({ "path": "lease.pdf", "first_page": 2 })).await;
+    assert!(second.passages.iter().all(|passage| passage.page == Some(2)) && !second.passages.is_empty());
+    let third = machine.call("read", json!({ "path": "lease.pdf", "first_page": 3 })).await;
+    assert!(third.failed && third.text.contains("2 pages"), "{}", third.text);
+}
+
+/// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
+/// names that program; the one beside the tests has them of the kernel directly.
+#[tokio::test]
+async fn an_encrypted_pdf_that_needs_no_password_is_read() {
+    let mut machine = Machine::new();
+    // Made of `lease.pdf` by qpdf, with an empty user's password and as many bits.
+    for fixture in ["unlocked128.pdf", "unlocked256.pdf"] {
+        machine.put_fixture(fixture);
+    }
+    let built = std::env::var_os("CAUSERIE_GUEST").map(std::path::PathBuf::from);
+    for program in machine.limits.program.clone().into_iter().chain(built) {
+        machine.limits.program = Some(program);
+        for name in ["/unlocked128.pdf", "/unlocked256.pdf"] {
+            let output = machine.call("read", json!({ "path": name })).await;
+            let expected = format!("{name}: PDF, 2 pages. Shown whole.");
+            assert_eq!(output.text, expected, "{:?}", machine.limits.program);
+            assert!(output.passages.iter().any(|passage| passage.text.contains("Výpovědní doba")));
+        }
+    }
+}
+
+#[tokio::test]
+async fn read_goes_on_where_it_says() {
+    let machine = Machine::new();
+    let text: String = (1..=2000).map(|line| format!("This is line {line} of a long text.\n")).collect();
+    machine.put("long.txt", &text);
+    let mut first_line = 1_u32;
+    let mut seen = String::new();
+    for _ in 0..20 {
+        let output = machine.call("read", json!({ "path": "long.txt", "first_line": first_line })).await;
+        for passage in &output.passages {
+            seen.push_str(&passage.text);
+            seen.push('\n');
+        }
+        match output.text.split_once("read with first_line ") {
+            Some((_, next)) => first_line = next.trim_end_matches('.').parse().unwrap(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, text);
+}
+
+#[tokio::test]
+async fn read_says_why_it_can_not() {
+    let machine = Machine::new();
+    for fixture in ["bomb.docx", "broken.pdf", "locked.pdf", "scan.pdf", "empty.txt"] {
+        machine.put_fixture(fixture);
+    }
+    machine.put("photo.pdf", b"\x89PNG\r\n\x1a\n\0\0\0\0");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        machine.path("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o666),
+        0,
+    )
+    .unwrap();
+    for (path, says) in [
+        ("bomb.docx", "unpacks to more than"),
+        ("broken.pdf", "is broken"),
+        ("locked.pdf", "password"),
+        ("scan.pdf", "scanned"),
+        ("photo.pdf", "an image that can't be shown"),
+        ("nothing.txt", "/nothing.txt does not exist"),
+        ("/", "is a folder"),
+        ("pipe", "not a file"),
+    ] {
+        let output = machine.call("read", json!({ "path": path })).await;
+        assert!(output.failed && output.text.contains(says), "{path}: {}", output.text);
+    }
+    let empty = machine.call("read", json!({ "path": "empty.txt" })).await;
+    assert!(!empty.failed && empty.text.contains("holds no text"));
+}
+
+#[tokio::test]
+async fn nothing_outside_the_workspace_is_reached() {
+    let machine = Machine::new();
+    std::fs::write(machine.outside().join("secret.txt"), "secret").unwrap();
+    machine.put("inside/own.txt", "own");
+    symlink(machine.outside().join("secret.txt"), machine.path("absolute")).unwrap();
+    symlink("../secret.txt", machine.path("relative")).unwrap();
+    symlink("..", machine.path("folder")).unwrap();
+    symlink("inside/own.txt", machine.path("good")).unwrap();
+    for path in [
+        "absolute",
+        "relative",
+        "folder/secret.txt",
+        "../secret.txt",
+        "inside/../../secret.txt",
+        "/etc/passwd",
+    ] {
+        for (tool, arguments) in [
+            ("read", json!({ "path": path })),
+            ("edit", json!({ "path": path, "old": "secret", "new": "public" })),
+            ("list", json!({ "path": path })),
+        ] {
+            let output = machine.call(tool, arguments).await;
+            assert!(output.failed && !output.text.contains("root:"), "{tool} {path}: {}", output.text);
+            assert!(output.passages.is_empty());
+        }
+    }
+    for path in ["absolute", "relative", "folder/new.txt", "../new.txt"] {
+        let output = machine.call("write", json!({ "path": path, "content": "x" })).await;
+        assert!(output.failed, "{path}: {}", output.text);
+    }
+    assert_eq!(std::fs::read_to_string(machine.outside().join("secret.txt")).unwrap(), "secret");
+    assert!(!machine.outside().join("new.txt").exists());
+    let found = machine.call("find", json!({ "content": "secret" })).await;
+    assert!(found.passages.is_empty());
+    assert_eq!(machine.call("read", json!({ "path": "good" })).await.passages[0].text, "own");
+}
+
+#[tokio::test]
+async fn write_makes_folders_and_replaces_at_once() {
+    let machine = Machine::new();
+    let output = machine.call("write", json!({ "path": "/notes/a/b.txt", "content": "Žluť\n" })).await;
+    assert!(!output.failed, "{}", output.text);
+    assert_eq!(output.written, ["/notes/a/b.txt"]);
+    assert_eq!(std::fs::read_to_string(machine.path("notes/a/b.txt")).unwrap(), "Žluť\n");
+    let again = machine.call("write", json!({ "path": "notes/a/b.txt", "content": "new" })).await;
+    assert_eq!(again.text, "Replaced /notes/a/b.txt, 3 bytes.");
+    let folder = machine.call("write", json!({ "path": "/notes", "content": "x" })).await;
+    assert!(folder.failed && folder.text.contains("is a folder"));
+    let names: Vec<_> = std::fs::read_dir(machine.path("notes/a")).unwrap().collect();
+    assert_eq!(names.len(), 1, "nothing is left beside the file");
+}
+
+#[tokio::test]
+async fn edit_replaces_what_is_there_once() {
+    let machine = Machine::new();
+    machine.put("a.txt", "one\ntwo\none\n");
+    let edit = |old: &'static str, new: &'static str, all: bool| {
+        machine.call("edit", json!({ "path": "a.txt", "old": old, "new": new, "all": all }))
+    };
+    let twice = edit("one", "1", false).await;
+    assert!(
+        twice.failed && twice.text.contains("2 times") && twice.text.contains("lines 1, 3"),
+        "{}",
+        twice.text
+    );
+    let none = edit("two  ", "2", false).await;
+    assert!(none.failed && none.text.contains("line 2"), "{}", none.text);
+    assert_eq!(edit("two", "2", false).await.text, "Replaced once in /a.txt (line 2).");
+    assert_eq!(edit("one", "1", true).await.text, "Replaced 2 times in /a.txt (lines 1, 3).");
+    assert_eq!(std::fs::read_to_string(machine.path("a.txt")).unwrap(), "1\n2\n1\n");
+}
+
+#[tokio::test]
+async fn list_and_find_show_what_is_there() {
+    let machine = Machine::new();
+    machine.put("b.txt", "12345");
+    machine.put("a/c.txt", "x");
+    machine.put("odd\n[1] name", "x");
+    symlink("b.txt", machine.path("link")).unwrap();
+    let list = machine.call("list", json!({})).await;
+    assert_eq!(
+        list.text,
+        "/: 4 entries\nfolder  a/\nfile  b.txt  5 bytes\nlink  link\nfile  odd%0A[1] name  1 bytes"
+    );
+    let odd = machine.call("read", json!({ "path": "/odd%0A[1] name" })).await;
+    assert_eq!(odd.passages[0].path, "/odd%0A[1] name");
+    let find = machine.call("find", json!({ "glob": "*.txt" })).await;
+    assert_eq!(find.text, "2 files:\n/a/c.txt  1 bytes\n/b.txt  5 bytes");
+}
+
+#[tokio::test]
+async fn find_looks_into_documents() {
+    let machine = Machine::new();
+    for fixture in
+        ["lease.pdf", "minutes.docx", "prices.xlsx", "notice.html", "windows1250.txt", "broken.pdf"]
+    {
+        machine.put_fixture(fixture);
+    }
+    let output = machine.call("find", json!({ "content": "ZLUTOUCKY  kun" })).await;
+    let places: Vec<_> =
+        output.passages.iter().map(|passage| (passage.path.as_str(), passage.page)).collect();
+    assert_eq!(places, [("/lease.pdf", Some(2)), ("/windows1250.txt", None)]);
+    assert!(output.text.starts_with("2 of 6 files contain it"), "{}", output.text);
+    assert!(output.text.contains("/broken.pdf"), "{}", output.text);
+    let narrow = machine.call("find", json!({ "glob": "*.xlsx", "content": "výtah" })).await;
+    assert_eq!((narrow.passages[0].page, narrow.passages[0].lines), (Some(1), Some((1, 3))));
+}
+
+#[tokio::test]
+async fn arguments_that_are_wrong_are_explained() {
+    let machine = Machine::new();
+    for (tool, arguments, says) in [
+        ("read", "{", "not valid"),
+        ("read", r#"{"path":"a","line":3}"#, "unknown field `line`"),
+        ("read", "{}", "missing field `path`"),
+        ("fly", "{}", "there is no tool `fly`"),
+        ("find", r#"{"glob":"{a"}"#, "glob"),
+    ] {
+        let output = machine.call_raw(tool, arguments).await;
+        assert!(output.failed && output.text.contains(says), "{tool} {arguments}: {}", output.text);
+    }
+    assert!(machine.call_raw("read", "{}").await.text.contains(r#""first_page""#), "the schema is shown");
+    assert!(!machine.call_raw("list", "").await.failed);
+}
+
+#[tokio::test]
+async fn a_reader_without_memory_is_told_as_such() {
+    let mut machine = Machine::new();
+    machine.limits.memory_bytes = 24 << 20;
+    machine.put("large.txt", vec![b'a'; 48 << 20]);
+    let output = machine.call("read", json!({ "path": "large.txt" })).await;
+    assert!(output.failed && output.text.contains("memory"), "{}", output.text);
+}
+
+#[tokio::test]
+async fn search_reads_new_documents_through_workers() {
+    let mut machine = Machine::new();
+    machine.put_fixture("lease.pdf");
+    machine.put_fixture("minutes.docx");
+    machine.put_fixture("broken.pdf");
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).unwrap();
+    machine.limits.library = Some(guest::index::Library::new(&machine.limits.workspace, &index));
+    let output = machine.call("search", json!({ "query": "jaká je výpovědní doba?" })).await;
+    assert!(!output.failed, "{}", output.text);
+    assert_eq!((output.passages[0].path.as_str(), output.passages[0].page), ("/lease.pdf", Some(2)));
+    assert!(output.text.contains("/broken.pdf"), "{}", output.text);
+    let without = Machine::new().call("search", json!({ "query": "nájem" })).await;
+    assert!(without.failed && without.text.contains("no index"));
+}

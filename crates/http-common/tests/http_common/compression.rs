@@ -1,0 +1,214 @@
+//! Compressed responses read back, and what should not be compressed is not.
+
+use std::io::Write;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{Method, Request};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use futures_util::{StreamExt, stream};
+use http_common::{Bounds, Budget, Compression, Holder, download_response, event_stream};
+use std::sync::{Arc, Mutex};
+use tower::ServiceExt;
+
+use crate::events::frame;
+use crate::{Host, asked, bytes, header};
+
+type Once = Arc<Mutex<Option<Response>>>;
+
+fn text() -> String {
+    "Nájemce je povinen platit nájemné vždy do pátého dne měsíce. ".repeat(2_000)
+}
+
+fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
+    ([(CONTENT_TYPE, content_type)], body.into()).into_response()
+}
+
+/// The response as a client gets it that accepts this.
+async fn through(response: Response, method: Method, accepted: &str) -> Response {
+    let router = Router::new()
+        .route("/", any(|State(once): State<Once>| async move { once.lock().unwrap().take().unwrap() }))
+        .with_state(Arc::new(Mutex::new(Some(response))));
+    let request = Request::builder().method(method).uri("/").header("accept-encoding", accepted);
+    let request = request.body(Body::empty()).unwrap();
+    let places = Budget::new(Bounds { each: 1, all: 1 });
+    let holder = Holder::Address([192, 0, 2, 1].into());
+    let compression = Compression::asked(&request);
+    compression.of(router.oneshot(request).await.unwrap(), &places, holder)
+}
+
+enum Decoder {
+    Zstd(zstd::stream::write::Decoder<'static, Vec<u8>>),
+    Brotli(Box<brotli::DecompressorWriter<Vec<u8>>>),
+    Gzip(Box<flate2::write::GzDecoder<Vec<u8>>>),
+}
+
+impl Decoder {
+    fn of(encoding: &str) -> Self {
+        match encoding {
+            "zstd" => Self::Zstd(zstd::stream::write::Decoder::new(Vec::new()).unwrap()),
+            "br" => Self::Brotli(Box::new(brotli::DecompressorWriter::new(Vec::new(), 4096))),
+            _ => Self::Gzip(Box::new(flate2::write::GzDecoder::new(Vec::new()))),
+        }
+    }
+
+    /// What can be read from the bytes that came so far.
+    fn read(&mut self, bytes: &[u8]) -> String {
+        let output = match self {
+            Self::Zstd(decoder) => {
+                decoder.write_all(bytes).and_then(|()| decoder.flush()).unwrap();
+                decoder.get_mut()
+            }
+            Self::Brotli(decoder) => {
+                decoder.write_all(bytes).and_then(|()| decoder.flush()).unwrap();
+                decoder.get_mut()
+            }
+            Self::Gzip(decoder) => {
+                decoder.write_all(bytes).and_then(|()| decoder.flush()).unwrap();
+                decoder.get_mut()
+            }
+        };
+        String::from_utf8(std::mem::take(output)).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn text_is_compressed_as_the_client_accepts_it() {
+    for encoding in ["zstd", "br", "gzip"] {
+        let whole = typed("application/json", text());
+        let streamed = typed(
+            "text/html; charset=utf-8",
+            Body::from_stream(
+                stream::iter(text().into_bytes().chunks(999).map(<[u8]>::to_vec).collect::<Vec<_>>())
+                    .map(Ok::<_, std::io::Error>),
+            ),
+        );
+        for mut response in [whole, streamed] {
+            response.headers_mut().insert(ETAG, "\"1\"".parse().unwrap());
+            let response = through(response, Method::GET, encoding).await;
+            assert_eq!(header(&response, "content-encoding"), encoding);
+            assert_eq!(header(&response, "vary"), "accept-encoding");
+            assert_eq!(header(&response, "etag"), "W/\"1\"");
+            assert_eq!(header(&response, "content-length"), "");
+            let compressed = bytes(response.into_body()).await;
+            assert!(compressed.len() < text().len() / 20, "{encoding}: {}", compressed.len());
+            assert_eq!(Decoder::of(encoding).read(&compressed), text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_gains_nothing_goes_as_it_is() {
+    let encoded = ([(CONTENT_TYPE, "text/css"), (axum::http::header::CONTENT_ENCODING, "br")], text());
+    for (response, method, accepted) in [
+        (typed("text/plain", text()), Method::GET, "identity"),
+        (typed("text/plain", text()), Method::GET, "*;q=0, identity;q=0"),
+        (typed("text/plain", text()), Method::HEAD, "gzip"),
+        (typed("text/plain", "short"), Method::GET, "gzip"),
+        (typed("image/png", text()), Method::GET, "gzip"),
+        (typed("application/octet-stream", text()), Method::GET, "gzip"),
+        (encoded.into_response(), Method::GET, "gzip"),
+    ] {
+        let before = response.headers().clone();
+        let response = through(response, method, accepted).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers().get("content-encoding"), before.get("content-encoding"));
+    }
+}
+
+#[tokio::test]
+async fn downloads_are_never_compressed() {
+    let host = Host::new().await;
+    host.write("a.txt", text().as_bytes());
+    let file = host.workspace.open_file(&asked("/a.txt")).await.unwrap();
+    let response = download_response(&file, &Method::GET, &axum::http::HeaderMap::new()).unwrap();
+    let response = through(response, Method::GET, "gzip, zstd").await;
+    assert_eq!(header(&response, "content-encoding"), "");
+    assert_eq!(header(&response, "content-length"), text().len().to_string());
+    assert_eq!(bytes(response.into_body()).await, text().into_bytes());
+}
+
+#[tokio::test]
+async fn every_event_can_be_read_when_it_is_sent_and_the_last_one_is() {
+    for encoding in ["zstd", "br", "gzip"] {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let frames = stream::unfold(receiver, |mut receiver| async {
+            receiver.recv().await.map(|frame| (frame, receiver))
+        });
+        let response = through(event_stream(frames), Method::GET, encoding).await;
+        assert_eq!(header(&response, "content-encoding"), encoding);
+        let mut body = response.into_body().into_data_stream();
+        let mut decoder = Decoder::of(encoding);
+        for number in 1..=50 {
+            sender.send(frame(number, &["{\"text\":\"", "příliš žluťoučký kůň", "\"}"])).unwrap();
+            let mut event = String::new();
+            while !event.ends_with("\n\n") {
+                event += &decoder.read(&body.next().await.unwrap().unwrap());
+            }
+            assert_eq!(event.matches("event: message\n").count(), 1, "{event}");
+            assert!(event.contains(&format!("\nid: a:1.{number}\n")), "{event}");
+        }
+        sender.send(frame(51, &["last"])).unwrap();
+        drop(sender);
+        let mut rest = String::new();
+        while let Some(piece) = body.next().await {
+            rest += &decoder.read(&piece.unwrap());
+        }
+        assert_eq!(rest, "event: message\ndata: last\nid: a:1.51\n\n");
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
+    let data: bytes::Bytes = text().into();
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = asked.clone();
+    let frames = stream::iter(0..10).map(move |number| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        http_common::Event::new("message", &number.to_string(), std::slice::from_ref(&data))
+    });
+    let response = through(event_stream(frames), Method::GET, "zstd").await;
+    let mut body = response.into_body().into_data_stream();
+    let held = body.next().await.unwrap().unwrap();
+    assert!(futures_util::FutureExt::now_or_never(body.next()).is_none());
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
+    drop(held);
+    let mut rest = 0;
+    while let Some(piece) = body.next().await {
+        rest += piece.unwrap().len();
+    }
+    assert!(rest < 9 * 1_000, "nine repeats took {rest} bytes");
+}
+
+/// A state of an answer, its text in segments as the text has them once it is long.
+fn state(number: usize, text: &str, completed: bool) -> http_common::Event {
+    let status = if completed { "completed" } else { "in_progress" };
+    let mut data: Vec<bytes::Bytes> = Vec::new();
+    for before in
+        [format!("{{\"status\":\"{status}\",\"createdAt\":\"then\",\"text\":\""), "\",\"html\":\"".to_owned()]
+    {
+        data.push(before.into());
+        data.extend(text.as_bytes().chunks(4096).map(bytes::Bytes::copy_from_slice));
+    }
+    data.push("\"}".into());
+    http_common::Event::new(if completed { "completed" } else { "message" }, &number.to_string(), &data)
+}
+
+#[tokio::test]
+async fn states_of_a_long_answer_cost_less_than_its_text_and_so_does_the_last_one() {
+    let words: Vec<String> = (0..14_000_u64).map(|at| format!(" {:x}", at.pow(4) % 0xfff_fffb)).collect();
+    let text = words.concat();
+    let states = words.len() / 70;
+    let frames = stream::iter(1..=states)
+        .map(move |number| state(number, &words[..number * 70].concat(), number == states));
+    let response = through(event_stream(frames), Method::GET, "zstd").await;
+    let mut body = response.into_body().into_data_stream();
+    let mut sent = 0;
+    while let Some(piece) = body.next().await {
+        sent += piece.unwrap().len();
+    }
+    assert!(sent < text.len(), "{sent} bytes for {} of text", text.len());
+}
