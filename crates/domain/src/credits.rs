@@ -1,6 +1,6 @@
 //! Credits: what a step costs, and the arithmetic of the ledger.
 //!
-//! Credits are whole. Before each model step its greatest cost is reserved; when the step is committed what
+//! Credits are whole. Before each model step its max_cost cost is reserved; when the step is committed what
 //! it really cost is settled and the rest released. Prices are in thousandths of a credit, added up over the
 //! answer and rounded up once, so that many small steps do not each cost a credit.
 
@@ -59,7 +59,7 @@ pub struct Bill {
 impl Bill {
     /// What must be reserved for a step that uses at most `most`.
     #[must_use]
-    pub fn greatest(self, price: Price, most: Usage) -> Credits {
+    pub fn max_cost(self, price: Price, most: Usage) -> Credits {
         Credits(price.of(self.used.plus(most)).0.saturating_sub(self.settled.0))
     }
 
@@ -67,7 +67,7 @@ impl Bill {
     /// never more than was reserved.
     #[must_use]
     pub fn settle(self, price: Price, usage: Usage, reserved: Credits) -> (Self, Credits) {
-        let cost = self.greatest(price, usage).min(reserved);
+        let cost = self.max_cost(price, usage).min(reserved);
         let bill = Self { used: self.used.plus(usage), settled: Credits(self.settled.0 + cost.0) };
         (bill, cost)
     }
@@ -164,7 +164,7 @@ mod tests {
             let mut bill = Bill::default();
             let mut paid = 0;
             for (input, output) in &steps {
-                let held = bill.greatest(PRICE, usage(*input, 9000));
+                let held = bill.max_cost(PRICE, usage(*input, 9000));
                 let (next, cost) = bill.settle(PRICE, usage(*input, *output), held);
                 prop_assert!(cost <= held);
                 paid += cost.0;

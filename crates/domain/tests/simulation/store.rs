@@ -8,7 +8,7 @@ use domain::credits::{Bill, Credits, PostingKind, Price, Purse, Shortage};
 use domain::id::MessageId;
 use domain::limits::STEPS_MAX;
 use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
-use domain::turn::host::{Completion, Exchange, Hosted, Setup};
+use domain::turn::host::{Completion, Exchange, Setup, ToolRouter};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
 /// What a model is told that sums up.
@@ -19,12 +19,12 @@ const OUTPUT_MAX_TOKENS: u32 = 1000;
 #[derive(Debug)]
 pub(crate) struct OfHost;
 
-impl Hosted for OfHost {
-    fn runs(&self, tool: &str) -> bool {
+impl ToolRouter for OfHost {
+    fn runs_on_host(&self, tool: &str) -> bool {
         ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
     }
 
-    fn repeats(&self, tool: &str) -> bool {
+    fn is_repeatable(&self, tool: &str) -> bool {
         !["registry__file", "write"].contains(&tool)
     }
 }
@@ -50,7 +50,7 @@ pub(crate) struct Row {
 /// The transactions of a turn.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Reserve { number: u32, attempt: u32, greatest: Credits },
+    Reserve { number: u32, attempt: u32, max_cost: Credits },
     CommitStep { entry: LogEntry, cost: Credits, bill: Bill },
     CommitResult { entry: LogEntry },
     Complete(Box<Completion>),
@@ -143,10 +143,10 @@ impl Store {
             overhead_tokens: 500,
             // Some models read so little that much of what is said must be summed up.
             context_tokens: if row.question.len().is_multiple_of(4) { 4000 } else { 900 },
-            summing_up: SUMMING_UP.into(),
+            summary_instruction: SUMMING_UP.into(),
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,
-            hosted: Arc::new(OfHost),
+            router: Arc::new(OfHost),
             attached: row.question.len().is_multiple_of(3).then(attached),
             files: Vec::new(),
             sees_images: false,
@@ -202,13 +202,13 @@ impl Store {
             return Done::Fenced;
         }
         match op {
-            Op::Reserve { number, attempt, greatest } => {
+            Op::Reserve { number, attempt, max_cost } => {
                 let held = std::mem::take(&mut self.row(answer).held);
                 self.post(PostingKind::Release, held);
-                let granted = self.purse.post(PostingKind::Reserve, greatest);
+                let granted = self.purse.post(PostingKind::Reserve, max_cost);
                 if let Ok(purse) = granted {
                     self.purse = purse;
-                    self.row(answer).held = greatest;
+                    self.row(answer).held = max_cost;
                 }
                 Done::Reserved { number, attempt, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
             }

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use domain::answer::{Answer, LogEntry};
 use domain::id::{InstanceId, MessageId};
 use domain::step::{ATTACHED_FILES, Call, Item};
-use domain::turn::agent::{self, Loop};
-use domain::turn::host::{Effect, Event, Turn};
-use domain::turn::{AgentFrame, HostFrame, LinkStamp, Output};
+use domain::turn::executor::{self, Executor};
+use domain::turn::host::{Effect, Event, ToolRouter, Turn};
+use domain::turn::{ExecutorFrame, HostFrame, Output, SessionStamp};
 
 use crate::rng::Rng;
-use crate::store::{Done, Op, SUMMING_UP, Store};
+use crate::store::{Done, OfHost, Op, SUMMING_UP, Store};
 
 pub(crate) const CONVERSATIONS: usize = 3;
 const NODES: usize = 2;
@@ -33,9 +33,9 @@ enum What {
     Delete { conversation: usize },
     Grant { amount: u64 },
     Tick { node: usize, life: u64 },
-    Link { at: Seat },
+    Connect { at: Seat },
     ToTurn { at: Seat, connection: Option<u64>, event: Event },
-    ToAgent { connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame },
+    ToExecutor { connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame },
     Finished { machine_life: u64, answer: MessageId, call: String, output: Output },
     Transact { at: Seat, op: Op },
     KillNode { node: usize },
@@ -65,8 +65,8 @@ struct Running {
     epoch: u64,
     turn: Turn,
     connection: Option<u64>,
-    link: LinkStamp,
-    linking: bool,
+    stamp: SessionStamp,
+    connecting: bool,
     /// The answer as a reader of the published changes folds it.
     reader: Answer,
 }
@@ -75,7 +75,7 @@ struct Connection {
     at: Seat,
     machine_life: u64,
     /// Bytes of a stream arrive in order.
-    last_to_agent: u64,
+    last_to_executor: u64,
     last_to_host: u64,
 }
 
@@ -84,10 +84,16 @@ struct Machine {
     up: bool,
     starting: bool,
     life: u64,
-    loops: BTreeMap<MessageId, Loop>,
-    routes: BTreeMap<MessageId, (LinkStamp, u64)>,
-    /// Answers whose tools were killed because a host was done with them.
-    let_go: BTreeSet<MessageId>,
+    executors: BTreeMap<MessageId, Executor>,
+    routes: BTreeMap<MessageId, (SessionStamp, u64)>,
+    /// Calls that were killed because nobody waits for them.
+    killed: BTreeSet<(MessageId, String)>,
+}
+
+impl Machine {
+    fn instance(&self) -> InstanceId {
+        InstanceId::from_random(u128::from(self.life) + 1)
+    }
 }
 
 pub(crate) struct World {
@@ -222,12 +228,12 @@ impl World {
     fn happen(&mut self, what: What) {
         let to_node = match &what {
             What::Tick { node, .. } => Some(*node),
-            What::Link { at } | What::ToTurn { at, .. } => Some(at.node),
+            What::Connect { at } | What::ToTurn { at, .. } => Some(at.node),
             What::Ask { .. }
             | What::Stop { .. }
             | What::Delete { .. }
             | What::Grant { .. }
-            | What::ToAgent { .. }
+            | What::ToExecutor { .. }
             | What::Finished { .. }
             | What::Transact { .. }
             | What::KillNode { .. }
@@ -248,15 +254,16 @@ impl World {
             What::Delete { conversation } => self.delete(conversation),
             What::Grant { amount } => self.store.grant(amount),
             What::Tick { node, life } => self.tick(node, life),
-            What::Link { at } => self.link(at),
+            What::Connect { at } => self.connect(at),
             What::ToTurn { at, connection, event } => self.reach_turn(at, connection, event),
-            What::ToAgent { connection, answer, link, frame } => {
-                self.reach_agent(connection, answer, link, frame)
+            What::ToExecutor { connection, answer, stamp, frame } => {
+                self.reach_executor(connection, answer, stamp, frame)
             }
             What::Finished { machine_life, answer, call, output } => {
-                if machine_life == self.machine.life && self.machine.up {
+                let killed = self.machine.killed.contains(&(answer, call.clone()));
+                if machine_life == self.machine.life && self.machine.up && !killed {
                     self.finished.insert((answer, call.clone()));
-                    self.agent(answer, agent::Event::Finished { call, output });
+                    self.execute(answer, executor::Event::Finished { call, output });
                 }
             }
             What::Transact { at, op } => self.transact(at, op),
@@ -320,11 +327,11 @@ impl World {
             let mut turn = Turn::new(setup);
             let reader = turn.answer().clone();
             let effects = turn.begin();
-            let (epoch, link) = (at.epoch, LinkStamp::default());
-            let running = Running { epoch, turn, connection: None, link, linking: late, reader };
+            let (epoch, stamp) = (at.epoch, SessionStamp::default());
+            let running = Running { epoch, turn, connection: None, stamp, connecting: late, reader };
             self.nodes[node].turns.insert(answer, running);
             if late {
-                self.after(500, 3000, What::Link { at });
+                self.after(500, 3000, What::Connect { at });
             }
             self.carry_out(at, effects);
         }
@@ -341,10 +348,10 @@ impl World {
         node.turns.get_mut(&at.answer).filter(|running| running.epoch == at.epoch)
     }
 
-    fn link(&mut self, at: Seat) {
-        if self.running(at).is_none_or(|running| !running.turn.wants_link()) {
+    fn connect(&mut self, at: Seat) {
+        if self.running(at).is_none_or(|running| !running.turn.wants_connection()) {
             if let Some(running) = self.running(at) {
-                running.linking = false;
+                running.connecting = false;
             }
             return;
         }
@@ -356,18 +363,18 @@ impl World {
                 self.machine.starting = true;
                 self.after(50, 500, What::StartMachine);
             }
-            return self.after(100, 100, What::Link { at });
+            return self.after(100, 100, What::Connect { at });
         }
         self.next_connection += 1;
         let connection = self.next_connection;
         let machine_life = self.machine.life;
-        let made = Connection { at, machine_life, last_to_agent: self.now, last_to_host: self.now };
+        let made = Connection { at, machine_life, last_to_executor: self.now, last_to_host: self.now };
         self.connections.insert(connection, made);
         let running = self.running(at).expect("looked up above");
-        running.linking = false;
+        running.connecting = false;
         running.connection = Some(connection);
-        let instance = InstanceId::from_random(u128::from(machine_life) + 1);
-        self.reach_turn(at, Some(connection), Event::Linked(instance));
+        let instance = self.machine.instance();
+        self.reach_turn(at, Some(connection), Event::Connected(instance));
     }
 
     fn reach_turn(&mut self, at: Seat, connection: Option<u64>, event: Event) {
@@ -375,7 +382,7 @@ impl World {
         if connection.is_some() && running.connection != connection {
             return;
         }
-        if event == Event::Unlinked {
+        if event == Event::Disconnected {
             running.connection = None;
         }
         let effects = running.turn.on(event);
@@ -386,30 +393,31 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Send(frame) => self.send(at, frame),
-                Effect::Relink => {
+                Effect::Reconnect => {
                     if let Some(running) = self.running(at) {
                         running.connection = None;
                     }
                 }
-                Effect::Reserve { number, attempt, summary: _, greatest } => {
-                    self.transact_soon(at, Op::Reserve { number, attempt, greatest });
+                Effect::Reserve { number, attempt, summary: _, max_cost } => {
+                    self.transact_soon(at, Op::Reserve { number, attempt, max_cost });
                 }
                 Effect::CommitStep { entry, cost, bill } => {
                     self.transact_soon(at, Op::CommitStep { entry, cost, bill });
                 }
                 Effect::CommitResult { number, result } => {
+                    self.check_interrupted(at, &result);
                     self.transact_soon(at, Op::CommitResult { entry: LogEntry::Result { number, result } });
                 }
                 Effect::Complete(completion) => self.transact_soon(at, Op::Complete(completion)),
-                Effect::Say { number, attempt, transcript, tools, .. } => {
+                Effect::CallModel { number, attempt, transcript, tools, .. } => {
                     self.check_shown(&transcript);
                     self.say(at, number, attempt, tools);
                 }
-                Effect::Hush => {}
-                Effect::Run(call) => self.run_here(at, &call),
-                Effect::Pause { number, attempt, wait } => {
+                Effect::CancelModel => {}
+                Effect::RunTool(call) => self.run_here(at, &call),
+                Effect::BackOff { number, attempt, wait } => {
                     let when = self.now + wait.as_millis() as u64;
-                    let event = Event::PauseOver { number, attempt };
+                    let event = Event::BackoffElapsed { number, attempt };
                     self.at(when, What::ToTurn { at, connection: None, event });
                 }
                 Effect::Publish(stamp, change) => {
@@ -420,19 +428,19 @@ impl World {
                         assert!(!running.reader.fold(stamp, change), "a duplicate changes nothing");
                     }
                 }
-                Effect::Leave => {
+                Effect::Finish => {
                     self.check_reader(at);
                     self.nodes[at.node].turns.remove(&at.answer);
                 }
             }
         }
         let Some(running) = self.running(at) else { return };
-        if running.turn.wants_link() && running.connection.is_none() && !running.linking {
-            running.linking = true;
-            self.after(1, 30, What::Link { at });
-        } else if running.connection.is_none() && !running.linking && !running.turn.is_over() {
+        if running.turn.wants_connection() && running.connection.is_none() && !running.connecting {
+            running.connecting = true;
+            self.after(1, 30, What::Connect { at });
+        } else if running.connection.is_none() && !running.connecting && !running.turn.is_over() {
             // Told at once: the shell sees its own stream end.
-            let effects = running.turn.on(Event::Unlinked);
+            let effects = running.turn.on(Event::Disconnected);
             assert!(
                 effects.iter().all(|effect| !matches!(effect, Effect::Send(_))),
                 "nothing is sent without a link"
@@ -504,53 +512,54 @@ impl World {
     fn send(&mut self, at: Seat, frame: HostFrame) {
         let running = self.running(at).expect("the turn that sends");
         if let HostFrame::Open(open) = &frame {
-            running.link = open.link;
+            running.stamp = open.stamp;
         }
-        let (link, connection) = (running.link, running.connection);
+        let (stamp, connection) = (running.stamp, running.connection);
         let Some(connection) = connection else { return };
         let late = self.now + 1 + self.rng.below(30);
         let made = self.connections.get_mut(&connection).expect("a connection in use");
-        made.last_to_agent = made.last_to_agent.max(late);
-        let when = made.last_to_agent;
-        let what = What::ToAgent { connection, answer: at.answer, link, frame };
+        made.last_to_executor = made.last_to_executor.max(late);
+        let when = made.last_to_executor;
+        let what = What::ToExecutor { connection, answer: at.answer, stamp, frame };
         if self.rng.chance(5) {
             self.after(1, 5000, what.clone());
         }
         self.at(when, what);
     }
 
-    fn reach_agent(&mut self, connection: u64, answer: MessageId, link: LinkStamp, frame: HostFrame) {
+    fn reach_executor(&mut self, connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame) {
         let Some(made) = self.connections.get(&connection) else { return };
         if !self.machine.up || made.machine_life != self.machine.life {
             return;
         }
         if matches!(frame, HostFrame::Open(_)) {
-            let known = self.machine.routes.get(&answer).map(|(link, _)| *link);
-            if known.is_none_or(|known| known < link) {
-                self.machine.routes.insert(answer, (link, connection));
+            let known = self.machine.routes.get(&answer).map(|(stamp, _)| *stamp);
+            if known.is_none_or(|known| known < stamp) {
+                self.machine.routes.insert(answer, (stamp, connection));
             }
         }
-        self.agent(answer, agent::Event::Host { link, frame });
+        self.execute(answer, executor::Event::Host { stamp, frame });
     }
 
-    fn agent(&mut self, answer: MessageId, event: agent::Event) {
-        let effects = self.machine.loops.entry(answer).or_default().on(event);
+    fn execute(&mut self, answer: MessageId, event: executor::Event) {
+        let effects = self.machine.executors.entry(answer).or_default().on(event);
         for effect in effects {
             match effect {
-                agent::Effect::Send(frame) => self.send_to_host(answer, frame),
-                agent::Effect::Run(note) => {
-                    assert!(!self.machine.let_go.contains(&answer), "a tool runs for an answer that is over");
-                    let of_machine = ["read", "write", ATTACHED_FILES].contains(&note.call.tool.as_str());
-                    assert!(of_machine, "the agent runs nothing of the host's");
-                    if !note.repeatable {
-                        self.count_effect(answer, &note.call.id);
+                executor::Effect::Send(frame) => self.send_to_host(answer, frame),
+                executor::Effect::Start(call) => {
+                    let killed = self.machine.killed.contains(&(answer, call.id.clone()));
+                    assert!(!killed, "a call starts that nobody waits for");
+                    let of_machine = ["read", "write", ATTACHED_FILES].contains(&call.tool.as_str());
+                    assert!(of_machine, "the machine runs nothing of the host's");
+                    if !OfHost.is_repeatable(&call.tool) {
+                        self.count_effect(answer, &call.id);
                     }
                     let output = self.output();
-                    let (machine_life, call) = (self.machine.life, note.call.id);
-                    self.after(1, 4000, What::Finished { machine_life, answer, call, output });
+                    let machine_life = self.machine.life;
+                    self.after(1, 4000, What::Finished { machine_life, answer, call: call.id, output });
                 }
-                agent::Effect::KillAll => {
-                    self.machine.let_go.insert(answer);
+                executor::Effect::Kill(call) => {
+                    self.machine.killed.insert((answer, call));
                 }
             }
         }
@@ -571,17 +580,17 @@ impl World {
                 self.at(when, What::ToTurn { at, connection: None, event });
             }
         }
-        let event = Event::Hosted { call: call.id.clone(), output: self.output() };
+        let event = Event::ToolReturned { call: call.id.clone(), output: self.output() };
         self.after(1, 3000, What::ToTurn { at, connection: None, event });
     }
 
-    fn send_to_host(&mut self, answer: MessageId, frame: AgentFrame) {
+    fn send_to_host(&mut self, answer: MessageId, frame: ExecutorFrame) {
         let Some((_, connection)) = self.machine.routes.get(&answer).copied() else { return };
         let late = self.now + 1 + self.rng.below(30);
         let made = self.connections.get_mut(&connection).expect("a routed connection");
         made.last_to_host = made.last_to_host.max(late);
         let (at, when) = (made.at, made.last_to_host);
-        let what = What::ToTurn { at, connection: Some(connection), event: Event::Agent(frame) };
+        let what = What::ToTurn { at, connection: Some(connection), event: Event::Executor(frame) };
         if self.rng.chance(5) {
             self.after(1, 5000, what.clone());
         }

@@ -1,4 +1,4 @@
-//! The calls of the last step: who runs them, and what comes of them.
+//! The calls of the last step: their order, where they run, and their results.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::id::InstanceId;
 use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
 use crate::step::{Call, CallResult, Outcome, Purpose};
-use crate::turn::{CallNote, HostFrame, Output};
+use crate::turn::{HostFrame, Output};
 use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
-    /// The calls of the last step that have no result in the log, with the life that they were given to; before the
-    /// first step, the one that reads what is attached.
+    /// Returns the calls of the last step that have no result in the log, with the machine instance that the step names;
+    /// before the first step, the one that reads what is attached.
     pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
         let Some((LogEntry::Step { step, instance, .. }, after)) =
@@ -27,89 +27,83 @@ impl Turn {
         step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
     }
 
-    /// The pending calls in the model's order, with whether each may run now. Effectful ones run one after another,
-    /// whoever runs them: the next one once the result of the one ahead is in the log. Only those of the agent that
-    /// follow each other are given to it together, because it keeps that order itself.
+    /// Returns the pending calls in the model's order, with whether each may run now. Repeatable calls run side by side.
+    /// Effectful ones run one after another, on the host or in the machine: the next one once the result of the one
+    /// before it is in the log.
     fn in_order(&self) -> Vec<(Call, bool)> {
-        let (mut host_ahead, mut agent_ahead) = (false, false);
+        let mut effectful_ahead = false;
         let mut ordered = Vec::new();
         for (_, call) in self.pending() {
-            let (hosted, repeats) = (self.is_hosted(&call), self.repeats(&call.tool));
-            let due = repeats || !(host_ahead || hosted && agent_ahead);
-            host_ahead |= hosted && !repeats;
-            agent_ahead |= !hosted && !repeats;
-            ordered.push((call, due));
+            let repeatable = self.is_repeatable(&call.tool);
+            ordered.push((call, repeatable || !effectful_ahead));
+            effectful_ahead |= !repeatable;
         }
         ordered
     }
 
-    /// The pending calls as the agent is told of them. One that is not due yet is told as the host's, for which the
-    /// agent only waits; it is given out by the link that is made once it is due.
-    pub(super) fn notes(&mut self) -> Vec<CallNote> {
-        let ordered = self.in_order();
-        let withheld = ordered.iter().filter(|(call, due)| !due && !self.is_hosted(call));
-        self.withheld = withheld.map(|(call, _)| call.id.clone()).collect();
-        let note = |(call, due): (Call, bool)| {
-            let hosted = self.is_hosted(&call) || !due;
-            CallNote { repeatable: self.repeats(&call.tool), hosted, call }
-        };
-        ordered.into_iter().map(note).collect()
+    /// Starts the calls that may run now and do not run yet.
+    pub(super) fn start_calls(&mut self, effects: &mut Vec<Effect>) {
+        for (call, due) in self.in_order() {
+            if !due || self.is_committing(&call.id) {
+                continue;
+            }
+            if self.runs_on_host(&call) {
+                if !self.running.contains(&call.id) {
+                    self.running.push(call.id.clone());
+                    effects.push(Effect::RunTool(call));
+                }
+            } else if self.connected.is_some() && !self.sent.contains(&call.id) {
+                self.sent.push(call.id.clone());
+                self.send(HostFrame::Run(call), effects);
+            }
+        }
     }
 
-    /// Whether a call of the agent's is due of which it was told to wait for it.
-    fn is_withheld_call_due(&self) -> bool {
-        self.in_order().iter().any(|(call, due)| *due && self.withheld.contains(&call.id))
+    /// Returns the machine's calls that have no committed result, whether or not they may run yet.
+    pub(super) fn outstanding(&self) -> Vec<String> {
+        let pending = self.pending().into_iter().map(|(_, call)| call);
+        pending.filter(|call| !self.runs_on_host(call)).map(|call| call.id).collect()
     }
 
-    /// Whether the agent has a call to run.
-    pub(super) fn is_agent_due(&self) -> bool {
-        self.in_order().iter().any(|(call, due)| *due && !self.is_hosted(call))
+    /// Whether the machine has a call to run.
+    pub(super) fn is_machine_due(&self) -> bool {
+        self.in_order().iter().any(|(call, due)| *due && !self.runs_on_host(call))
     }
 
-    fn is_hosted(&self, call: &Call) -> bool {
-        self.setup.hosted.runs(&call.tool)
+    fn runs_on_host(&self, call: &Call) -> bool {
+        self.setup.router.runs_on_host(&call.tool)
     }
 
-    fn repeats(&self, tool: &str) -> bool {
-        self.setup.hosted.repeats(tool)
+    fn is_repeatable(&self, tool: &str) -> bool {
+        self.setup.router.is_repeatable(tool)
     }
 
-    /// Reports the calls that the host ran in an earlier lease and that are not run again: whatever ran them is gone.
+    fn is_committing(&self, call: &str) -> bool {
+        self.committing.iter().any(|result| result.call == call)
+    }
+
+    /// Reports the effectful calls that the host ran in an earlier lease: they are interrupted and never run again.
     pub(super) fn report_cut(&mut self, effects: &mut Vec<Effect>) {
         for (_, call) in self.pending() {
-            if self.setup.hosted.runs(&call.tool) && !self.setup.hosted.repeats(&call.tool) {
+            if self.runs_on_host(&call) && !self.is_repeatable(&call.tool) {
                 self.commit_result(interrupted(call), effects);
             }
         }
     }
 
-    /// Effectful calls that were given to another life of the agent and have no result are not run again.
+    /// Reports the effectful calls of a step that names another machine instance: they are interrupted and never run
+    /// again.
     pub(super) fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        for (given_to, call) in self.pending() {
-            let under_way = self.committing.iter().any(|result| result.call == call.id);
-            let elsewhere = self.setup.hosted.runs(&call.tool) || self.repeats(&call.tool);
-            if given_to != instance && !under_way && !elsewhere {
+        for (named, call) in self.pending() {
+            let elsewhere = self.runs_on_host(&call) || self.is_repeatable(&call.tool);
+            if named != instance && !elsewhere && !self.is_committing(&call.id) {
                 self.commit_result(interrupted(call), effects);
             }
         }
     }
 
-    /// Lets the host run those pending calls that are its own and may run now.
-    pub(super) fn run_hosted(&mut self, effects: &mut Vec<Effect>) {
-        if self.ending.is_some() {
-            return;
-        }
-        for (call, due) in self.in_order() {
-            let committing = self.committing.iter().any(|result| result.call == call.id);
-            if due && self.is_hosted(&call) && !committing && !self.running.contains(&call.id) {
-                self.running.push(call.id.clone());
-                effects.push(Effect::Run(call));
-            }
-        }
-    }
-
-    /// Takes what came of a call from whoever was to run it, and tells whether it was due: an agent has no say in a
-    /// call of the host's, nor in one that it was not given yet.
+    /// Takes the output of a call from the side that runs it, and returns whether it was expected: the machine has no
+    /// say in a call of the host, nor in one that it was not sent.
     pub(super) fn returned(
         &mut self,
         call: &str,
@@ -117,11 +111,11 @@ impl Turn {
         by_host: bool,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let over = self.ending.is_some();
-        let under_way = over || self.committing.iter().any(|result| result.call == call);
-        let pending = self.in_order().into_iter().find(|(pending, _)| pending.id == call);
-        let theirs = |call: &Call| self.is_hosted(call) == by_host;
-        let Some((call, _)) = pending.filter(|(call, due)| !under_way && *due && theirs(call)) else {
+        let started = if by_host { &self.running } else { &self.sent };
+        if self.ending.is_some() || self.is_committing(call) || !started.iter().any(|id| id == call) {
+            return false;
+        }
+        let Some((_, call)) = self.pending().into_iter().find(|(_, pending)| pending.id == call) else {
             return false;
         };
         let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
@@ -162,20 +156,13 @@ impl Turn {
         let Some(at) = self.committing.iter().position(|result| result.call == call) else { return };
         let result = self.committing.remove(at);
         let entry = LogEntry::Result { number: self.next().saturating_sub(1), result: result.clone() };
-        let note = self.transcript.add(&entry);
+        self.transcript.add(&entry);
         self.log.push(entry);
         self.publish(Change::Resulted { result }, effects);
-        if let Some(note) = note
-            && self.opened
-        {
-            let call = call.to_owned();
-            effects.push(Effect::Send(HostFrame::Acknowledged { call, entry: note }));
-        }
         self.running.retain(|running| running != call);
-        self.run_hosted(effects);
-        if self.opened && self.ending.is_none() && self.is_withheld_call_due() {
-            self.unlinked();
-            effects.push(Effect::Relink);
+        if let Some(at) = self.sent.iter().position(|sent| sent == call) {
+            self.sent.remove(at);
+            self.send(HostFrame::Ack { call: call.to_owned() }, effects);
         }
     }
 }

@@ -31,18 +31,23 @@ pub(super) struct Placed {
 }
 
 /// What an event of the model's stream came to.
-pub(super) enum Grown {
+pub(super) enum DraftChange {
     /// The answer changed.
     Changed(Change),
     /// Nothing to show.
-    Quietly,
+    None,
     /// The model is done, or has put out as much as it may.
     Finished { stop: StopReason, usage: Option<Usage> },
 }
 
 impl Draft {
     /// Takes one event. `taken` tells whether an identifier of a call is in use in the answer already.
-    pub(super) fn grow(&mut self, number: u32, event: StepEvent, taken: impl Fn(&str) -> bool) -> Grown {
+    pub(super) fn grow(
+        &mut self,
+        number: u32,
+        event: StepEvent,
+        taken: impl Fn(&str) -> bool,
+    ) -> DraftChange {
         let size = match &event {
             StepEvent::Text(text) | StepEvent::Reasoning(text) => text.len(),
             StepEvent::Call(call) => call.arguments.len() + call.id.len() + call.tool.len(),
@@ -52,7 +57,7 @@ impl Draft {
         };
         self.bytes = self.bytes.saturating_add(size);
         if self.bytes > STEP_MAX_BYTES {
-            return Grown::Finished { stop: StopReason::OutputFull, usage: None };
+            return DraftChange::Finished { stop: StopReason::OutputFull, usage: None };
         }
         match event {
             StepEvent::Text(text) => self.grow_text(text),
@@ -63,13 +68,13 @@ impl Draft {
                     self.waiting.push(cited);
                     self.look = true;
                 }
-                Grown::Quietly
+                DraftChange::None
             }
             StepEvent::Opaque { format, json } => {
                 self.blocks.push(Block::Opaque { format, json });
-                Grown::Quietly
+                DraftChange::None
             }
-            StepEvent::Finished { stop, usage } => Grown::Finished { stop, usage },
+            StepEvent::Finished { stop, usage } => DraftChange::Finished { stop, usage },
         }
     }
 
@@ -154,7 +159,7 @@ impl Draft {
         u32::try_from(self.blocks.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
-    fn grow_text(&mut self, text: String) -> Grown {
+    fn grow_text(&mut self, text: String) -> DraftChange {
         self.look |= text.contains('\n') && !self.waiting.is_empty();
         match self.blocks.last_mut() {
             Some(Block::Text(whole)) => whole.push_str(&text),
@@ -162,21 +167,21 @@ impl Draft {
                 self.blocks.push(Block::Text(text.clone()));
             }
         }
-        Grown::Changed(Change::TextGrew { block: self.last(), text })
+        DraftChange::Changed(Change::TextGrew { block: self.last(), text })
     }
 
-    fn grow_reasoning(&mut self, text: String) -> Grown {
+    fn grow_reasoning(&mut self, text: String) -> DraftChange {
         match self.blocks.last_mut() {
             Some(Block::Reasoning(whole)) => whole.push_str(&text),
             Some(Block::Text(_) | Block::Call(_) | Block::Opaque { .. }) | None => {
                 self.blocks.push(Block::Reasoning(text.clone()));
             }
         }
-        Grown::Changed(Change::ReasoningGrew { block: self.last(), text })
+        DraftChange::Changed(Change::ReasoningGrew { block: self.last(), text })
     }
 
     /// Adds a call under an identifier of its own: the agent tells calls apart by it.
-    fn add_call(&mut self, number: u32, mut call: Call, taken: impl Fn(&str) -> bool) -> Grown {
+    fn add_call(&mut self, number: u32, mut call: Call, taken: impl Fn(&str) -> bool) -> DraftChange {
         let calls = || {
             self.blocks.iter().filter_map(|block| match block {
                 Block::Call(call) => Some(call),
@@ -184,13 +189,13 @@ impl Draft {
             })
         };
         if calls().count() >= CALLS_MAX {
-            return Grown::Quietly;
+            return DraftChange::None;
         }
         let fits = (1..=CALL_ID_MAX_BYTES).contains(&call.id.len());
         if !fits || taken(&call.id) || calls().any(|other| other.id == call.id) {
             call.id = format!("call-{number}-{}", self.blocks.len());
         }
         self.blocks.push(Block::Call(call.clone()));
-        Grown::Changed(Change::Called { block: self.last(), call })
+        DraftChange::Changed(Change::Called { block: self.last(), call })
     }
 }

@@ -1,59 +1,66 @@
-//! The host's side of a turn: transcript, step log, bill and answer.
+//! The host's side of a turn: it decides what happens next and owns transcript, step log, bill and answer.
 //!
 //! ```text
-//!            Wanted              Reserved              Finished               StepCommitted
-//!   Idle ------------> Reserving ---------> Saying ---------------> Committing ------------> Idle
-//!                                            |  ^                                             |
-//!                                   SayFailed|  |PauseOver                                    | Done, stop, failure
-//!                                            v  |                                             v
-//!                                          Pausing                                          Ending -> Over
+//!           advance             Reserved                Finished                StepCommitted
+//!   Idle ------------> Reserving --------> Streaming ---------------> Committing ------------> Idle
+//!                                            |  ^                                                |
+//!                                 ModelFailed|  |BackoffElapsed                                  | no call is left
+//!                                            v  |                                                v  after a step
+//!                                        BackingOff                                            Ending -> Over
 //! ```
 //!
-//! Where what is shown has become too long, a step that sums it up goes the same way before the one that is wanted
-//! ([`summary`]): it is in the log before the other is said.
+//! `Idle` has two jobs: it runs the calls of the last step in their order ([`calls`]), and once all their results are in
+//! the log it begins the next step, or ends the turn when the last step made no calls. A stop or a failure ends it from
+//! every phase.
 //!
-//! The link to the agent comes and goes beside these phases: a step is said to its end without one. Each new
-//! link begins with `Open`, once nothing is being committed, so that it tells the truth.
+//! When the transcript has become too long, a step that summarises it goes through the same phases before the step that
+//! is due ([`pending_step`]).
+//!
+//! The turn begins its first step once a machine is connected, and calls the model to the end of a step without one.
+//! A session with the executor is opened by the first frame that is sent after `Connected`.
 
 mod calls;
 mod cited;
-mod context;
 mod draft;
-mod frames;
+mod pending_step;
 mod reservation;
-mod summary;
 #[cfg(test)]
 mod tests;
+mod token_budget;
 mod transcript;
-mod words;
+mod types;
 
 use std::sync::Arc;
 
 pub use reservation::first_reservation;
 pub use transcript::Exchange;
-pub use words::{Completion, Effect, Event, Hosted, Setup};
+pub use types::{Completion, Effect, Event, Setup, ToolRouter};
 
-use self::draft::{Draft, Grown};
-use self::summary::Task;
+use self::draft::{Draft, DraftChange};
+use self::pending_step::PendingStep;
 use self::transcript::Transcript;
 use super::backoff::pause_after;
-use super::{HostFrame, LinkStamp, Open};
+use super::{ExecutorFrame, HostFrame, Open, SessionStamp};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::catalog::ProviderName;
 use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
+use crate::limits::CALLS_MAX;
 use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
 
-/// How often an agent may break the protocol before its machine counts as failed.
+/// How often an executor may break the protocol before its machine counts as failed.
 const VIOLATIONS_MAX: u32 = 3;
+/// Unexpected frames in a row that break the protocol. An executor that keeps to it sends hardly any, when a result
+/// crosses a cancellation.
+const UNEXPECTED_FRAMES_MAX: u32 = 2 * CALLS_MAX as u32;
 
 #[derive(Debug, Clone)]
 enum Phase {
     Idle,
-    Reserving { task: Task },
-    Saying { task: Task, held: Credits, draft: Draft },
-    Pausing { task: Task, held: Credits, draft: Draft },
-    Committing { entry: LogEntry, bill: Bill, then: Option<Task> },
+    Reserving { step: PendingStep },
+    Streaming { step: PendingStep, held: Credits, draft: Draft },
+    BackingOff { step: PendingStep, held: Credits, draft: Draft },
+    Committing { entry: LogEntry, bill: Bill, then: Option<PendingStep> },
     Ending,
     Over,
 }
@@ -67,31 +74,33 @@ pub struct Turn {
     log: Vec<LogEntry>,
     bill: Bill,
     phase: Phase,
-    link: Option<InstanceId>,
-    /// The last life of the agent that a link led to: steps that are committed belong to it.
+    /// The machine instance that is connected.
+    connected: Option<InstanceId>,
+    /// The last machine instance that was connected: steps that are committed name it.
     instance: Option<InstanceId>,
+    /// Whether the session of this connection is open.
     opened: bool,
-    links: u32,
+    sessions: u32,
     violations: u32,
-    /// Frames of the agent in a row that were not due.
-    undue: u32,
-    /// Calls of which the agent was told to wait for them, and that it is to run later.
-    withheld: Vec<String>,
+    /// Unexpected frames of the executor in a row.
+    unexpected: u32,
+    /// Calls that were sent to the machine in this session.
+    sent: Vec<String>,
     /// Calls that the host was told to run in this lease.
     running: Vec<String>,
     /// Results that are being committed.
     committing: Vec<Arc<CallResult>>,
     next_source: u32,
     ending: Option<Ending>,
-    /// The end as it is published once it is durable.
-    last_words: Vec<Effect>,
+    /// Effects of the end that wait until it is durable.
+    final_effects: Vec<Effect>,
     revision: u64,
-    /// Whose model answers, where it is known.
+    /// The provider of the model that answers, where it is known.
     provider: Option<ProviderName>,
 }
 
 impl Turn {
-    /// The turn as the store tells it.
+    /// Creates the turn from what the store holds.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let log = setup.present.log.clone();
@@ -111,41 +120,42 @@ impl Turn {
             answer,
             log,
             phase: Phase::Idle,
-            link: None,
+            connected: None,
             instance: None,
             opened: false,
-            links: 0,
+            sessions: 0,
             violations: 0,
-            undue: 0,
-            withheld: Vec::new(),
+            unexpected: 0,
+            sent: Vec::new(),
             running: Vec::new(),
             committing: Vec::new(),
             next_source,
-            last_words: Vec::new(),
+            final_effects: Vec::new(),
             revision: 0,
             provider: None,
         }
     }
 
-    /// Says whose model answers: failures of it name its provider.
-    pub fn answered_by(&mut self, provider: ProviderName) {
+    /// Sets the provider of the model, which failures of it name.
+    pub fn set_provider(&mut self, provider: ProviderName) {
         self.provider = Some(provider);
     }
 
-    /// What every further request has besides the transcript, and what that leaves for it: tools may become known late.
-    pub fn weigh(&mut self, overhead_tokens: u64, context_tokens: u64) {
+    /// Sets the tokens that every further request has besides the transcript, and those that are left for it. Tools may
+    /// become known late.
+    pub fn set_budget(&mut self, overhead_tokens: u64, context_tokens: u64) {
         self.setup.overhead_tokens = overhead_tokens;
         self.setup.context_tokens = context_tokens;
-        self.transcript.weigh(overhead_tokens, context_tokens);
+        self.transcript.set_budget(overhead_tokens, context_tokens);
     }
 
-    /// The answer as it stands.
+    /// Returns the answer as it stands.
     #[must_use]
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
 
-    /// What is committed of it.
+    /// Returns the committed part of the step log.
     #[must_use]
     pub fn log(&self) -> &[LogEntry] {
         &self.log
@@ -157,66 +167,68 @@ impl Turn {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Whether nothing is under way: the next move is the agent's, or that of whoever ends it.
+    /// Whether neither the model nor the store is at work: only calls may be running.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle) && self.committing.is_empty()
     }
 
-    /// Whether the next move is the agent's, and it knows: it has a call to run, or it is to say how the answer goes on.
+    /// Whether the turn can't go on before the connected machine returns a call.
     #[must_use]
-    pub fn awaits_agent(&self) -> bool {
-        self.opened && self.needs_agent()
+    pub fn awaits_machine(&self) -> bool {
+        self.connected.is_some() && self.needs_machine()
     }
 
-    /// Whether the next move is the agent's, whether or not there is a link to it.
+    /// Whether the turn can't go on without the machine, connected or not.
     #[must_use]
-    pub fn needs_agent(&self) -> bool {
-        let is_next = self.ending.is_none() && self.is_idle();
-        is_next && (self.pending().is_empty() || self.is_agent_due())
+    pub fn needs_machine(&self) -> bool {
+        self.ending.is_none() && self.is_idle() && (self.instance.is_none() || self.is_machine_due())
     }
 
-    /// Whether a link to the agent is worth having.
+    /// Whether a connection to the machine is wanted.
     #[must_use]
-    pub fn wants_link(&self) -> bool {
-        self.link.is_none() && self.ending.is_none() && !matches!(self.phase, Phase::Ending | Phase::Over)
+    pub fn wants_connection(&self) -> bool {
+        self.connected.is_none()
+            && self.ending.is_none()
+            && !matches!(self.phase, Phase::Ending | Phase::Over)
     }
 
-    /// What the turn wants before anything has happened: an answer that was stopped already ends.
+    /// Returns the first effects, before any event: an answer that was stopped already ends.
     pub fn begin(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.report_cut(&mut effects);
-        self.run_hosted(&mut effects);
-        self.settle(&mut effects);
+        self.advance(&mut effects);
         effects
     }
 
-    /// Takes one event. Events that repeat what is known, or are of another step or attempt, change nothing.
+    /// Handles one event. Events that repeat what is known, or are of another step or attempt, change nothing.
     pub fn on(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.is_over() {
             return effects;
         }
         match event {
-            Event::Linked(instance) => self.linked(instance, &mut effects),
-            Event::Unlinked => self.unlinked(),
+            Event::Connected(instance) => self.connected(instance, &mut effects),
+            Event::Disconnected => self.disconnected(),
             Event::MachineFailed(reason) => self.fail(ErrorCode::MachineFailed, &machine_failed(&reason)),
-            Event::Agent(frame) => self.heard(frame, &mut effects),
+            Event::Executor(frame) => self.received(frame, &mut effects),
             Event::Violation => self.violated(&mut effects),
             Event::Reserved { number, attempt, outcome } => {
                 self.reserved(number, attempt, outcome, &mut effects);
             }
-            Event::Said { number, attempt, event } => self.said(number, attempt, event, &mut effects),
-            Event::SayFailed { number, attempt, error, jitter } => {
-                self.say_failed(number, attempt, error, jitter, &mut effects);
+            Event::ModelDelta { number, attempt, event } => {
+                self.model_delta(number, attempt, event, &mut effects);
             }
-            Event::PauseOver { number, attempt } => self.pause_over(number, attempt, &mut effects),
+            Event::ModelFailed { number, attempt, error, jitter } => {
+                self.model_failed(number, attempt, error, jitter, &mut effects);
+            }
+            Event::BackoffElapsed { number, attempt } => self.backoff_elapsed(number, attempt, &mut effects),
             Event::Reported { call, keep, text } => {
                 if self.ending.is_none() && self.running.contains(&call) {
                     self.publish(Change::Reported { call, keep, text }, &mut effects);
                 }
             }
-            Event::Hosted { call, output } => {
+            Event::ToolReturned { call, output } => {
                 self.returned(&call, output, true, &mut effects);
             }
             Event::StepCommitted { number, summary } => self.step_committed(number, summary, &mut effects),
@@ -224,8 +236,8 @@ impl Turn {
             Event::Completed => {
                 if matches!(self.phase, Phase::Ending) {
                     self.phase = Phase::Over;
-                    effects.append(&mut self.last_words);
-                    effects.push(Effect::Leave);
+                    effects.append(&mut self.final_effects);
+                    effects.push(Effect::Finish);
                 }
             }
             Event::StopRequested => {
@@ -235,11 +247,49 @@ impl Turn {
             }
             Event::Fenced => {
                 self.phase = Phase::Over;
-                effects.extend([Effect::Hush, Effect::Leave]);
+                effects.extend([Effect::CancelModel, Effect::Finish]);
             }
         }
-        self.settle(&mut effects);
+        self.advance(&mut effects);
         effects
+    }
+
+    /// Decides what comes next: the end, the calls of the last step, or the next step.
+    fn advance(&mut self, effects: &mut Vec<Effect>) {
+        if let Some(ending) = self.ending.clone() {
+            return self.end_when_durable(ending, effects);
+        }
+        if !matches!(self.phase, Phase::Idle) {
+            return; // calls run only between steps
+        }
+        self.start_calls(effects);
+        if !self.committing.is_empty() || self.instance.is_none() || !self.pending().is_empty() {
+            return;
+        }
+        if matches!(self.log.last(), Some(LogEntry::Step { .. })) {
+            self.ending = Some(Ending::Done);
+            self.end(Ending::Done, effects);
+        } else if self.next() >= self.setup.steps_max {
+            let message = "The answer was ended: it took more steps than allowed.";
+            self.fail(ErrorCode::TooManySteps, message);
+            self.advance(effects);
+        } else {
+            self.transcript.trim();
+            self.reserve(PendingStep::default(), effects);
+        }
+    }
+
+    /// Ends the turn unless something is being committed: that decides first.
+    fn end_when_durable(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
+        let busy = match self.phase {
+            Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over => true,
+            Phase::Idle | Phase::Streaming { .. } | Phase::BackingOff { .. } => !self.committing.is_empty(),
+        };
+        if !busy {
+            self.end(ending, effects);
+        } else if matches!(self.phase, Phase::Streaming { .. }) {
+            effects.push(Effect::CancelModel);
+        }
     }
 
     fn next(&self) -> u32 {
@@ -255,30 +305,60 @@ impl Turn {
         }
     }
 
-    fn linked(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        self.link = Some(instance);
+    fn connected(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
+        self.disconnected();
+        self.connected = Some(instance);
         self.instance = Some(instance);
-        self.links += 1;
-        self.opened = false;
-        self.undue = 0;
-        if matches!(self.phase, Phase::Committing { .. }) {
-            return; // the calls of that step are looked at when it is in the log
+        self.unexpected = 0;
+        // The calls of a step that is being committed are looked at when it is in the log.
+        if !matches!(self.phase, Phase::Committing { .. }) {
+            self.report_interrupted(instance, effects);
         }
-        self.report_interrupted(instance, effects);
     }
 
-    fn unlinked(&mut self) {
-        self.link = None;
+    fn disconnected(&mut self) {
+        self.connected = None;
         self.opened = false;
+        self.sent.clear();
+    }
+
+    /// Sends a frame to the executor, behind the one that opens the session.
+    fn send(&mut self, frame: HostFrame, effects: &mut Vec<Effect>) {
+        if !std::mem::replace(&mut self.opened, true) {
+            self.sessions += 1;
+            effects.push(Effect::Send(HostFrame::Open(Open {
+                answer: self.setup.answer,
+                stamp: SessionStamp { epoch: self.setup.epoch, session: self.sessions },
+                outstanding: self.outstanding(),
+                attached: self.setup.files.clone(),
+            })));
+        }
+        effects.push(Effect::Send(frame));
+    }
+
+    /// Takes a result of the executor. One that is not expected changes nothing, a bounded number of times.
+    fn received(&mut self, frame: ExecutorFrame, effects: &mut Vec<Effect>) {
+        if self.ending.is_some() {
+            return;
+        }
+        let ExecutorFrame::Returned { call, output } = frame;
+        if self.opened && self.returned(&call, output, false, effects) {
+            self.unexpected = 0;
+            return;
+        }
+        self.unexpected += 1;
+        if self.unexpected > UNEXPECTED_FRAMES_MAX {
+            self.violated(effects);
+        }
     }
 
     fn violated(&mut self, effects: &mut Vec<Effect>) {
         self.violations += 1;
-        self.unlinked();
+        self.disconnected();
         if self.violations >= VIOLATIONS_MAX {
-            self.fail(ErrorCode::MachineFailed, &machine_failed("the agent does not keep to the protocol"));
+            self.fail(ErrorCode::MachineFailed, &machine_failed("its program breaks the protocol"));
         } else {
-            effects.push(Effect::Relink);
+            effects.push(Effect::Reconnect);
         }
     }
 
@@ -289,90 +369,91 @@ impl Turn {
         outcome: Result<(), Shortage>,
         effects: &mut Vec<Effect>,
     ) {
-        let Phase::Reserving { task } = &self.phase else { return };
-        if number != self.next() || attempt != task.attempt {
+        let Phase::Reserving { step } = &self.phase else { return };
+        if number != self.next() || attempt != step.attempt {
             return;
         }
-        let task = task.clone();
+        let step = step.clone();
         if let Err(shortage) = outcome {
             self.phase = Phase::Idle;
-            let (code, told) = words::of_shortage(shortage);
-            return self.fail(code, told);
+            let (code, message) = types::of_shortage(shortage);
+            return self.fail(code, message);
         }
-        let held = self.greatest(&task);
-        self.say(task, held, effects);
+        let held = self.max_cost(&step);
+        self.call_model(step, held, effects);
     }
 
-    fn say(&mut self, task: Task, held: Credits, effects: &mut Vec<Effect>) {
+    fn call_model(&mut self, step: PendingStep, held: Credits, effects: &mut Vec<Effect>) {
         if self.ending.is_some() {
             self.phase = Phase::Idle;
             return;
         }
         let number = self.next();
         // What an attempt before this one cited is gone.
-        if task.plan.is_none() {
+        if step.plan.is_none() {
             self.publish(Change::StepBegan { number }, effects);
             self.next_source = last_source(&self.answer) + 1;
         }
-        effects.push(Effect::Say {
+        effects.push(Effect::CallModel {
             number,
-            attempt: task.attempt,
-            transcript: self.shown(&task),
-            tools: task.plan.is_none() && number + 1 < self.setup.steps_max,
-            output_max_tokens: self.output_max_tokens(&task),
+            attempt: step.attempt,
+            transcript: self.shown(&step),
+            tools: step.plan.is_none() && number + 1 < self.setup.steps_max,
+            output_max_tokens: self.output_max_tokens(&step),
         });
-        self.phase = Phase::Saying { task, held, draft: Draft::default() };
+        self.phase = Phase::Streaming { step, held, draft: Draft::default() };
     }
 
-    fn said(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<Effect>) {
+    fn model_delta(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<Effect>) {
         let next = self.next();
         let log = &self.log;
-        let Phase::Saying { task, draft, .. } = &mut self.phase else { return };
-        if number != next || attempt != task.attempt {
+        let Phase::Streaming { step, draft, .. } = &mut self.phase else { return };
+        if number != next || attempt != step.attempt {
             return;
         }
-        let sums_up = task.plan.is_some();
+        let sums_up = step.plan.is_some();
         match draft.grow(number, event, |id| is_call_of(log, id)) {
-            Grown::Changed(_) if sums_up => {}
-            Grown::Changed(change) => self.publish(change, effects),
-            Grown::Quietly => {}
-            Grown::Finished { stop, usage } => return self.finished(stop, usage, effects),
+            DraftChange::Changed(_) if sums_up => {}
+            DraftChange::Changed(change) => self.publish(change, effects),
+            DraftChange::None => {}
+            DraftChange::Finished { stop, usage } => return self.finished(stop, usage, effects),
         }
         let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        if let Phase::Saying { task: Task { plan: None, .. }, draft, .. } = &mut phase {
+        if let Phase::Streaming { step: PendingStep { plan: None, .. }, draft, .. } = &mut phase {
             self.cite(draft, false, effects);
         }
         self.phase = phase;
     }
 
     fn finished(&mut self, stop: StopReason, usage: Option<Usage>, effects: &mut Vec<Effect>) {
-        let Phase::Saying { task, held, mut draft } = std::mem::replace(&mut self.phase, Phase::Idle) else {
+        let Phase::Streaming { step, held, mut draft } = std::mem::replace(&mut self.phase, Phase::Idle)
+        else {
             return;
         };
-        effects.push(Effect::Hush);
-        if let Some(plan) = task.plan {
-            return self.summed_up(task, plan, held, draft, (stop, usage), effects);
+        effects.push(Effect::CancelModel);
+        if let Some(plan) = step.plan {
+            return self.summarised(step, plan, held, draft, (stop, usage), effects);
         }
         if draft.is_empty() && stop == StopReason::OutputFull {
             // It would go the same way again.
-            self.phase = Phase::Saying { task, held, draft };
+            self.phase = Phase::Streaming { step, held, draft };
             let message =
                 "The answer was ended: the model used up all that it may put out before it said anything.";
             return self.fail(ErrorCode::OutputExhausted, message);
         }
         if draft.is_empty() && stop == StopReason::Refused {
             // Nor would it say another time what it does not want to say.
-            self.phase = Phase::Saying { task, held, draft };
+            self.phase = Phase::Streaming { step, held, draft };
             return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
         }
         if draft.is_empty() {
             let error =
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
-            let attempt = task.attempt;
-            self.phase = Phase::Saying { task, held, draft };
-            return self.say_failed(self.next(), attempt, error, 0, effects);
+            let attempt = step.attempt;
+            self.phase = Phase::Streaming { step, held, draft };
+            return self.model_failed(self.next(), attempt, error, 0, effects);
         }
-        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&task)));
+        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&step)));
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         self.cite(&mut draft, true, effects);
         let entry = self.entry(draft.into_step(stop, usage));
@@ -385,7 +466,7 @@ impl Turn {
         LogEntry::Step { number: self.next(), step: Arc::new(step), instance }
     }
 
-    fn say_failed(
+    fn model_failed(
         &mut self,
         number: u32,
         attempt: u32,
@@ -393,18 +474,18 @@ impl Turn {
         jitter: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let Phase::Saying { task, held, draft } = &self.phase else { return };
-        if number != self.next() || attempt != task.attempt {
+        let Phase::Streaming { step, held, draft } = &self.phase else { return };
+        if number != self.next() || attempt != step.attempt {
             return;
         }
         match &error {
             StepError::Unavailable { retry_after, .. } => {
-                match pause_after(task.tries, *retry_after, jitter) {
+                match pause_after(step.tries, *retry_after, jitter) {
                     Some(wait) => {
-                        let task = task.again();
-                        let attempt = task.attempt;
-                        self.phase = Phase::Pausing { task, held: *held, draft: draft.clone() };
-                        effects.push(Effect::Pause { number, attempt, wait });
+                        let step = step.again();
+                        let attempt = step.attempt;
+                        self.phase = Phase::BackingOff { step, held: *held, draft: draft.clone() };
+                        effects.push(Effect::BackOff { number, attempt, wait });
                     }
                     None => {
                         let message =
@@ -414,8 +495,8 @@ impl Turn {
                 }
             }
             StepError::TooLong => {
-                let (task, held) = (task.clone(), *held);
-                self.too_long(task, held, effects);
+                let (step, held) = (step.clone(), *held);
+                self.too_long(step, held, effects);
             }
             StepError::Rejected { .. } => {
                 let message = format!(
@@ -431,11 +512,11 @@ impl Turn {
         self.provider.map_or_else(String::new, |provider| format!(" of {}", provider.as_str()))
     }
 
-    fn pause_over(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
-        let Phase::Pausing { task, held, .. } = &self.phase else { return };
-        if number == self.next() && attempt == task.attempt {
-            let (task, held) = (task.clone(), *held);
-            self.say(task, held, effects);
+    fn backoff_elapsed(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
+        let Phase::BackingOff { step, held, .. } = &self.phase else { return };
+        if number == self.next() && attempt == step.attempt {
+            let (step, held) = (step.clone(), *held);
+            self.call_model(step, held, effects);
         }
     }
 
@@ -448,25 +529,20 @@ impl Turn {
             return;
         };
         self.bill = bill;
-        let note = self.transcript.add(&entry);
+        self.transcript.add(&entry);
         self.log.push(entry);
         if self.ending.is_some() {
             return;
         }
-        let Some(note) = note else {
-            // What it was made for can be said now.
-            if let Some(task) = then {
-                self.reserve(task, effects);
+        match then {
+            // The step that the summary was made for is next.
+            Some(step) => self.reserve(step, effects),
+            None => {
+                if let Some(instance) = self.connected {
+                    self.report_interrupted(instance, effects);
+                }
             }
-            return;
-        };
-        if self.opened {
-            let calls = self.notes();
-            effects.push(Effect::Send(HostFrame::Step { number, entry: note, calls }));
-        } else if let Some(instance) = self.link {
-            self.report_interrupted(instance, effects);
         }
-        self.run_hosted(effects);
     }
 
     fn fail(&mut self, code: ErrorCode, message: &str) {
@@ -475,69 +551,28 @@ impl Turn {
         }
     }
 
-    /// Ends the turn when it is to end and nothing is being committed; else opens a fresh link.
-    fn settle(&mut self, effects: &mut Vec<Effect>) {
-        let busy = matches!(
-            self.phase,
-            Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over
-        );
-        if let Some(ending) = self.ending.clone() {
-            if !busy && self.committing.is_empty() {
-                self.end(ending, effects);
-            } else if matches!(self.phase, Phase::Saying { .. }) {
-                effects.push(Effect::Hush);
-            }
-            return;
-        }
-        let committing = matches!(self.phase, Phase::Committing { .. }) || !self.committing.is_empty();
-        if self.link.is_some()
-            && !self.opened
-            && !committing
-            && !matches!(self.phase, Phase::Ending | Phase::Over)
-        {
-            self.opened = true;
-            let open = self.open();
-            effects.push(Effect::Send(HostFrame::Open(open)));
-        }
-    }
-
-    fn open(&mut self) -> Open {
-        let pending = self.notes();
-        Open {
-            answer: self.setup.answer,
-            link: LinkStamp { epoch: self.setup.epoch, link: self.links },
-            entries: self.transcript.notes(),
-            pending,
-            next: self.next(),
-            saying: !matches!(self.phase, Phase::Idle),
-            // What is left out is decided here: the agent wants all that there is.
-            context_tokens: super::ALL_TOKENS,
-            attached: self.setup.files.clone(),
-        }
-    }
-
     fn end(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         let (mut cost, mut bill, mut partial) = (Credits::default(), self.bill, None);
         match std::mem::replace(&mut self.phase, Phase::Ending) {
-            Phase::Saying { task, held, mut draft } => {
-                effects.push(Effect::Hush);
-                if task.plan.is_none() {
+            Phase::Streaming { step, held, mut draft } => {
+                effects.push(Effect::CancelModel);
+                if step.plan.is_none() {
                     self.cite(&mut draft, true, effects);
                 }
                 let stopped = matches!(ending, Ending::Stopped);
-                let usage = draft.estimated_usage(self.input_tokens(&task));
+                let usage = draft.estimated_usage(self.input_tokens(&step));
                 if stopped && usage.output_tokens > 0 {
                     (bill, cost) = self.bill.settle(self.setup.price, usage, held);
                 }
-                let step = draft.into_step(StopReason::Stopped, usage);
-                partial = match task.plan {
-                    None => (usage.output_tokens > 0).then(|| self.entry(step)),
-                    // It is paid for, and sums nothing up.
-                    Some(_) => (cost > Credits(0)).then(|| self.summary(u32::MAX, step)),
+                let written = draft.into_step(StopReason::Stopped, usage);
+                partial = match step.plan {
+                    None => (usage.output_tokens > 0).then(|| self.entry(written)),
+                    // A summary that was cut is paid for and covers nothing.
+                    Some(_) => (cost > Credits(0)).then(|| self.summary(u32::MAX, written)),
                 };
             }
-            Phase::Pausing { task: Task { plan: Some(_), .. }, .. } => {}
-            Phase::Pausing { mut draft, .. } => {
+            Phase::BackingOff { step: PendingStep { plan: Some(_), .. }, .. } => {}
+            Phase::BackingOff { mut draft, .. } => {
                 self.cite(&mut draft, true, effects);
                 let usage = draft.estimated_usage(0);
                 partial = (usage.output_tokens > 0)
@@ -549,13 +584,13 @@ impl Turn {
             | Phase::Ending
             | Phase::Over => {}
         }
-        let mut last_words = Vec::new();
-        self.publish(Change::Ended(ending.clone()), &mut last_words);
-        // Not before the end is durable: whoever takes up an answer that was not completed needs its agent.
-        if self.opened {
-            last_words.push(Effect::Send(HostFrame::Close));
+        let mut final_effects = Vec::new();
+        self.publish(Change::Ended(ending.clone()), &mut final_effects);
+        // Not before the end is durable: a lease that takes over an answer that was not completed needs the results.
+        for call in std::mem::take(&mut self.sent) {
+            final_effects.push(Effect::Send(HostFrame::Cancel { call }));
         }
-        self.last_words = last_words;
+        self.final_effects = final_effects;
         let answer = self.answer.clone();
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
     }
@@ -565,7 +600,7 @@ fn last_source(answer: &Answer) -> u32 {
     answer.sources.iter().map(|source| source.number).max().unwrap_or(0)
 }
 
-/// Whether an identifier is in use in the answer: for a call, or for what was read before the first step.
+/// Whether an identifier is in use in the answer, by a call or by what was read before the first step.
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),

@@ -9,16 +9,13 @@ use crate::turn::estimated_tokens;
 #[must_use]
 pub fn first_reservation(setup: &Setup) -> Credits {
     let turn = Turn::new(setup.clone());
-    let keep: Vec<u32> = turn.transcript.notes().iter().map(|note| note.id).collect();
     // Tokens of what does not fit are not shown; the question always is.
-    let shown = turn
-        .transcript
-        .tokens(&keep)
-        .min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
+    let shown =
+        turn.transcript.tokens().min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
     let most = Usage {
         input_tokens: setup.overhead_tokens + shown,
         output_tokens: u64::from(setup.output_max_tokens),
         ..Usage::default()
     };
-    setup.bill.greatest(setup.price, most)
+    setup.bill.max_cost(setup.price, most)
 }

@@ -1,23 +1,22 @@
 //! What the end of a turn says to whom, and when.
 
-use super::frames::UNDUE_FRAMES_MAX;
 use super::*;
 use crate::agent::AgentName;
 use crate::citation;
 use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
 use crate::step::{Call, Outcome, Purpose};
-use crate::turn::{AgentFrame, Output};
+use crate::turn::{ExecutorFrame, Output};
 
 #[derive(Debug)]
 struct OfHost;
 
-impl Hosted for OfHost {
-    fn runs(&self, tool: &str) -> bool {
+impl ToolRouter for OfHost {
+    fn runs_on_host(&self, tool: &str) -> bool {
         ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
     }
 
-    fn repeats(&self, tool: &str) -> bool {
+    fn is_repeatable(&self, tool: &str) -> bool {
         !["registry__file", "shell"].contains(&tool)
     }
 }
@@ -33,10 +32,10 @@ fn turn() -> Turn {
         price: Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
         overhead_tokens: 0,
         context_tokens: 1000,
-        summing_up: "Sum up.".into(),
+        summary_instruction: "Sum up.".into(),
         output_max_tokens: 100,
         steps_max: 60,
-        hosted: Arc::new(OfHost),
+        router: Arc::new(OfHost),
         attached: None,
         files: Vec::new(),
         sees_images: false,
@@ -44,26 +43,36 @@ fn turn() -> Turn {
     })
 }
 
-fn closes(effects: &[Effect]) -> bool {
-    effects.contains(&Effect::Send(HostFrame::Close))
+fn cancels(effects: &[Effect]) -> bool {
+    effects.iter().any(|effect| matches!(effect, Effect::Send(HostFrame::Cancel { .. })))
 }
 
 #[test]
-fn the_agent_is_not_let_go_before_the_end_is_durable() {
+fn calls_are_not_cancelled_before_the_end_is_durable() {
+    let (mut turn, _) = called(&[call("a", "shell")]);
+    let ending = turn.on(Event::StopRequested);
+    assert!(ending.iter().any(|effect| matches!(effect, Effect::Complete(_))), "{ending:?}");
+    assert!(!cancels(&ending), "were the service killed now, the next lease would need the result");
+    let ended = turn.on(Event::Completed);
+    assert!(cancels(&ended) && ended.last() == Some(&Effect::Finish), "{ended:?}");
+}
+
+#[test]
+fn a_step_without_calls_ends_the_answer() {
     let mut turn = turn();
-    turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    assert_eq!(turn.begin(), [], "no step begins before the machine is running");
+    let connected = turn.on(Event::Connected(InstanceId::from_random(1)));
+    assert!(matches!(connected.as_slice(), [Effect::Reserve { number: 0, .. }]), "{connected:?}");
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Text("Done.".to_owned())));
     turn.on(said(StepEvent::Finished { stop: StopReason::Done, usage: None }));
-    turn.on(Event::StepCommitted { number: 0, summary: false });
-    let ending = turn.on(Event::Agent(AgentFrame::Done { number: 0 }));
+    let ending = turn.on(Event::StepCommitted { number: 0, summary: false });
     assert!(ending.iter().any(|effect| matches!(effect, Effect::Complete(_))), "{ending:?}");
-    assert!(!closes(&ending), "were the service killed now, the next one would need the agent");
-    let ended = turn.on(Event::Completed);
-    assert!(closes(&ended) && ended.last() == Some(&Effect::Leave), "{ended:?}");
+    assert!(
+        !ending.iter().any(|effect| matches!(effect, Effect::Send(_))),
+        "no session was needed: {ending:?}"
+    );
 }
 
 #[test]
@@ -74,8 +83,7 @@ fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
     ] {
         let mut turn = turn();
         turn.begin();
-        turn.on(Event::Linked(InstanceId::from_random(1)));
-        turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+        turn.on(Event::Connected(InstanceId::from_random(1)));
         let ending = turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Err(shortage) });
         let told = ending.iter().find_map(|effect| match effect {
             Effect::Complete(completion) => completion.answer.ending.clone(),
@@ -95,19 +103,14 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     };
     let mut turn = turn();
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Call(call.clone())));
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
-    assert!(committed.contains(&Effect::Run(call.clone())), "{committed:?}");
-    let told = |effect: &Effect| match effect {
-        Effect::Send(HostFrame::Step { calls, .. }) => calls.iter().all(|note| note.hosted),
-        _ => false,
-    };
-    assert!(committed.iter().any(told), "the agent is told to wait for it: {committed:?}");
+    assert!(committed.contains(&Effect::RunTool(call.clone())), "{committed:?}");
+    assert!(!committed.iter().any(|effect| matches!(effect, Effect::Send(_))), "{committed:?}");
     let output = Output {
         images: Vec::new(),
         outcome: Outcome::Done,
@@ -116,14 +119,14 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
         written: Vec::new(),
         unread: Vec::new(),
     };
-    let forged = AgentFrame::Returned { call: "c".to_owned(), output: output.clone() };
-    assert_eq!(turn.on(Event::Agent(forged)), [], "the agent has no say in it");
+    let forged = ExecutorFrame::Returned { call: "c".to_owned(), output: output.clone() };
+    assert_eq!(turn.on(Event::Executor(forged)), [], "the machine has no say in it");
     let mut restarted = Turn::new(Setup {
         present: Exchange { log: turn.log.clone(), ..turn.setup.present.clone() },
         ..turn.setup.clone()
     });
-    assert!(restarted.begin().contains(&Effect::Run(call)));
-    let returned = turn.on(Event::Hosted { call: "c".to_owned(), output });
+    assert!(restarted.begin().contains(&Effect::RunTool(call)));
+    let returned = turn.on(Event::ToolReturned { call: "c".to_owned(), output });
     assert!(matches!(returned.as_slice(), [Effect::CommitResult { .. }]), "{returned:?}");
 }
 
@@ -132,10 +135,9 @@ fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
     let refused = |before: &[StepEvent]| {
         let mut turn = turn();
         turn.begin();
-        turn.on(Event::Linked(InstanceId::from_random(1)));
-        turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+        turn.on(Event::Connected(InstanceId::from_random(1)));
         turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-        let said = |event| Event::Said { number: 0, attempt: 0, event };
+        let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
         for event in before {
             turn.on(said(event.clone()));
         }
@@ -162,10 +164,9 @@ fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
 fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     let mut turn = turn();
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     turn.on(said(StepEvent::Reasoning("Hm, ".repeat(100))));
     let effects = turn.on(said(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
     let completion = effects.iter().find_map(|effect| match effect {
@@ -194,16 +195,15 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     ];
     let mut turn = turn();
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for call in &calls {
         turn.on(said(StepEvent::Call(call.clone())));
     }
     turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0, summary: false })), ["a", "c", "d"]);
-    turn.on(Event::Linked(InstanceId::from_random(2)));
+    turn.on(Event::Connected(InstanceId::from_random(2)));
     let output = Output {
         images: Vec::new(),
         outcome: Outcome::Done,
@@ -213,7 +213,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
         unread: Vec::new(),
     };
     assert_eq!(
-        runs(&turn.on(Event::Hosted { call: "a".to_owned(), output })),
+        runs(&turn.on(Event::ToolReturned { call: "a".to_owned(), output })),
         [""; 0],
         "it is not durable yet"
     );
@@ -233,7 +233,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
 
 fn runs(effects: &[Effect]) -> Vec<&str> {
     let ids = effects.iter().filter_map(|effect| match effect {
-        Effect::Run(call) => Some(call.id.as_str()),
+        Effect::RunTool(call) => Some(call.id.as_str()),
         _ => None,
     });
     ids.collect()
@@ -248,10 +248,9 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     };
     let mut turn = turn();
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for id in ["a", "b"] {
         let purpose = Purpose::Agent(name("p:lawyer"));
         let (tool, arguments) = ("agent".to_owned(), "{}".to_owned());
@@ -279,7 +278,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
             written: Vec::new(),
             unread: Vec::new(),
         };
-        turn.on(Event::Hosted { call: id.to_owned(), output });
+        turn.on(Event::ToolReturned { call: id.to_owned(), output });
         turn.on(Event::ResultCommitted { call: id.to_owned() });
     }
     assert_eq!(report(&turn, 0), "Due [2], unless [1]; never.");
@@ -307,10 +306,9 @@ fn call(id: &str, tool: &str) -> Call {
 fn called(calls: &[Call]) -> (Turn, Vec<Effect>) {
     let mut turn = turn();
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for call in calls {
         turn.on(said(StepEvent::Call(call.clone())));
     }
@@ -319,18 +317,17 @@ fn called(calls: &[Call]) -> (Turn, Vec<Effect>) {
     (turn, committed)
 }
 
-/// The calls that the agent is given to run.
-fn given(effects: &[Effect]) -> Vec<&str> {
-    let notes = effects.iter().filter_map(|effect| match effect {
-        Effect::Send(HostFrame::Step { calls, .. }) => Some(calls),
-        Effect::Send(HostFrame::Open(open)) => Some(&open.pending),
+/// The calls that the machine is told to run.
+fn sent(effects: &[Effect]) -> Vec<&str> {
+    let calls = effects.iter().filter_map(|effect| match effect {
+        Effect::Send(HostFrame::Run(call)) => Some(call.id.as_str()),
         _ => None,
     });
-    notes.flatten().filter(|note| !note.hosted).map(|note| note.call.id.as_str()).collect()
+    calls.collect()
 }
 
 #[test]
-fn effectful_calls_of_host_and_agent_run_one_after_another() {
+fn effectful_calls_of_host_and_machine_run_one_after_another() {
     let calls = [
         call("a", "shell"),
         call("b", "registry__file"),
@@ -338,39 +335,61 @@ fn effectful_calls_of_host_and_agent_run_one_after_another() {
         call("d", "registry__look_up"),
         call("e", "shell"),
         call("f", "registry__file"),
+        call("g", "shell"),
     ];
     let (mut turn, begun) = called(&calls);
-    assert_eq!((given(&begun), runs(&begun)), (vec!["a", "c"], vec!["d"]));
+    assert_eq!((sent(&begun), runs(&begun)), (vec!["a", "c"], vec!["d"]));
     let returned =
-        |call: &str| Event::Agent(AgentFrame::Returned { call: call.to_owned(), output: output() });
+        |call: &str| Event::Executor(ExecutorFrame::Returned { call: call.to_owned(), output: output() });
     let committed = |call: &str| Event::ResultCommitted { call: call.to_owned() };
-    let hosted = |call: &str| Event::Hosted { call: call.to_owned(), output: output() };
-    assert_eq!(turn.on(returned("e")), [], "it was not given yet");
-    turn.on(hosted("d"));
-    assert!(!turn.on(committed("d")).contains(&Effect::Relink), "nothing new is to be given");
+    let here = |call: &str| Event::ToolReturned { call: call.to_owned(), output: output() };
+    assert_eq!(turn.on(returned("e")), [], "it was not sent yet");
+    turn.on(here("d"));
+    assert_eq!(turn.on(committed("d")).len(), 1, "nothing but the result is published");
     assert_eq!(runs(&turn.on(returned("a"))), [""; 0], "it is not durable yet");
     assert_eq!(runs(&turn.on(committed("a"))), ["b"]);
-    turn.on(hosted("b"));
-    let done = turn.on(committed("b"));
-    assert!(done.contains(&Effect::Relink) && runs(&done).is_empty(), "{done:?}");
-    let linked = turn.on(Event::Linked(InstanceId::from_random(1)));
-    assert_eq!((given(&linked), runs(&linked)), (vec!["c", "e"], vec![]));
+    turn.on(here("b"));
+    assert_eq!(sent(&turn.on(committed("b"))), ["e"]);
     turn.on(returned("e"));
-    assert_eq!(runs(&turn.on(committed("e"))), ["f"]);
+    let (e, f) = (turn.on(committed("e")), turn.on(here("f")));
+    assert_eq!((runs(&e), sent(&e), f.len()), (vec!["f"], vec![], 1));
+    assert_eq!(sent(&turn.on(committed("f"))), ["g"]);
     turn.on(returned("c"));
     turn.on(committed("c"));
-    turn.on(hosted("f"));
-    let last = turn.on(committed("f"));
-    assert!(!last.contains(&Effect::Relink), "nothing is left to be given: {last:?}");
+    turn.on(returned("g"));
+    let last = turn.on(committed("g"));
+    assert!(last.iter().any(|effect| matches!(effect, Effect::Reserve { number: 1, .. })), "{last:?}");
 }
 
 #[test]
-fn a_call_that_was_withheld_from_a_life_of_the_agent_is_not_given_to_another() {
+fn a_session_begins_with_the_calls_that_are_outstanding() {
+    let (mut turn, begun) = called(&[call("a", "shell"), call("b", "skill"), call("c", "shell")]);
+    let open = |effects: &[Effect]| match effects.iter().find(|effect| matches!(effect, Effect::Send(_))) {
+        Some(Effect::Send(HostFrame::Open(open))) => open.clone(),
+        other => unreachable!("{other:?}"),
+    };
+    let first = open(&begun);
+    assert_eq!(
+        (first.stamp.session, first.outstanding.as_slice()),
+        (1, &["a".to_owned(), "c".to_owned()][..])
+    );
+    turn.on(Event::Disconnected);
+    let again = turn.on(Event::Connected(InstanceId::from_random(1)));
+    assert_eq!(sent(&again), ["a"], "its result is asked for again");
+    assert_eq!(open(&again).stamp.session, 2);
+    turn.on(Event::Executor(ExecutorFrame::Returned { call: "a".to_owned(), output: output() }));
+    let committed = turn.on(Event::ResultCommitted { call: "a".to_owned() });
+    assert!(committed.contains(&Effect::Send(HostFrame::Ack { call: "a".to_owned() })), "{committed:?}");
+    assert_eq!(sent(&committed), ["c"]);
+}
+
+#[test]
+fn a_call_that_waits_is_not_sent_to_another_instance() {
     let (mut turn, begun) = called(&[call("a", "registry__file"), call("b", "shell")]);
-    assert_eq!((given(&begun), runs(&begun)), (vec![], vec!["a"]));
-    turn.on(Event::Unlinked);
-    let linked = turn.on(Event::Linked(InstanceId::from_random(2)));
-    let cut = linked.iter().find_map(|effect| match effect {
+    assert_eq!((sent(&begun), runs(&begun)), (vec![], vec!["a"]));
+    turn.on(Event::Disconnected);
+    let connected = turn.on(Event::Connected(InstanceId::from_random(2)));
+    let cut = connected.iter().find_map(|effect| match effect {
         Effect::CommitResult { result, .. } => Some((result.call.as_str(), result.outcome)),
         _ => None,
     });
@@ -378,61 +397,52 @@ fn a_call_that_was_withheld_from_a_life_of_the_agent_is_not_given_to_another() {
 }
 
 #[test]
-fn the_agent_is_waited_for_only_while_the_next_move_is_its_own() {
+fn the_machine_is_waited_for_only_while_the_next_move_is_its_own() {
     let mut turn = turn();
     turn.begin();
-    assert!(!turn.awaits_agent() && turn.needs_agent(), "there is no link");
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    assert!(turn.awaits_agent(), "it is to ask for the first step");
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep: vec![0] }));
-    assert!(!turn.awaits_agent(), "credits are held");
+    assert!(!turn.awaits_machine() && turn.needs_machine(), "it is not connected");
+    turn.on(Event::Connected(InstanceId::from_random(1)));
+    assert!(!turn.awaits_machine(), "credits are reserved");
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::Said { number: 0, attempt: 0, event };
-    assert!(!turn.awaits_agent(), "the model speaks");
-    turn.on(Event::Unlinked);
-    assert!(!turn.needs_agent(), "it speaks to its end without one");
-    turn.on(Event::Linked(InstanceId::from_random(1)));
+    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    assert!(!turn.awaits_machine(), "the model puts something out");
+    turn.on(Event::Disconnected);
+    assert!(!turn.needs_machine(), "a step is completed without it");
+    turn.on(Event::Connected(InstanceId::from_random(1)));
     let error = StepError::Unavailable { reason: "cut".to_owned(), retry_after: None };
-    turn.on(Event::SayFailed { number: 0, attempt: 0, error, jitter: 0 });
-    assert!(!turn.awaits_agent(), "the model is given a pause");
-    turn.on(Event::PauseOver { number: 0, attempt: 1 });
-    let said_again = |event| Event::Said { number: 0, attempt: 1, event };
+    turn.on(Event::ModelFailed { number: 0, attempt: 0, error, jitter: 0 });
+    assert!(!turn.awaits_machine(), "the model is given a pause");
+    turn.on(Event::BackoffElapsed { number: 0, attempt: 1 });
+    let said_again = |event| Event::ModelDelta { number: 0, attempt: 1, event };
     turn.on(said(StepEvent::Text("late".to_owned())));
     for call in [call("a", "registry__file"), call("b", "shell")] {
         turn.on(said_again(StepEvent::Call(call)));
     }
     turn.on(said_again(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
-    assert!(!turn.awaits_agent(), "the step is committed");
+    assert!(!turn.awaits_machine(), "the step is committed");
     turn.on(Event::StepCommitted { number: 0, summary: false });
-    assert!(!turn.awaits_agent(), "the host's call runs, and the agent's behind it");
-    turn.on(Event::Hosted { call: "a".to_owned(), output: output() });
+    assert!(!turn.awaits_machine(), "the host's call runs, and the machine's behind it");
+    turn.on(Event::ToolReturned { call: "a".to_owned(), output: output() });
     turn.on(Event::ResultCommitted { call: "a".to_owned() });
-    assert!(!turn.awaits_agent(), "it is not told yet");
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    assert!(turn.awaits_agent(), "its call runs");
-    turn.on(Event::Agent(AgentFrame::Returned { call: "b".to_owned(), output: output() }));
-    assert!(!turn.awaits_agent(), "the result is committed");
+    assert!(turn.awaits_machine(), "its call runs");
+    turn.on(Event::Executor(ExecutorFrame::Returned { call: "b".to_owned(), output: output() }));
+    assert!(!turn.awaits_machine(), "the result is committed");
     turn.on(Event::ResultCommitted { call: "b".to_owned() });
-    assert!(turn.awaits_agent(), "it is to ask for the next step");
+    assert!(!turn.awaits_machine() && !turn.needs_machine(), "the next step needs the model alone");
     turn.on(Event::StopRequested);
-    assert!(!turn.awaits_agent(), "the answer ends");
+    assert!(!turn.awaits_machine(), "the answer ends");
 }
 
 #[test]
-fn an_agent_that_says_what_is_not_due_again_and_again_breaks_the_protocol() {
-    let undue = [
-        AgentFrame::Want { number: 7, keep: vec![0] },
-        AgentFrame::Done { number: 7 },
-        AgentFrame::Returned { call: "x".to_owned(), output: output() },
-    ];
-    let mut turn = turn();
-    turn.begin();
+fn an_executor_that_sends_the_unexpected_again_and_again_breaks_the_protocol() {
+    let (mut turn, _) = called(&[call("a", "shell")]);
+    let unexpected = ExecutorFrame::Returned { call: "x".to_owned(), output: output() };
     for _ in 0..VIOLATIONS_MAX {
-        turn.on(Event::Linked(InstanceId::from_random(1)));
+        turn.on(Event::Connected(InstanceId::from_random(1)));
         let mut taken = 0;
-        while turn.on(Event::Agent(undue[taken as usize % undue.len()].clone())).is_empty() {
+        while turn.on(Event::Executor(unexpected.clone())).is_empty() {
             taken += 1;
-            assert!(taken <= UNDUE_FRAMES_MAX, "they cost the host without bound");
+            assert!(taken <= UNEXPECTED_FRAMES_MAX, "they cost the host without bound");
         }
     }
     assert!(matches!(&turn.ending, Some(Ending::Failed(error)) if error.code == ErrorCode::MachineFailed));

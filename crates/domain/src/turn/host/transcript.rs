@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use super::context::Reckoning;
+use super::token_budget::TokenBudget;
 use crate::answer::LogEntry;
 use crate::image::IMAGE_TOKENS;
 use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Outcome, Step, USE_SKILL};
-use crate::turn::{EntryKind, EntryNote, agent, estimated_tokens};
+use crate::turn::estimated_tokens;
 
 /// What stands for a result that is not shown or never came.
 const LEFT_OUT: &str = "(left out to save space)";
@@ -33,6 +33,23 @@ pub struct Exchange {
     pub log: Vec<LogEntry>,
 }
 
+/// The place of an entry in the transcript, and its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EntryNote {
+    id: u32,
+    kind: EntryKind,
+    tokens: u64,
+    /// Whether it belongs to the present exchange.
+    present: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    Question,
+    Step,
+    Result,
+}
+
 #[derive(Debug, Clone)]
 struct Entry {
     note: EntryNote,
@@ -43,14 +60,14 @@ struct Entry {
     trimmed: bool,
 }
 
-/// The entries that the agent chooses from.
+/// Everything that a model may be shown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transcript {
     entries: Vec<Entry>,
     /// What sums up the entries before `covered`.
     summary: Option<Item>,
     covered: usize,
-    reckoning: Reckoning,
+    budget: TokenBudget,
 }
 
 /// What is to be summed up: the entries that are shown before one.
@@ -64,7 +81,7 @@ pub(super) struct Plan {
 impl Transcript {
     /// The conversation so far, the present exchange last. Requests have `overhead` tokens besides it, and `room` for it.
     pub(super) fn new(earlier: &[Exchange], present: &Exchange, overhead: u64, room: u64) -> Self {
-        let mut transcript = Self { reckoning: Reckoning::new(overhead, room), ..Self::default() };
+        let mut transcript = Self { budget: TokenBudget::new(overhead, room), ..Self::default() };
         for exchange in earlier {
             transcript.add_exchange(exchange, false);
         }
@@ -72,24 +89,9 @@ impl Transcript {
         transcript
     }
 
-    /// Adds what the log gained and tells its note; a summary has none.
-    pub(super) fn add(&mut self, entry: &LogEntry) -> Option<EntryNote> {
-        self.add_entry(entry, true)
-    }
-
-    pub(super) fn notes(&self) -> Vec<EntryNote> {
-        self.entries.iter().map(|entry| entry.note).collect()
-    }
-
-    /// Whether these may be shown to a model: known, ascending, and the present question among them.
-    pub(super) fn may_show(&self, keep: &[u32]) -> bool {
-        let present_question = |id: u32| {
-            let entry = self.entries.get(id as usize);
-            entry.is_some_and(|entry| entry.note.present && entry.note.kind == EntryKind::Question)
-        };
-        keep.is_sorted_by(|a, b| a < b)
-            && keep.iter().all(|id| (*id as usize) < self.entries.len())
-            && keep.iter().any(|id| present_question(*id))
+    /// Adds an entry of the log.
+    pub(super) fn add(&mut self, entry: &LogEntry) {
+        self.add_entry(entry, true);
     }
 
     /// Leaves old results out where there is too much.
@@ -97,18 +99,18 @@ impl Transcript {
         let last_step = self.last_step();
         let is_old = |at: usize, entry: &Entry| {
             at < last_step
-                && entry.note.tokens > Reckoning::TRIMMED_MIN_TOKENS
+                && entry.note.tokens > TokenBudget::TRIMMED_MIN_TOKENS
                 && matches!(&entry.item, Item::Result(result)
                     if ![USE_SKILL, ATTACHED_FILES].contains(&result.tool.as_str()))
         };
         let mut shown = self.shown_tokens();
-        if !self.reckoning.is_above(shown, Reckoning::TRIM_ABOVE_PERCENT) {
+        if !self.budget.is_above(shown, TokenBudget::TRIM_ABOVE_PERCENT) {
             return;
         }
         let mut goes = Vec::new();
         let begun = shown;
         for (at, entry) in self.entries.iter().enumerate().skip(self.covered) {
-            if !self.reckoning.is_above(shown, Reckoning::TRIM_TO_PERCENT) {
+            if !self.budget.is_above(shown, TokenBudget::TRIM_TO_PERCENT) {
                 break;
             }
             if is_old(at, entry) && !entry.trimmed {
@@ -117,7 +119,7 @@ impl Transcript {
             }
         }
         // Less is not worth that nothing of it can be read from a cache.
-        if self.reckoning.is_share(begun - shown, Reckoning::GAIN_MIN_PERCENT) {
+        if self.budget.is_share(begun - shown, TokenBudget::GAIN_MIN_PERCENT) {
             for at in goes {
                 self.entries[at].trimmed = true;
             }
@@ -126,7 +128,7 @@ impl Transcript {
 
     /// What is to be summed up before the next step, if anything.
     pub(super) fn plan(&self) -> Option<Plan> {
-        if !self.reckoning.is_above(self.shown_tokens(), Reckoning::SUMMARY_ABOVE_PERCENT) {
+        if !self.budget.is_above(self.shown_tokens(), TokenBudget::SUMMARY_ABOVE_PERCENT) {
             return None;
         }
         let mut before = self.last_step();
@@ -134,7 +136,7 @@ impl Transcript {
         let begins = |entry: &Entry| entry.note.kind != EntryKind::Result;
         for at in (self.covered..before).rev() {
             tail += self.shown_of(&self.entries[at]);
-            if self.reckoning.is_share(tail, Reckoning::VERBATIM_PERCENT) {
+            if self.budget.is_share(tail, TokenBudget::VERBATIM_PERCENT) {
                 break;
             }
             if begins(&self.entries[at]) {
@@ -144,30 +146,30 @@ impl Transcript {
         let goes = self.entries.iter().take(before).skip(self.covered).filter(|entry| !is_pinned(entry));
         let gain: u64 = goes.map(|entry| self.shown_of(entry)).sum();
         let kept = u32::try_from(self.entries.len().saturating_sub(before)).ok()?;
-        self.reckoning.is_share(gain, Reckoning::GAIN_MIN_PERCENT).then_some(Plan { kept, before })
+        self.budget.is_share(gain, TokenBudget::GAIN_MIN_PERCENT).then_some(Plan { kept, before })
     }
 
     /// What a model is shown that is to sum up: no more than may be shown at all, the newest.
     pub(super) fn items_to_sum_up(&self, plan: Plan) -> Vec<Item> {
         let goes = self.entries.iter().take(plan.before).skip(self.covered).filter(|entry| !is_pinned(entry));
         let notes: Vec<EntryNote> = goes.map(|entry| self.shown_note(entry)).collect();
-        let keep = agent::chosen(&notes, self.reckoning.room());
+        let keep = fitting(&notes, self.budget.room());
         let mut items: Vec<Item> = self.summary.iter().cloned().collect();
         items.extend(self.items_of(&keep, true));
         items
     }
 
-    /// The items of these entries as a model is shown them. Every call has its result behind it: one that is left out or
-    /// never came is said to be, and no result stands without its call. What does not fit even so goes, the oldest first.
-    pub(super) fn items(&self, keep: &[u32]) -> Vec<Item> {
+    /// Returns the items that a model is shown. Every call has its result behind it: one that is left out or never came
+    /// is said to be, and no result stands without its call. What does not fit even so goes, the oldest first.
+    pub(super) fn items(&self) -> Vec<Item> {
         let mut items: Vec<Item> = self.summary.iter().cloned().collect();
-        items.extend(self.items_of(&self.fitting(keep), false));
+        items.extend(self.items_of(&self.shown(), false));
         items
     }
 
-    /// How many tokens of transcript a step reads that is shown these entries.
-    pub(super) fn tokens(&self, keep: &[u32]) -> u64 {
-        let known = self.fitting(keep).into_iter().filter_map(|id| self.entries.get(id as usize));
+    /// Returns how many tokens of transcript the next step reads.
+    pub(super) fn tokens(&self) -> u64 {
+        let known = self.shown().into_iter().filter_map(|id| self.entries.get(id as usize));
         known.map(|entry| self.shown_of(entry)).sum::<u64>() + self.summary_tokens()
     }
 
@@ -176,21 +178,21 @@ impl Transcript {
     }
 
     /// Requests have so much besides it, and so much room for it.
-    pub(super) fn weigh(&mut self, overhead: u64, room: u64) {
-        self.reckoning.weigh(overhead, room);
+    pub(super) fn set_budget(&mut self, overhead: u64, room: u64) {
+        self.budget.set(overhead, room);
     }
 
     /// The vendor says that this was too much: less has room from now on.
-    pub(super) fn squeeze(&mut self) {
-        self.reckoning.squeeze(self.shown_tokens());
+    pub(super) fn shrink(&mut self) {
+        self.budget.shrink(self.shown_tokens());
     }
 
-    /// Those of the entries that are shown.
-    fn fitting(&self, keep: &[u32]) -> Vec<u32> {
-        let kept = keep.iter().filter_map(|id| Some((*id as usize, self.entries.get(*id as usize)?)));
+    /// Returns the entries that are shown, ascending.
+    fn shown(&self) -> Vec<u32> {
+        let kept = self.entries.iter().enumerate();
         let kept = kept.filter(|(at, entry)| *at >= self.covered || is_pinned(entry));
         let notes: Vec<EntryNote> = kept.map(|(_, entry)| self.shown_note(entry)).collect();
-        agent::chosen(&notes, self.reckoning.room().saturating_sub(self.summary_tokens()))
+        fitting(&notes, self.budget.room().saturating_sub(self.summary_tokens()))
     }
 
     fn items_of(&self, keep: &[u32], to_sum_up: bool) -> Vec<Item> {
@@ -259,15 +261,15 @@ impl Transcript {
         }
     }
 
-    fn add_entry(&mut self, entry: &LogEntry, present: bool) -> Option<EntryNote> {
+    fn add_entry(&mut self, entry: &LogEntry, present: bool) {
         match entry {
             LogEntry::Step { step, .. } => {
                 // As it was before the step was said.
                 self.trim();
-                self.reckoning.learn(self.shown_tokens(), step.usage);
-                Some(self.push(Item::Step(step.clone()), present))
+                self.budget.learn(self.shown_tokens(), step.usage);
+                self.push(Item::Step(step.clone()), present);
             }
-            LogEntry::Result { result, .. } => Some(self.push(Item::Result(result.clone()), present)),
+            LogEntry::Result { result, .. } => self.push(Item::Result(result.clone()), present),
             LogEntry::Summary { kept, step, .. } => {
                 self.trim();
                 let covered = self.entries.len().saturating_sub(*kept as usize);
@@ -275,12 +277,11 @@ impl Transcript {
                     self.covered = covered;
                     self.summary = Some(summary(step));
                 }
-                None
             }
         }
     }
 
-    fn push(&mut self, item: Item, present: bool) -> EntryNote {
+    fn push(&mut self, item: Item, present: bool) {
         let kind = match &item {
             Item::Question { .. } => EntryKind::Question,
             Item::Step(_) => EntryKind::Step,
@@ -292,7 +293,6 @@ impl Transcript {
         let tokens = if superseded { 0 } else { tokens_of(&item) };
         let note = EntryNote { id, kind, tokens, present };
         self.entries.push(Entry { note, item, superseded, trimmed: false });
-        note
     }
 }
 
@@ -369,5 +369,54 @@ fn bytes_of(item: &Item) -> usize {
             let passages: usize = result.passages.iter().map(|passage| passage.text.len() + 64).sum();
             result.text.len() + passages
         }
+    }
+}
+
+/// Which entries fit: everything, or else without the oldest tool results, then without the oldest
+/// exchanges. The present question and what followed its last step always stay.
+fn fitting(entries: &[EntryNote], context_tokens: u64) -> Vec<u32> {
+    let mut kept: Vec<&EntryNote> = entries.iter().collect();
+    let mut total: u64 = kept.iter().map(|entry| entry.tokens).sum();
+    let last_step = entries.iter().rposition(|entry| entry.kind == EntryKind::Step && entry.present);
+    let recent = |entry: &EntryNote| {
+        let tail = last_step.is_some_and(|at| entry.id >= entries[at].id);
+        tail || (entry.present && entry.kind == EntryKind::Question)
+    };
+    for round in [EntryKind::Result, EntryKind::Step, EntryKind::Question] {
+        kept.retain(|entry| {
+            let goes = total > context_tokens
+                && !recent(entry)
+                && (entry.kind == round || (round != EntryKind::Result && !entry.present));
+            if goes {
+                total -= entry.tokens;
+            }
+            !goes
+        });
+    }
+    kept.iter().map(|entry| entry.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(id: u32, kind: EntryKind, tokens: u64, present: bool) -> EntryNote {
+        EntryNote { id, kind, tokens, present }
+    }
+
+    #[test]
+    fn old_tool_results_go_first_and_the_question_never() {
+        let entries = [
+            note(0, EntryKind::Question, 50, false),
+            note(1, EntryKind::Step, 50, false),
+            note(2, EntryKind::Question, 50, true),
+            note(3, EntryKind::Step, 50, true),
+            note(4, EntryKind::Result, 500, true),
+            note(5, EntryKind::Step, 50, true),
+            note(6, EntryKind::Result, 300, true),
+        ];
+        assert_eq!(fitting(&entries, 2000), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(fitting(&entries, 600), [0, 1, 2, 3, 5, 6]);
+        assert_eq!(fitting(&entries, 0), [2, 5, 6]);
     }
 }

@@ -2,10 +2,10 @@
 
 use domain::answer::LogEntry;
 use domain::id::MessageId;
-use domain::step::Call;
-use domain::turn::host::Hosted;
+use domain::step::{Call, CallResult, Outcome};
+use domain::turn::host::ToolRouter;
 
-use super::World;
+use super::{Seat, World};
 use crate::store::OfHost;
 
 impl World {
@@ -24,12 +24,29 @@ impl World {
         let LogEntry::Step { step, .. } = &log[at] else { unreachable!("found as a step") };
         let ahead: Vec<&Call> = step.calls().take_while(|one| one.id != call).collect();
         let tool = step.calls().find(|one| one.id == call).map(|one| one.tool.as_str());
-        for earlier in ahead.into_iter().filter(|one| !OfHost.repeats(&one.tool)) {
+        for earlier in ahead.into_iter().filter(|one| !OfHost.is_repeatable(&one.tool)) {
             let of_earlier = |entry: &LogEntry| matches!(entry, LogEntry::Result { result, .. } if result.call == earlier.id);
             let over =
                 log[at..].iter().any(of_earlier) || self.finished.contains(&(answer, earlier.id.clone()));
             assert!(over, "an effectful call ran before the one ahead of it was over");
             self.handovers += u64::from(Some(earlier.tool.as_str()) != tool);
         }
+    }
+
+    /// A call of the machine is given up only when the instance that the step names is gone.
+    pub(super) fn check_interrupted(&self, at: Seat, result: &CallResult) {
+        if result.outcome != Outcome::Interrupted || OfHost.runs_on_host(&result.tool) {
+            return;
+        }
+        let row = &self.store.rows[&at.answer];
+        if row.epoch != at.epoch {
+            return; // refused: another lease has it
+        }
+        let named = row.log.iter().rev().find_map(|entry| match entry {
+            LogEntry::Step { instance, .. } => Some(*instance),
+            LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
+        });
+        let is_there = self.machine.up && named == Some(self.machine.instance());
+        assert!(!is_there, "a call is given up whose machine is there");
     }
 }

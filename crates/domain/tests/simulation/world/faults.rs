@@ -28,7 +28,7 @@ impl World {
         let cut: Vec<_> = self.connections.iter().filter(|(_, made)| made.machine_life == life).collect();
         let cut: Vec<_> = cut.into_iter().map(|(connection, made)| (*connection, made.at)).collect();
         for (connection, at) in cut {
-            self.after(1, 200, What::ToTurn { at, connection: Some(connection), event: Event::Unlinked });
+            self.after(1, 200, What::ToTurn { at, connection: Some(connection), event: Event::Disconnected });
         }
     }
 

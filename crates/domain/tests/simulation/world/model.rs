@@ -44,7 +44,7 @@ impl World {
     /// The model says something, or fails in one of its ways.
     pub(super) fn say(&mut self, at: Seat, number: u32, attempt: u32, tools: bool) {
         let mut when = self.now + 5;
-        let said = |event| Event::Said { number, attempt, event };
+        let said = |event| Event::ModelDelta { number, attempt, event };
         let mut events = Vec::new();
         let mut said_bytes = 0;
         for _ in 0..1 + self.rng.below(6) {
@@ -75,7 +75,7 @@ impl World {
                 1 => StepError::Rejected { reason: "key".to_owned() },
                 _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
             };
-            events.push(Event::SayFailed { number, attempt, error, jitter: self.rng.next() });
+            events.push(Event::ModelFailed { number, attempt, error, jitter: self.rng.next() });
         }
         for event in events {
             when += self.rng.below(200);

@@ -1,10 +1,10 @@
-//! How much of what a model reads the transcript takes: estimates, corrected by what vendors counted.
+//! The token budget of the transcript: estimates, corrected by what vendors counted.
 
 use crate::step::Usage;
 
 /// The bounds of what is shown, and how estimates compare with what was counted last.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reckoning {
+pub(super) struct TokenBudget {
     /// Tokens that every request has besides the transcript.
     overhead: u64,
     /// Tokens of transcript that fit.
@@ -14,13 +14,13 @@ pub(super) struct Reckoning {
     estimated: u64,
 }
 
-impl Default for Reckoning {
+impl Default for TokenBudget {
     fn default() -> Self {
         Self::new(0, u64::MAX / 1024)
     }
 }
 
-impl Reckoning {
+impl TokenBudget {
     /// Above this share of the room old results are left out,
     pub(super) const TRIM_ABOVE_PERCENT: u64 = 70;
     /// until so much is left,
@@ -34,7 +34,7 @@ impl Reckoning {
     /// What frees less than this share is not done.
     pub(super) const GAIN_MIN_PERCENT: u64 = 10;
     /// What is left of the room when the vendor said that it was too much.
-    const SQUEEZED_PERCENT: u64 = 60;
+    const SHRUNK_PERCENT: u64 = 60;
     /// How far what is counted may lie from what is estimated: a vendor that counts oddly changes no more.
     const TIMES_MAX: u64 = 3;
     const PART_MAX: u64 = 2;
@@ -43,8 +43,8 @@ impl Reckoning {
         Self { overhead, room, counted: 1, estimated: 1 }
     }
 
-    /// Takes other bounds, and keeps what was learned.
-    pub(super) fn weigh(&mut self, overhead: u64, room: u64) {
+    /// Sets the bounds and keeps what was learned.
+    pub(super) fn set(&mut self, overhead: u64, room: u64) {
         (self.overhead, self.room) = (overhead, room);
     }
 
@@ -78,8 +78,8 @@ impl Reckoning {
     }
 
     /// Makes the room smaller than what is shown.
-    pub(super) fn squeeze(&mut self, shown: u64) {
-        let shown = shown * Self::SQUEEZED_PERCENT / 100;
+    pub(super) fn shrink(&mut self, shown: u64) {
+        let shown = shown * Self::SHRUNK_PERCENT / 100;
         self.room = self.room.min(shown).max(1);
     }
 
@@ -98,24 +98,24 @@ mod tests {
 
     #[test]
     fn what_vendors_count_corrects_what_is_estimated() {
-        let mut reckoning = Reckoning::new(100, 900);
-        assert!(reckoning.is_above(601, 70) && !reckoning.is_above(600, 70));
-        reckoning.learn(400, counted(1000));
-        assert!(reckoning.is_above(251, 70) && !reckoning.is_above(250, 70), "it counts twice as many");
-        assert_eq!(reckoning.room(), 400, "so that half as much fits");
-        reckoning.learn(400, Usage { estimated: true, ..counted(1) });
-        assert!(reckoning.is_above(251, 70), "an estimate corrects nothing");
-        reckoning.learn(400, counted(u64::MAX));
-        assert!(!reckoning.is_above(100, 70), "three times as many at most");
-        reckoning.learn(400, counted(1));
-        assert!(reckoning.is_above(1302, 70), "half as many at least");
+        let mut budget = TokenBudget::new(100, 900);
+        assert!(budget.is_above(601, 70) && !budget.is_above(600, 70));
+        budget.learn(400, counted(1000));
+        assert!(budget.is_above(251, 70) && !budget.is_above(250, 70), "it counts twice as many");
+        assert_eq!(budget.room(), 400, "so that half as much fits");
+        budget.learn(400, Usage { estimated: true, ..counted(1) });
+        assert!(budget.is_above(251, 70), "an estimate corrects nothing");
+        budget.learn(400, counted(u64::MAX));
+        assert!(!budget.is_above(100, 70), "three times as many at most");
+        budget.learn(400, counted(1));
+        assert!(budget.is_above(1302, 70), "half as many at least");
     }
 
     #[test]
     fn what_was_too_much_for_the_vendor_is_more_than_there_is_room_for() {
-        let mut reckoning = Reckoning::new(0, 1000);
-        reckoning.squeeze(500);
-        assert_eq!(reckoning.room(), 300);
-        assert!(reckoning.is_above(500, Reckoning::SUMMARY_ABOVE_PERCENT));
+        let mut budget = TokenBudget::new(0, 1000);
+        budget.shrink(500);
+        assert_eq!(budget.room(), 300);
+        assert!(budget.is_above(500, TokenBudget::SUMMARY_ABOVE_PERCENT));
     }
 }

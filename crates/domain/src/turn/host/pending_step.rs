@@ -16,10 +16,8 @@ use crate::step::{Block, Item, Step, StopReason, Usage};
 const SUMMARY_MAX_TOKENS: u32 = 8192;
 
 /// What is to be said, and how often that was tried.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Task {
-    /// The entries that the agent wants shown.
-    pub(super) keep: Vec<u32>,
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct PendingStep {
     /// What is to be summed up before it, when this is for that.
     pub(super) plan: Option<Plan>,
     /// Counts what is said for this number, from 0: its summary, the step, and each anew.
@@ -27,17 +25,12 @@ pub(super) struct Task {
     /// Counts the attempts at this alone.
     pub(super) tries: u32,
     /// Whether the vendor found it too long before.
-    squeezed: bool,
+    shrunk: bool,
     /// Whether it was tried to sum up.
-    summed_up: bool,
+    summarised: bool,
 }
 
-impl Task {
-    /// The step that the agent wants.
-    pub(super) fn first(keep: Vec<u32>) -> Self {
-        Self { keep, plan: None, attempt: 0, tries: 0, squeezed: false, summed_up: false }
-    }
-
+impl PendingStep {
     /// The same once more.
     pub(super) fn again(&self) -> Self {
         Self { attempt: self.attempt + 1, tries: self.tries + 1, ..self.clone() }
@@ -45,57 +38,58 @@ impl Task {
 
     /// The step behind its summary, whether that came about or not.
     fn behind(&self) -> Self {
-        Self { plan: None, attempt: self.attempt + 1, tries: 0, summed_up: true, ..self.clone() }
+        Self { plan: None, attempt: self.attempt + 1, tries: 0, summarised: true, ..self.clone() }
     }
 }
 
 impl Turn {
     /// Wants the most held that comes next: the step, or what sums up before it.
-    pub(super) fn reserve(&mut self, mut task: Task, effects: &mut Vec<Effect>) {
+    pub(super) fn reserve(&mut self, mut step: PendingStep, effects: &mut Vec<Effect>) {
         let number = self.next();
         let known = |entry: &LogEntry| matches!(entry, LogEntry::Summary { number: of, .. } if *of == number);
-        if task.plan.is_none() && !task.summed_up && !self.log.iter().any(known) {
-            task.plan = self.transcript.plan();
+        if step.plan.is_none() && !step.summarised && !self.log.iter().any(known) {
+            step.plan = self.transcript.plan();
         }
         effects.push(Effect::Reserve {
             number,
-            attempt: task.attempt,
-            summary: task.plan.is_some(),
-            greatest: self.greatest(&task),
+            attempt: step.attempt,
+            summary: step.plan.is_some(),
+            max_cost: self.max_cost(&step),
         });
-        self.phase = Phase::Reserving { task };
+        self.phase = Phase::Reserving { step };
     }
 
-    pub(super) fn greatest(&self, task: &Task) -> Credits {
+    pub(super) fn max_cost(&self, step: &PendingStep) -> Credits {
         let most = Usage {
-            input_tokens: self.input_tokens(task),
-            output_tokens: u64::from(self.output_max_tokens(task)),
+            input_tokens: self.input_tokens(step),
+            output_tokens: u64::from(self.output_max_tokens(step)),
             ..Usage::default()
         };
-        self.bill.greatest(self.setup.price, most)
+        self.bill.max_cost(self.setup.price, most)
     }
 
-    pub(super) fn output_max_tokens(&self, task: &Task) -> u32 {
+    pub(super) fn output_max_tokens(&self, step: &PendingStep) -> u32 {
         let most = self.setup.output_max_tokens;
-        if task.plan.is_some() { most.min(SUMMARY_MAX_TOKENS) } else { most }
+        if step.plan.is_some() { most.min(SUMMARY_MAX_TOKENS) } else { most }
     }
 
-    pub(super) fn input_tokens(&self, task: &Task) -> u64 {
-        let shown = match task.plan {
-            None => self.transcript.tokens(&task.keep),
+    pub(super) fn input_tokens(&self, step: &PendingStep) -> u64 {
+        let shown = match step.plan {
+            None => self.transcript.tokens(),
             Some(plan) => {
-                crate::turn::estimated_tokens(self.setup.summing_up.len() + self.setup.present.question.len())
-                    + self.transcript.tokens_to_sum_up(plan)
+                crate::turn::estimated_tokens(
+                    self.setup.summary_instruction.len() + self.setup.present.question.len(),
+                ) + self.transcript.tokens_to_sum_up(plan)
             }
         };
         self.setup.overhead_tokens + shown
     }
 
     /// What the model is shown.
-    pub(super) fn shown(&self, task: &Task) -> Vec<Item> {
-        let Some(plan) = task.plan else { return self.transcript.items(&task.keep) };
+    pub(super) fn shown(&self, step: &PendingStep) -> Vec<Item> {
+        let Some(plan) = step.plan else { return self.transcript.items() };
         let mut items = self.transcript.items_to_sum_up(plan);
-        let text = format!("{}\n\n{}", self.setup.summing_up, self.setup.present.question);
+        let text = format!("{}\n\n{}", self.setup.summary_instruction, self.setup.present.question);
         items.push(Item::Question { text, attachments: Vec::new() });
         items
     }
@@ -104,44 +98,44 @@ impl Turn {
         LogEntry::Summary { number: self.next(), kept, step: Arc::new(step) }
     }
 
-    /// Takes a summary: nothing but its text counts. One that says nothing is done without.
-    pub(super) fn summed_up(
+    /// Takes a summary, of which only the text counts. The step goes on without one that is empty.
+    pub(super) fn summarised(
         &mut self,
-        task: Task,
+        summarising: PendingStep,
         plan: Plan,
         held: Credits,
         draft: Draft,
         (stop, usage): (StopReason, Option<Usage>),
         effects: &mut Vec<Effect>,
     ) {
-        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&task)));
+        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&summarising)));
         let mut step = draft.into_step(stop, usage);
         step.blocks.retain(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()));
-        let says = !step.blocks.is_empty() && stop != StopReason::Refused;
-        let kept = if says { plan.kept } else { u32::MAX };
+        let is_summary = !step.blocks.is_empty() && stop != StopReason::Refused;
+        let kept = if is_summary { plan.kept } else { u32::MAX };
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         let entry = self.summary(kept, step);
         effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
-        self.phase = Phase::Committing { entry, bill, then: Some(task.behind()) };
+        self.phase = Phase::Committing { entry, bill, then: Some(summarising.behind()) };
     }
 
-    /// The vendor can't read so much: less is shown, once; what sums up is done without.
-    pub(super) fn too_long(&mut self, task: Task, held: Credits, effects: &mut Vec<Effect>) {
-        if task.squeezed {
+    /// Handles a transcript that is too long for the vendor: shows less, once, and gives up a summary.
+    pub(super) fn too_long(&mut self, step: PendingStep, held: Credits, effects: &mut Vec<Effect>) {
+        if step.shrunk {
             let message = "The answer was ended: the conversation is longer than the model can read.";
             return self.fail(ErrorCode::ContextTooLong, message);
         }
-        effects.push(Effect::Hush);
-        self.transcript.squeeze();
+        effects.push(Effect::CancelModel);
+        self.transcript.shrink();
         self.transcript.trim();
-        if task.plan.is_some() {
-            return self.reserve(Task { squeezed: true, ..task.behind() }, effects);
+        if step.plan.is_some() {
+            return self.reserve(PendingStep { shrunk: true, ..step.behind() }, effects);
         }
         // What it had said of the step goes: whatever comes next, that is in no log.
         self.publish(Change::StepBegan { number: self.next() }, effects);
-        let again = Task { squeezed: true, tries: 0, ..task.again() };
-        if again.summed_up || self.transcript.plan().is_none() {
-            return self.say(again, held, effects);
+        let again = PendingStep { shrunk: true, tries: 0, ..step.again() };
+        if again.summarised || self.transcript.plan().is_none() {
+            return self.call_model(again, held, effects);
         }
         self.reserve(again, effects);
     }

@@ -1,4 +1,4 @@
-//! What a turn begins with, what happens to it, and what it wants done.
+//! The inputs of a turn, its events and its effects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::credits::{Bill, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
 use crate::step::{Call, CallResult, Item, StepError, StepEvent};
-use crate::turn::{AgentFrame, HostFrame, Output};
+use crate::turn::{ExecutorFrame, HostFrame, Output};
 
-/// What a turn begins with: what the store knows, and the model's measures.
+/// The input of a turn: what the store holds of the answer, and the limits of its model.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The answer.
@@ -24,21 +24,21 @@ pub struct Setup {
     pub present: Exchange,
     /// What was used and settled so far.
     pub bill: Bill,
-    /// What the model costs.
+    /// The model's price.
     pub price: Price,
     /// The tokens that every request has besides the transcript: instructions and tools.
     pub overhead_tokens: u64,
     /// The most tokens of transcript that a step may show.
     pub context_tokens: u64,
-    /// What a model is told that is to sum up what was said and done; the question follows.
-    pub summing_up: Arc<str>,
+    /// The instruction for a step that summarises the transcript; the question follows it.
+    pub summary_instruction: Arc<str>,
     /// The most tokens that a step may put out.
     pub output_max_tokens: u32,
     /// The most steps that it may take.
     pub steps_max: u32,
-    /// The tools: which the host runs, and which may run again.
-    pub hosted: Arc<dyn Hosted>,
-    /// The call that reads what is attached before the first step, if anything is.
+    /// Where each tool runs, and which may run again.
+    pub router: Arc<dyn ToolRouter>,
+    /// The call that reads the attached files before the first step, if there are any.
     pub attached: Option<Call>,
     /// Workspace paths that were attached to this question and to those before it, the newest first.
     pub files: Vec<String>,
@@ -48,49 +48,49 @@ pub struct Setup {
     pub stop: bool,
 }
 
-/// Who runs a tool, and whether it may run again. What it says of a name must not change between two lives of the
-/// service, but for what those who run it change.
-pub trait Hosted: fmt::Debug + Send + Sync {
-    /// Whether the host runs a tool of this name.
-    fn runs(&self, tool: &str) -> bool;
+/// Tells where a tool runs and whether it may run again. Its answers for a name must not change between two lives of the
+/// service, unless the configured tools do.
+pub trait ToolRouter: fmt::Debug + Send + Sync {
+    /// Whether a tool of this name runs on the host; all others run in the machine.
+    fn runs_on_host(&self, tool: &str) -> bool;
 
-    /// Whether a tool of this name, whoever runs it, may run again after a crash, and beside others.
-    fn repeats(&self, tool: &str) -> bool;
+    /// Whether a tool of this name may run beside others, and again after a crash.
+    fn is_repeatable(&self, tool: &str) -> bool;
 }
 
-/// What happens to a turn.
+/// An event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A link to this life of the agent stands.
-    Linked(InstanceId),
-    /// The link is gone.
-    Unlinked,
+    /// This instance of the machine is connected. An earlier connection is gone.
+    Connected(InstanceId),
+    /// The connection is gone.
+    Disconnected,
     /// The machine could not be started, for good.
     MachineFailed(String),
-    /// The agent said something.
-    Agent(AgentFrame),
-    /// The agent said something that is no frame.
+    /// The executor sent a frame.
+    Executor(ExecutorFrame),
+    /// The executor sent something that is no frame.
     Violation,
-    /// The greatest cost of the step is held, or is not.
+    /// The maximum cost of the step is reserved, or is not.
     Reserved {
         /// The step.
         number: u32,
-        /// The attempt that it is held for.
+        /// The attempt that it is reserved for.
         attempt: u32,
-        /// Whether it is held, and if not, why.
+        /// Whether it is reserved, and if not, why.
         outcome: Result<(), Shortage>,
     },
     /// The model put something out.
-    Said {
+    ModelDelta {
         /// The step.
         number: u32,
         /// The attempt at it, from 0.
         attempt: u32,
-        /// What it put out.
+        /// The piece of output.
         event: StepEvent,
     },
     /// The attempt failed.
-    SayFailed {
+    ModelFailed {
         /// The step.
         number: u32,
         /// The attempt at it.
@@ -101,26 +101,26 @@ pub enum Event {
         jitter: u64,
     },
     /// The pause before attempt `attempt` is over.
-    PauseOver {
+    BackoffElapsed {
         /// The step.
         number: u32,
         /// The attempt that may begin.
         attempt: u32,
     },
-    /// Another agent, to which a call gave a task, said more.
+    /// A subagent that runs for a call wrote more.
     Reported {
         /// The call.
         call: String,
-        /// How many bytes of what it said before stand.
+        /// How many bytes of its earlier text stand.
         keep: usize,
-        /// What was added.
+        /// The text behind them.
         text: String,
     },
-    /// A call that the host ran came back.
-    Hosted {
+    /// A call that the host ran returned.
+    ToolReturned {
         /// The call.
         call: String,
-        /// What came of it.
+        /// Its output.
         output: Output,
     },
     /// The step is in the log.
@@ -143,31 +143,31 @@ pub enum Event {
     Fenced,
 }
 
-/// What a turn wants done.
+/// An effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Tell the agent.
+    /// Send the frame to the executor.
     Send(HostFrame),
-    /// Give the link up and make a new one.
-    Relink,
-    /// Hold the greatest cost of the step.
+    /// Drop the connection and make a new one.
+    Reconnect,
+    /// Reserve the maximum cost of the step.
     Reserve {
         /// The step.
         number: u32,
-        /// The attempt that it is held for.
+        /// The attempt that it is reserved for.
         attempt: u32,
         /// Whether it is for the summary before that step.
         summary: bool,
-        /// What it costs at most.
-        greatest: Credits,
+        /// The most that it can cost.
+        max_cost: Credits,
     },
-    /// Let the model say the step.
-    Say {
+    /// Call the model for the step.
+    CallModel {
         /// The step.
         number: u32,
         /// The attempt at it.
         attempt: u32,
-        /// What the model is shown.
+        /// The items that the model is shown.
         transcript: Vec<Item>,
         /// Whether tools are offered.
         tools: bool,
@@ -175,9 +175,9 @@ pub enum Effect {
         output_max_tokens: u32,
     },
     /// Stop the model at once.
-    Hush,
-    /// Come back after a while with `PauseOver`.
-    Pause {
+    CancelModel,
+    /// Come back after a while with `BackoffElapsed`.
+    BackOff {
         /// The step.
         number: u32,
         /// The attempt that may begin then.
@@ -185,17 +185,17 @@ pub enum Effect {
         /// How long.
         wait: Duration,
     },
-    /// Commit the step, settle its cost, release the rest of what was held.
+    /// Commit the step, settle its cost, release the rest of what was reserved.
     CommitStep {
-        /// What the log gains.
+        /// The new entry of the log.
         entry: LogEntry,
-        /// What the step costs.
+        /// The cost of the step.
         cost: Credits,
         /// The bill with it.
         bill: Bill,
     },
-    /// Run a call of a committed step here, and come back with `Hosted`.
-    Run(Call),
+    /// Run a call of a committed step on the host, and come back with `ToolReturned`.
+    RunTool(Call),
     /// Commit the result.
     CommitResult {
         /// The step that called.
@@ -203,20 +203,20 @@ pub enum Effect {
         /// The result.
         result: Arc<CallResult>,
     },
-    /// A change of the answer, for those who read it.
+    /// Publish a change of the answer to its readers.
     Publish(Stamp, Change),
     /// Complete the answer: the last entry, the cost, the parts and the end in one transaction.
     Complete(Box<Completion>),
     /// The turn is over: close everything.
-    Leave,
+    Finish,
 }
 
-/// What the last transaction of an answer commits.
+/// The last transaction of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
-    /// What stood of the last step, when it was cut.
+    /// The part of the last step that stood when it was cut.
     pub partial: Option<LogEntry>,
-    /// What the partial step costs.
+    /// The cost of the partial step.
     pub cost: Credits,
     /// The bill with it.
     pub bill: Bill,
@@ -226,7 +226,7 @@ pub struct Completion {
     pub answer: Answer,
 }
 
-/// How an answer ends whose next step can't be paid for.
+/// Returns how an answer ends when its next step can't be paid for.
 pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str) {
     match shortage {
         Shortage::Balance => {

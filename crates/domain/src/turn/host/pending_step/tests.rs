@@ -5,18 +5,17 @@ use crate::answer::Ending;
 use crate::credits::{Bill, Price};
 use crate::id::{InstanceId, MessageId};
 use crate::step::{Call, CallResult, Outcome, Purpose, StepError, StepEvent};
-use crate::turn::AgentFrame;
-use crate::turn::host::{Event, Exchange, Hosted, Setup};
+use crate::turn::host::{Event, Exchange, Setup, ToolRouter};
 
 #[derive(Debug)]
 struct Nothing;
 
-impl Hosted for Nothing {
-    fn runs(&self, _: &str) -> bool {
+impl ToolRouter for Nothing {
+    fn runs_on_host(&self, _: &str) -> bool {
         false
     }
 
-    fn repeats(&self, _: &str) -> bool {
+    fn is_repeatable(&self, _: &str) -> bool {
         true
     }
 }
@@ -33,10 +32,10 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
         price: Price { base_millis: 1000, input_millis: 1000, output_millis: 1000 },
         overhead_tokens: 0,
         context_tokens: room,
-        summing_up: "Sum up.".into(),
+        summary_instruction: "Sum up.".into(),
         output_max_tokens: 1000,
         steps_max: 60,
-        hosted: Arc::new(Nothing),
+        router: Arc::new(Nothing),
         attached: None,
         files: Vec::new(),
         sees_images: false,
@@ -75,16 +74,10 @@ fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
     Exchange { question: format!("About {name}?"), attachments: Vec::new(), log }
 }
 
-/// Lets the agent want its step, and gives what the host does then.
+/// Connects the machine and returns what the host wants then.
 fn wanted(turn: &mut Turn) -> Vec<Effect> {
     turn.begin();
-    let opened = turn.on(Event::Linked(InstanceId::from_random(1)));
-    let entries = opened.iter().find_map(|effect| match effect {
-        Effect::Send(crate::turn::HostFrame::Open(open)) => Some(open.entries.len()),
-        _ => None,
-    });
-    let keep = (0..u32::try_from(entries.expect("it is opened")).expect("few")).collect();
-    turn.on(Event::Agent(AgentFrame::Want { number: 0, keep }))
+    turn.on(Event::Connected(InstanceId::from_random(1)))
 }
 
 /// What is held for, and whether that is a summary.
@@ -102,7 +95,7 @@ fn granted(turn: &mut Turn, attempt: u32) -> Vec<Effect> {
 
 fn shown(effects: &[Effect]) -> (u32, Vec<Item>, bool) {
     let said = effects.iter().find_map(|effect| match effect {
-        Effect::Say { attempt, transcript, tools, .. } => Some((*attempt, transcript.clone(), *tools)),
+        Effect::CallModel { attempt, transcript, tools, .. } => Some((*attempt, transcript.clone(), *tools)),
         _ => None,
     });
     said.unwrap_or_else(|| panic!("nothing is said: {effects:?}"))
@@ -118,9 +111,9 @@ fn texts(items: &[Item]) -> String {
 }
 
 fn said(turn: &mut Turn, attempt: u32, text: &str) -> Vec<Effect> {
-    turn.on(Event::Said { number: 0, attempt, event: StepEvent::Text(text.to_owned()) });
+    turn.on(Event::ModelDelta { number: 0, attempt, event: StepEvent::Text(text.to_owned()) });
     let event = StepEvent::Finished { stop: StopReason::Done, usage: None };
-    turn.on(Event::Said { number: 0, attempt, event })
+    turn.on(Event::ModelDelta { number: 0, attempt, event })
 }
 
 #[test]
@@ -196,7 +189,7 @@ fn what_is_too_long_for_the_vendor_is_shortened_once() {
     assert_eq!(held(&wanted(&mut turn)), (0, false), "by the host's reckoning it fits");
     let (attempt, items, _) = shown(&granted(&mut turn, 0));
     let whole = texts(&items).len();
-    let too_long = |attempt| Event::SayFailed { number: 0, attempt, error: StepError::TooLong, jitter: 0 };
+    let too_long = |attempt| Event::ModelFailed { number: 0, attempt, error: StepError::TooLong, jitter: 0 };
     assert_eq!(held(&turn.on(too_long(attempt))), (1, true));
     let (attempt, ..) = shown(&granted(&mut turn, 1));
     said(&mut turn, attempt, "In short.");
@@ -220,7 +213,7 @@ fn a_summary_that_is_stopped_is_paid_for_and_sums_nothing_up() {
     let mut turn = turn(5000, &earlier, &[]);
     wanted(&mut turn);
     let (attempt, ..) = shown(&granted(&mut turn, 0));
-    turn.on(Event::Said { number: 0, attempt, event: StepEvent::Text("Rent".to_owned()) });
+    turn.on(Event::ModelDelta { number: 0, attempt, event: StepEvent::Text("Rent".to_owned()) });
     let ended = turn.on(Event::StopRequested);
     let completion = ended.iter().find_map(|effect| match effect {
         Effect::Complete(completion) => Some(completion),
@@ -247,8 +240,7 @@ fn results_of_a_long_answer_go_as_it_grows() {
     }
     let mut turn = turn(5000, &[], &log);
     turn.begin();
-    turn.on(Event::Linked(InstanceId::from_random(1)));
-    let effects = turn.on(Event::Agent(AgentFrame::Want { number: 6, keep: (0..13).collect() }));
+    let effects = turn.on(Event::Connected(InstanceId::from_random(1)));
     assert_eq!(held(&effects), (0, false));
     let (_, items, _) = shown(&turn.on(Event::Reserved { number: 6, attempt: 0, outcome: Ok(()) }));
     let whole = items.iter().filter(|item| texts(std::slice::from_ref(item)).contains("rrr")).count();
