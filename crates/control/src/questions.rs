@@ -20,7 +20,7 @@ use telemetry::trace::Context;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
-use crate::dispatch::{Chosen, Dispatch, Web, first_reservation};
+use crate::dispatch::{Dispatch, PromptOptions, Web, first_reservation};
 use crate::guide::Guide;
 use crate::live::{Live, LiveAnswer, Meta, Moment, Snapshot};
 use crate::settle::settle_surely;
@@ -263,7 +263,7 @@ impl Questions {
             Target::Existing(_) => self.web.reach(true),
         };
         let guide = &self.guide;
-        let chosen = Chosen { agent: agent.as_deref(), skills: &skills, jurisdictions, web, guide };
+        let chosen = PromptOptions { agent: agent.as_deref(), skills: &skills, jurisdictions, web, guide };
         let reserve = first_reservation(
             &asking.input,
             &attachments,

@@ -144,7 +144,7 @@ impl Spans {
     pub(crate) fn met(&self, event: &Event) {
         let of_span = matches!(
             event,
-            Event::Linked(_) | Event::Unlinked | Event::MachineFailed(_) | Event::SayFailed { .. }
+            Event::Connected(_) | Event::Disconnected | Event::MachineFailed(_) | Event::ModelFailed { .. }
         );
         if let Some(mut work) = self.work().filter(|_| of_span) {
             work.met(event);
@@ -177,9 +177,9 @@ impl Work {
 
     fn wanted(&mut self, effect: &Effect) {
         match effect {
-            Effect::Say { number, attempt, .. } => self.say(*number, *attempt),
+            Effect::CallModel { number, attempt, .. } => self.say(*number, *attempt),
             Effect::CommitStep { entry, .. } => self.said(Some(entry)),
-            Effect::Run(call) => self.call(&call.id, &call.tool),
+            Effect::RunTool(call) => self.call(&call.id, &call.tool),
             Effect::CommitResult { number, result } => {
                 if let Some(mut span) = self.calls.remove(&result.call) {
                     span.set("causerie.step", *number);
@@ -194,22 +194,22 @@ impl Work {
             }
             Effect::Send(frame) => self.sent(frame),
             // What was said before it is hushed is committed yet.
-            Effect::Hush
-            | Effect::Relink
+            Effect::CancelModel
+            | Effect::Reconnect
             | Effect::Reserve { .. }
-            | Effect::Pause { .. }
+            | Effect::BackOff { .. }
             | Effect::Publish(..)
-            | Effect::Leave => {}
+            | Effect::Finish => {}
         }
     }
 
     fn met(&mut self, event: &Event) {
         let ended = match event {
-            Event::Linked(_) => {
+            Event::Connected(_) => {
                 self.link = None;
                 return;
             }
-            Event::SayFailed { .. } => self.step.take(),
+            Event::ModelFailed { .. } => self.step.take(),
             _ => self.link.take(),
         };
         if let Some(mut ended) = ended {
@@ -235,17 +235,12 @@ impl Work {
     }
 
     fn sent(&mut self, frame: &HostFrame) {
-        let calls = match frame {
-            HostFrame::Open(open) => &open.pending,
-            HostFrame::Step { calls, .. } => calls,
-            HostFrame::Acknowledged { .. } | HostFrame::Close => return,
-        };
-        for note in calls {
-            self.call(&note.call.id, &note.call.tool);
+        if let HostFrame::Run(call) = frame {
+            self.call(&call.id, &call.tool);
         }
     }
 
-    /// A call begins, unless it is only told again.
+    /// Begins the span of a call, unless it is only sent again.
     fn call(&mut self, id: &str, tool: &str) {
         if self.calls.len() >= CALLS_MAX || self.calls.contains_key(id) {
             return;

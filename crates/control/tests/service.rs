@@ -1,11 +1,9 @@
 //! What a service promises, with machines that run in its own process.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use control::access::Caller;
 use control::admin::{AdminError, KeyBounds};
 use control::dispatch::DispatchLimits;
@@ -20,13 +18,7 @@ use domain::credits::{Credits, Purse};
 use domain::id::{ConversationId, NodeId};
 use domain::machine::{MachineStatus, Rules};
 use domain::time::{Clock, Timestamp};
-use futures_util::stream;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::simulated::{Connection, Simulated};
+use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::VendorsConfig;
 use store::turns::{self, Terms};
@@ -365,45 +357,6 @@ async fn an_answer_that_waits_is_stopped_at_once() {
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let back = Purse { balance: Credits(1000), reserved: Credits(0) };
     assert_eq!(purse(&store, &caller).await, back, "nothing was said");
-    service.shutdown().await;
-}
-
-/// An agent that never stops talking: what it says means nothing and breaks no rule.
-async fn chatter(connection: Connection, lines: Arc<AtomicU64>) {
-    let instance = connection.instance;
-    let service = service_fn(move |request: Request<Incoming>| {
-        let lines = lines.clone();
-        async move {
-            let body = if request.uri().path() == "/hello" {
-                let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
-                Full::new(Bytes::from(hello)).boxed_unsync()
-            } else {
-                let line = move || {
-                    lines.fetch_add(1, Ordering::Relaxed);
-                    Ok::<_, Infallible>(Frame::data(Bytes::from_static(
-                        b"{\"want\":{\"number\":7,\"keep\":[]}}\n",
-                    )))
-                };
-                StreamBody::new(stream::repeat_with(line)).boxed_unsync()
-            };
-            Ok::<_, Infallible>(Response::new(body))
-        }
-    });
-    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // The host hangs up.
-    let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
-}
-
-#[tokio::test]
-async fn an_agent_that_never_stops_talking_does_not_keep_a_stop_waiting() {
-    let lines = Arc::new(AtomicU64::new(0));
-    let counted = lines.clone();
-    let driver = Simulated::new(move |connection| chatter(connection, counted.clone()));
-    let Stage { service, caller, data: _data, .. } = stage_with(driver, DispatchLimits::default()).await;
-    let live = ask(&service, &caller).await;
-    until(async || (lines.load(Ordering::Relaxed) > 10_000).then_some(())).await;
-    stop(&service, &caller, live.meta().conversation).await;
-    assert_eq!(ended(&live).await, Ending::Stopped);
     service.shutdown().await;
 }
 

@@ -20,7 +20,7 @@ use domain::credits::Credits;
 use domain::id::{MessageId, NodeId, PostingId};
 use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
-use domain::turn::{AgentFrame, HostFrame};
+use domain::turn::HostFrame;
 use egress::{McpServerConfig, WebConfig};
 use futures_util::stream;
 use http::{Request, Response};
@@ -31,7 +31,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::Driver;
 use machine::simulated::{Connection, Simulated};
 use models::{VendorConfig, VendorsConfig};
-use protocol::turn::{agent_line, read_host_line};
+use protocol::session::read_host_line;
 use store::turns::{self, Completion, Fence};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
 use tempfile::TempDir;
@@ -66,31 +66,33 @@ impl Entropy for Counter {
     }
 }
 
-/// What an agent was told in each of its turns, in their order.
-type Turns = Arc<Mutex<Vec<Told>>>;
+/// The frames that a machine received in each of its sessions, in their order.
+type Sessions = Arc<Mutex<Vec<Session>>>;
 
-#[derive(Debug, Clone)]
-struct Told {
+#[derive(Debug, Clone, Default)]
+struct Session {
     answer: Option<MessageId>,
-    closed: bool,
+    runs: u32,
+    cancels: u32,
     over: bool,
 }
 
-/// An agent that asks for the first step of each turn, and then only listens.
-async fn agent(connection: Connection, turns: Turns) {
+/// A machine whose calls never return.
+async fn guest(connection: Connection, sessions: Sessions) {
     let instance = connection.instance;
     let service = service_fn(move |request: Request<Incoming>| {
-        let turns = turns.clone();
+        let sessions = sessions.clone();
         async move {
             let body = if request.uri().path() == "/hello" {
                 let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
                 Full::new(Bytes::from(hello)).boxed_unsync()
             } else {
-                let (says, said) = mpsc::channel::<Bytes>(8);
-                tokio::spawn(listen(request.into_body(), says, turns));
-                let lines = stream::unfold(said, async |mut said| {
-                    let line = said.recv().await?;
-                    Some((Ok::<_, std::convert::Infallible>(Frame::data(line)), said))
+                // It ends when the host has ended its side.
+                let (open, ended) = mpsc::channel::<Bytes>(1);
+                tokio::spawn(listen(request.into_body(), open, sessions));
+                let lines = stream::unfold(ended, async |mut ended| {
+                    let line = ended.recv().await?;
+                    Some((Ok::<_, std::convert::Infallible>(Frame::data(line)), ended))
                 });
                 StreamBody::new(lines).boxed_unsync()
             };
@@ -102,33 +104,31 @@ async fn agent(connection: Connection, turns: Turns) {
     let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
 }
 
-async fn listen(mut body: Incoming, says: mpsc::Sender<Bytes>, turns: Turns) {
+async fn listen(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Sessions) {
     let index = {
-        let mut turns = turns.lock().expect("whole");
-        turns.push(Told { answer: None, closed: false, over: false });
-        turns.len() - 1
+        let mut sessions = sessions.lock().expect("whole");
+        sessions.push(Session::default());
+        sessions.len() - 1
     };
     let mut buffer = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {
         buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
         while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = buffer.drain(..=end).collect();
+            let session = &mut sessions.lock().expect("whole")[index];
             match read_host_line(&line).expect("a line of the host") {
-                HostFrame::Open(open) => {
-                    turns.lock().expect("whole")[index].answer = Some(open.answer);
-                    let keep = open.entries.iter().map(|entry| entry.id).collect();
-                    let want = agent_line(&AgentFrame::Want { number: open.next, keep });
-                    let _ = says.send(want.into()).await;
-                }
-                HostFrame::Close => turns.lock().expect("whole")[index].closed = true,
-                HostFrame::Step { .. } | HostFrame::Acknowledged { .. } => {}
+                HostFrame::Open(open) => session.answer = Some(open.answer),
+                HostFrame::Run(_) => session.runs += 1,
+                HostFrame::Cancel { .. } => session.cancels += 1,
+                HostFrame::Ack { .. } => {}
             }
         }
     }
-    turns.lock().expect("whole")[index].over = true;
+    sessions.lock().expect("whole")[index].over = true;
+    drop(open);
 }
 
-/// A model's server: the first answer gives a task to another agent, the second is never done.
+/// A model's server: the first response calls a subagent, the second a tool, and all others are never done.
 fn vendor(asked: Arc<AtomicU64>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -166,12 +166,16 @@ fn answer(mut stream: TcpStream, asked: &AtomicU64) -> std::io::Result<()> {
         );
     }
     write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
-    if asked.fetch_add(1, Ordering::SeqCst) == 0 {
-        let task = "{\\\"agent\\\":\\\"causerie:lawyer\\\",\\\"task\\\":\\\"Look\\\"}";
+    let call = match asked.fetch_add(1, Ordering::SeqCst) {
+        0 => Some(("agent", "{\\\"agent\\\":\\\"causerie:lawyer\\\",\\\"task\\\":\\\"Look\\\"}")),
+        1 => Some(("shell", "{\\\"command\\\":\\\"true\\\"}")),
+        _ => None,
+    };
+    if let Some((name, arguments)) = call {
         return write!(
             stream,
             "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"function\":\
-             {{\"name\":\"agent\",\"arguments\":\"{task}\"}}}}]}},\"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
+             {{\"name\":\"{name}\",\"arguments\":\"{arguments}\"}}}}]}},\"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
         );
     }
     write!(stream, "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"Half\"}}}}]}}\n\n")?;
@@ -195,8 +199,7 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 /// A service with a model and a machine, and an account that has asked once.
 struct Stage {
     data: TempDir,
-    turns: Turns,
-    asked: Arc<AtomicU64>,
+    sessions: Sessions,
     clock: Arc<Moved>,
     service: Service,
     caller: Caller,
@@ -205,11 +208,11 @@ struct Stage {
 
 /// The model is asked for the first time after `asked` times: see [`answer`].
 async fn stage(asked: u64, web: WebConfig) -> Stage {
-    let (turns, clock) = (Turns::default(), Arc::new(Moved::default()));
+    let (sessions, clock) = (Sessions::default(), Arc::new(Moved::default()));
     let asked = Arc::new(AtomicU64::new(asked));
     let data = tempfile::tempdir().expect("a temporary folder");
-    let told = turns.clone();
-    let openai = VendorConfig { base_url: Some(vendor(asked.clone())), ..VendorConfig::default() };
+    let seen = sessions.clone();
+    let openai = VendorConfig { base_url: Some(vendor(asked)), ..VendorConfig::default() };
     let config = ServiceConfig {
         instructions: None,
         data: data.path().to_owned(),
@@ -219,7 +222,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
         rules: Rules::default(),
         vendors: VendorsConfig { openai: Some(openai), ..VendorsConfig::default() },
         jurisdictions: builtin_jurisdictions(),
-        driver: Driver::Simulated(Simulated::new(move |connection| agent(connection, told.clone()))),
+        driver: Driver::Simulated(Simulated::new(move |connection| guest(connection, seen.clone()))),
         plugins: PluginsConfig::default(),
         web,
         disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
@@ -235,7 +238,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
     // Its vendor may not have told the model yet.
     let live = until(async || ask(&service, &caller).await).await;
-    Stage { data, turns, asked, clock, service, caller, live }
+    Stage { data, sessions, clock, service, caller, live }
 }
 
 async fn ask(service: &Service, caller: &Caller) -> Option<Arc<LiveAnswer>> {
@@ -269,7 +272,7 @@ async fn balance(store: &Store, caller: &Caller) -> u64 {
 /// Deleting is no way to have answers for nothing.
 #[tokio::test]
 async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
-    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     half(&live).await;
     service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
@@ -291,7 +294,7 @@ async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
 /// The service ends between the deletion and what is to follow.
 #[tokio::test]
 async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() {
-    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     half(&live).await;
     let (account, conversation) = (caller.account, live.meta().conversation);
@@ -332,7 +335,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
 /// A client may reset its stream at any moment: what was committed is carried through all the same.
 #[tokio::test]
 async fn a_deletion_whose_caller_has_gone_is_carried_through() {
-    let Stage { data, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
     let (account, meta) = (caller.account, live.meta().clone());
     let mut deleting = Box::pin(service.conversations.delete(account, meta.conversation));
@@ -348,7 +351,7 @@ async fn a_deletion_whose_caller_has_gone_is_carried_through() {
 
 #[tokio::test]
 async fn a_stop_whose_caller_has_gone_is_carried_through() {
-    let Stage { service, caller, live, data: _data, .. } = stage(1, WebConfig::default()).await;
+    let Stage { service, caller, live, data: _data, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
     let mut stopping = Box::pin(service.conversations.stop(caller.account, live.meta().conversation));
     assert!(futures_util::poll!(&mut stopping).is_pending());
@@ -361,7 +364,7 @@ async fn a_stop_whose_caller_has_gone_is_carried_through() {
 /// The commit of an answer's end whose outcome nobody came to know.
 #[tokio::test]
 async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
-    let Stage { data, clock, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let Stage { data, clock, service, caller, live, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
@@ -403,7 +406,7 @@ async fn a_stop_waits_for_no_list_of_tools() {
         read_only: Vec::new(),
     }];
     let Stage { service, caller, live, data: _data, .. } =
-        stage(1, WebConfig { mcp, ..WebConfig::default() }).await;
+        stage(2, WebConfig { mcp, ..WebConfig::default() }).await;
     until(async || (service.turns() == 1).then_some(())).await;
     let begun = std::time::Instant::now();
     service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
@@ -413,26 +416,35 @@ async fn a_stop_waits_for_no_list_of_tools() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_taken_over_leaves_its_other_agents_at_work() {
-    let Stage { data, turns, asked, clock, service, live, .. } = stage(0, WebConfig::default()).await;
+async fn an_answer_that_is_taken_over_leaves_its_calls_running() {
+    let Stage { data, sessions, clock, service, live, .. } = stage(0, WebConfig::default()).await;
     let answer = live.meta().answer;
-    let two = || {
-        let turns = turns.lock().expect("whole").clone();
-        (turns.len() == 2 && turns.iter().all(|turn| turn.answer.is_some())).then_some(turns)
+    let one = || match sessions.lock().expect("whole").as_slice() {
+        [session] => Some(session.clone()),
+        _ => None,
     };
-    let begun = until(async || two().filter(|_| asked.load(Ordering::SeqCst) == 2)).await;
-    assert!(begun[0].answer == Some(answer) && begun[1].answer != Some(answer), "{begun:?}");
+    let begun = until(async || one().filter(|session| session.runs == 1)).await;
+    assert!(begun.answer.is_some_and(|id| id != answer), "the subagent's call runs: {begun:?}");
     // Another node has it from now on.
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let other = "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000001'";
     store.write(move |tx| tx.execute(other, &[])).await.expect("another lease");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    let over = until(async || two().filter(|turns| turns.iter().all(|turn| turn.over))).await;
-    assert!(
-        over.iter().all(|turn| !turn.closed),
-        "the agents' loops stay open for whoever goes on: {over:?}"
-    );
+    let over = until(async || one().filter(|session| session.over)).await;
+    assert_eq!(over.cancels, 0, "the next lease needs the result");
     assert!(live.snapshot().ending.is_none(), "nor do its readers see an end");
     until(async || (service.turns() == 0).then_some(())).await;
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_when_its_answer_is_stopped() {
+    let Stage { data: _data, sessions, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let one = || sessions.lock().expect("whole").first().cloned();
+    until(async || one().filter(|session| session.runs == 1)).await;
+    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    assert_eq!(ended(&live).await, Ending::Stopped);
+    let over = until(async || one().filter(|session| session.over)).await;
+    assert_eq!(over.cancels, 1);
     service.shutdown().await;
 }

@@ -8,7 +8,7 @@
 mod markdown;
 mod mcp_pipes;
 mod plugin_folder;
-mod turn_frames;
+mod session_frames;
 mod upload_form;
 mod vendor_stream;
 mod web_page;
@@ -17,7 +17,7 @@ mod workspace_paths;
 pub use markdown::try_input as markdown;
 pub use mcp_pipes::try_input as mcp_pipes;
 pub use plugin_folder::try_input as plugin_folder;
-pub use turn_frames::try_input as turn_frames;
+pub use session_frames::try_input as session_frames;
 pub use upload_form::try_input as upload_form;
 pub use vendor_stream::try_input as vendor_stream;
 pub use web_page::try_input as web_page;
@@ -31,7 +31,7 @@ pub const TARGETS: &[Target] = &[
     ("markdown", markdown),
     ("mcp_pipes", mcp_pipes),
     ("plugin_folder", plugin_folder),
-    ("turn_frames", turn_frames),
+    ("session_frames", session_frames),
     ("upload_form", upload_form),
     ("vendor_stream", vendor_stream),
     ("web_page", web_page),

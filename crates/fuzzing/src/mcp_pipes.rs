@@ -97,7 +97,7 @@ fn assert_output(result: &Value, workspace: Option<&str>) {
         }
     });
     let told = protocol::tool::ToolOutput { passages: found.collect(), ..Default::default() };
-    protocol::turn::output_in(told).expect("within the bounds of results");
+    protocol::session::output_in(told).expect("within the bounds of results");
 }
 
 fn is_hidden(letter: char) -> bool {

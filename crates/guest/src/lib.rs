@@ -1,5 +1,6 @@
-//! The agent: its loop, its tools and their documents, in the account's machine.
+//! The program in the account's machine: it executes tools, reads documents and keeps the index of the workspace.
 
+pub mod calls;
 pub mod documents;
 pub mod index;
 pub mod init;
@@ -7,5 +8,4 @@ pub mod mcp;
 pub mod port;
 pub mod serve;
 pub mod tools;
-pub mod turns;
 pub mod worker;

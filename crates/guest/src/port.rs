@@ -12,7 +12,7 @@ use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use crate::init::report;
-use crate::serve::Agent;
+use crate::serve::Guest;
 use crate::tools::Limits;
 
 /// Names the descriptor of the listening socket.
@@ -39,12 +39,12 @@ fn listen() -> Result<(), String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
     let instance = InstanceId::from_random(u128::from_be_bytes(bits));
-    let agent = Agent::new(instance, Limits::from_environment());
+    let guest = Guest::new(instance, Limits::from_environment());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(accept(listener, agent))
+    runtime.map_err(|error| error.to_string())?.block_on(accept(listener, guest))
 }
 
-async fn accept(listener: std::os::unix::net::UnixListener, agent: Agent) -> Result<(), String> {
+async fn accept(listener: std::os::unix::net::UnixListener, guest: Guest) -> Result<(), String> {
     let listener = UnixListener::from_std(listener).map_err(|error| error.to_string())?;
     let connections = watch::Sender::new(0_usize);
     let abandoned = abandoned(connections.subscribe());
@@ -56,10 +56,10 @@ async fn accept(listener: std::os::unix::net::UnixListener, agent: Agent) -> Res
         };
         match accepted {
             Ok((stream, _)) => {
-                let (agent, connections) = (agent.clone(), connections.clone());
+                let (guest, connections) = (guest.clone(), connections.clone());
                 connections.send_modify(|open| *open += 1);
                 tokio::spawn(async move {
-                    agent.serve(stream).await;
+                    guest.serve(stream).await;
                     connections.send_modify(|open| *open -= 1);
                 });
             }

@@ -1,7 +1,8 @@
-//! The agent's port: an HTTP/2 server on the stream that the machine's driver gives.
+//! The guest's server: HTTP/2 on the stream that the machine's driver gives.
 //!
-//! `GET /hello` says who answers; `POST /turn` carries one turn, both sides streaming lines (see
-//! [`protocol::turn`]); `POST /tools` tells the tools of MCP servers (see [`protocol::mcp`]). Only the host can reach it: the listening socket is inherited and has no path here.
+//! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer, both sides streaming lines (see
+//! [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]). Only the host can reach
+//! it: the listening socket is inherited and has no path here.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,52 +13,52 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use domain::id::InstanceId;
-use domain::turn::{HostFrame, LinkStamp};
+use domain::id::{InstanceId, MessageId};
+use domain::turn::{HostFrame, SessionStamp};
 use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use protocol::hello::Hello;
 use protocol::mcp::{ASKED_MAX_BYTES, ToolsAsked, ToolsTold};
-use protocol::turn::{HOST_FRAME_MAX_BYTES, Lines, read_host_line};
+use protocol::session::{HOST_FRAME_MAX_BYTES, Lines, SESSION_PATH, read_host_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::calls::Calls;
 use crate::tools::Limits;
-use crate::turns::{Input, Turns};
 
-/// Lines that wait for the host on one link.
+/// Lines that wait for the host in one session.
 const LINES_WAITING_MAX: usize = 256;
 /// How much of a stream may be under way before the receiver has taken it.
 const WINDOW_BYTES: u32 = 256 * 1024;
 
-/// The agent of one life of a machine.
+/// The server of one instance of a machine.
 #[derive(Clone)]
-pub struct Agent {
+pub struct Guest {
     instance: InstanceId,
-    turns: Arc<Turns>,
+    calls: Arc<Calls>,
     limits: Arc<Limits>,
 }
 
-impl Agent {
-    /// An agent whose tools keep to `limits`.
+impl Guest {
+    /// Creates a server whose tools keep to `limits`.
     #[must_use]
     pub fn new(instance: InstanceId, limits: Limits) -> Self {
         let limits = Arc::new(limits);
-        Self { instance, turns: Arc::new(Turns::new(limits.clone())), limits }
+        Self { instance, calls: Arc::new(Calls::new(limits.clone())), limits }
     }
 
-    /// The routes of the port.
+    /// Returns the routes.
     pub fn router(self) -> Router {
         Router::new()
             .route("/hello", get(hello))
-            .route("/turn", post(turn))
+            .route(SESSION_PATH, post(session))
             .route("/tools", post(tools))
             .with_state(self)
     }
 
-    /// Serves one connection until the host hangs up. Turns live on without it.
+    /// Serves one connection until the host closes it. Calls go on without it.
     pub async fn serve<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -71,47 +72,42 @@ impl Agent {
     }
 }
 
-async fn hello(State(agent): State<Agent>) -> Json<Hello> {
-    Json(Hello { version: protocol::VERSION, instance: agent.instance.to_string() })
+async fn hello(State(guest): State<Guest>) -> Json<Hello> {
+    Json(Hello { version: protocol::VERSION, instance: guest.instance.to_string() })
 }
 
-/// Tells the tools of the MCP servers that plugins bring.
-async fn tools(State(agent): State<Agent>, body: Bytes) -> Response {
+/// Lists the tools of the MCP servers that plugins bring.
+async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
     if body.len() > ASKED_MAX_BYTES {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
     let Ok(asked) = serde_json::from_slice::<ToolsAsked>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    match &agent.limits.servers {
-        Some(servers) => Json(servers.tell(&asked, &agent.limits).await).into_response(),
+    match &guest.limits.servers {
+        Some(servers) => Json(servers.tell(&asked, &guest.limits).await).into_response(),
         None => Json(ToolsTold::default()).into_response(),
     }
 }
 
-/// Opens a link to a turn: the first line tells which.
-async fn turn(State(agent): State<Agent>, body: Body) -> Response {
+/// Opens the session that the first line names.
+async fn session(State(guest): State<Guest>, body: Body) -> Response {
     let mut frames = Frames { body, lines: Lines::of_at_most(HOST_FRAME_MAX_BYTES) };
     let Some(HostFrame::Open(open)) = frames.next().await else {
-        return (StatusCode::BAD_REQUEST, "a turn begins with open").into_response();
+        return (StatusCode::BAD_REQUEST, "a session begins with open").into_response();
     };
-    let (answer, link) = (open.answer, open.link);
+    let (answer, stamp) = (open.answer, open.stamp);
     let (lines, waiting) = mpsc::channel::<Bytes>(LINES_WAITING_MAX);
-    let inputs = agent.turns.of(answer);
-    let first = Input::Frame { link, frame: HostFrame::Open(open), lines: Some(lines) };
-    if inputs.send(first).await.is_err() {
-        return StatusCode::SERVICE_UNAVAILABLE.into_response();
-    }
-    tokio::spawn(pass_on(frames, link, inputs));
+    guest.calls.open(open, lines);
+    tokio::spawn(receive(guest.calls, frames, answer, stamp));
     Body::from_stream(ReceiverStream::new(waiting).map(Ok::<_, Infallible>)).into_response()
 }
 
-async fn pass_on(mut frames: Frames, link: LinkStamp, inputs: mpsc::Sender<Input>) {
+async fn receive(calls: Arc<Calls>, mut frames: Frames, answer: MessageId, stamp: SessionStamp) {
     while let Some(frame) = frames.next().await {
-        if inputs.send(Input::Frame { link, frame, lines: None }).await.is_err() {
-            return;
-        }
+        calls.receive(answer, stamp, frame);
     }
+    calls.close(answer, stamp);
 }
 
 struct Frames {
@@ -120,7 +116,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// The next frame; `None` when the host has hung up or does not keep to the protocol.
+    /// Returns the next frame; `None` when the host ended the session or breaks the protocol.
     async fn next(&mut self) -> Option<HostFrame> {
         use http_body_util::BodyExt;
         loop {

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use domain::id::InstanceId;
 use guest::mcp::Servers;
-use guest::serve::Agent;
+use guest::serve::Guest;
 use guest::tools::run;
 use protocol::mcp::{Known, SERVERS_FILE, Server, ServerTold, Told, ToolsAsked, ToolsTold};
 use protocol::tool::ToolOutput;
@@ -20,7 +20,7 @@ use support::{Machine, call};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../standin/programs/mcp.py");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../test-support/programs/mcp.py");
 
 /// A machine with servers of these names, each in its mode.
 struct Stage {
@@ -72,10 +72,10 @@ impl Stage {
 
     /// Asks for the tools as the host does.
     async fn tools(&self, asked: &ToolsAsked) -> Vec<ServerTold> {
-        let agent = Agent::new(InstanceId::from_random(1), self.machine.limits.clone());
+        let guest = Guest::new(InstanceId::from_random(1), self.machine.limits.clone());
         let body = Body::from(serde_json::to_vec(asked).expect("it is plain"));
         let request = Request::post("/tools").body(body).expect("a request");
-        let response = agent.router().oneshot(request).await.expect("an answer");
+        let response = guest.router().oneshot(request).await.expect("an answer");
         let body =
             to_bytes(response.into_body(), protocol::mcp::TOLD_MAX_BYTES).await.expect("within its bound");
         serde_json::from_slice::<ToolsTold>(&body).expect("an answer").servers

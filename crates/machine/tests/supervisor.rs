@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::simulated::Connection;
 use machine::{
-    AgentLink, Body, Driver, DriverError, Home, MachineError, MachineRecord, MachineRecords, Machines,
+    Body, Driver, DriverError, GuestConnection, Home, MachineError, MachineRecord, MachineRecords, Machines,
     RecordsError, Simulated,
 };
 use tokio::time::{sleep, timeout};
@@ -134,7 +134,7 @@ async fn becomes(machines: &Machines, account: AccountId, status: MachineStatus)
     timeout(Duration::from_secs(60), reached).await.unwrap_or_else(|_| panic!("never {status:?}"));
 }
 
-async fn ask(link: &AgentLink, path: &str) -> String {
+async fn ask(link: &GuestConnection, path: &str) -> String {
     let response = link.request(Request::get(path).body(Body::default()).unwrap()).await.unwrap();
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }

@@ -1,13 +1,15 @@
-//! What the host and the agent in an account's machine say to each other.
+//! The protocol between the host and the program in an account's machine.
 //!
-//! The host is always the HTTP/2 client and the agent the server, over whatever byte stream the machine's
-//! driver gives. [`tool`] has the tools and their arguments, [`turn`] the frames of a turn, [`hello`] the
-//! first exchange of a connection, [`mcp`] what is said of MCP servers in the machine. A host speaks with agents of its own version and of the one before.
+//! The host is always the HTTP/2 client and the machine's program the server, over whatever byte stream the machine's
+//! driver gives. [`hello`] is the first exchange of a connection, [`session`] runs the calls of an answer, [`tool`] has
+//! the tools and their arguments, [`mcp`] lists the tools of MCP servers in the machine. A host speaks with programs of
+//! its own version and of the one before ([`v1`]).
 
 pub mod hello;
 pub mod mcp;
+pub mod session;
 pub mod tool;
-pub mod turn;
+pub mod v1;
 
 /// The version of this protocol. It rises when a frame changes its meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

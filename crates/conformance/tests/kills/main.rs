@@ -24,7 +24,7 @@ use crate::random::Random;
 const KILLS: u64 = 200;
 const ACCOUNTS: usize = 3;
 const ASKERS_PER_ACCOUNT: usize = 2;
-const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../standin/programs/mcp.py");
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../test-support/programs/mcp.py");
 const CREDITS: u32 = 10_000_000;
 
 const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three years.\n\n\

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::streams::Stage;
 
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../standin/programs/mcp.py");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../test-support/programs/mcp.py");
 
 /// A plugin whose server notes its own starts in the workspace, and one that is not there.
 fn plugin(folder: &Path) {

@@ -9,7 +9,7 @@ use crate::streams::{Stage, stage};
 
 /// A document of the agent's own tests.
 fn document(name: &str) -> Vec<u8> {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/tests/fixtures/");
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/tests/fixtures/");
     std::fs::read(format!("{fixtures}{name}")).expect("the document is there")
 }
 

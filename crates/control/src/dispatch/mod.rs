@@ -3,18 +3,18 @@
 //! The store is the truth: a row for each answer in progress. This node claims rows that nobody holds, runs
 //! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops. Whatever it misses, the next look at the store shows.
 
-mod briefing;
-mod delegate;
-mod desk;
-mod hopeless;
-mod hosted;
+mod agent_session;
+mod control_signal;
+mod give_up;
 mod images;
-mod link;
-mod orders;
-mod report;
-mod servers;
+mod local_calls;
+mod machine_tools;
+mod prompt_context;
 mod setup;
+mod subagent;
+mod subagent_output;
 mod turn;
+mod turn_store;
 mod web;
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use domain::id::{AccountId, MessageId, NodeId};
 use domain::step::ToolSpec;
 use domain::time::Timestamp;
-use machine::{AgentLink, Machines};
+use machine::{GuestConnection, Machines};
 use models::Catalog;
 use plugins::{Library, McpServer};
 use store::turns::{self, Claimed, Fence, Held, Terms, TurnError};
@@ -35,16 +35,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
-use self::orders::{Order, Orders};
-use self::servers::MachineTools;
+use self::control_signal::{ControlSignal, ControlSignals};
+use self::machine_tools::MachineTools;
 use crate::figures::Figures;
 use crate::guide::Guide;
 use crate::live::Live;
 use crate::{Environment, Plugins};
 
-pub use briefing::Chosen;
+pub use prompt_context::PromptOptions;
 pub use setup::first_reservation;
-pub use web::{Reach, Web};
+pub use web::{Web, WebAccess};
 
 /// How long a lease holds without being renewed.
 const LEASE: Duration = Duration::from_secs(30);
@@ -98,16 +98,16 @@ pub(crate) struct Shared {
     limits: DispatchLimits,
     wake: Notify,
     figures: Figures,
-    turns: Mutex<HashMap<MessageId, Seat>>,
+    turns: Mutex<HashMap<MessageId, ActiveTurn>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
 /// A turn that runs here.
-struct Seat {
+struct ActiveTurn {
     account: AccountId,
     epoch: u64,
-    orders: watch::Sender<Orders>,
+    signals: watch::Sender<ControlSignals>,
 }
 
 /// What dispatch works with.
@@ -191,7 +191,7 @@ impl Dispatch {
 
     /// The user wants the answer stopped. The store knows it already.
     pub fn stop(&self, answer: MessageId) {
-        self.shared.tell(answer, Order::Stop);
+        self.shared.tell(answer, ControlSignal::Stop);
         self.wake(); // nobody may hold it: then only its end is left to be done
     }
 
@@ -222,14 +222,14 @@ impl Dispatch {
 }
 
 impl Shared {
-    fn seats(&self) -> MutexGuard<'_, HashMap<MessageId, Seat>> {
+    fn seats(&self) -> MutexGuard<'_, HashMap<MessageId, ActiveTurn>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the turn, if it runs here.
-    fn tell(&self, answer: MessageId, order: Order) {
+    fn tell(&self, answer: MessageId, order: ControlSignal) {
         if let Some(seat) = self.seats().get(&answer) {
-            orders::give(&seat.orders, order);
+            control_signal::give(&seat.signals, order);
         }
     }
 
@@ -238,7 +238,7 @@ impl Shared {
     async fn tools_of_machine(
         &self,
         account: AccountId,
-        link: &AgentLink,
+        link: &GuestConnection,
         library: &Library,
     ) -> Vec<ToolSpec> {
         let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
@@ -251,10 +251,10 @@ impl Shared {
     }
 
     fn seat(self: &Arc<Self>, claimed: Claimed) {
-        let (orders, given) = watch::channel(Orders::default());
+        let (signals, given) = watch::channel(ControlSignals::default());
         let Fence { answer, epoch, .. } = claimed.fence;
-        self.seats().insert(answer, Seat { account: claimed.account, epoch, orders });
-        let seated = Seated { shared: self.clone(), answer, epoch };
+        self.seats().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
+        let seated = ActiveTurnGuard { shared: self.clone(), answer, epoch };
         self.tasks.spawn(async move { turn::run(&seated.shared, claimed, given).await });
     }
 
@@ -304,11 +304,11 @@ impl Shared {
         for (answer, epoch) in &seats {
             match held.get(answer) {
                 Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
-                    self.tell(*answer, Order::Stop);
+                    self.tell(*answer, ControlSignal::Stop);
                 }
                 Some(held) if held.fence.epoch == *epoch => {}
                 // Its own writes are refused as well; this ends what does not write.
-                _ => self.tell(*answer, Order::Leave),
+                _ => self.tell(*answer, ControlSignal::Leave),
             }
         }
         for (answer, Held { fence, .. }) in held {
@@ -338,13 +338,13 @@ impl Shared {
 }
 
 /// Frees the seat when the turn is over, also by a panic.
-struct Seated {
+struct ActiveTurnGuard {
     shared: Arc<Shared>,
     answer: MessageId,
     epoch: u64,
 }
 
-impl Drop for Seated {
+impl Drop for ActiveTurnGuard {
     fn drop(&mut self) {
         let mut seats = self.shared.seats();
         if seats.get(&self.answer).is_some_and(|seat| seat.epoch == self.epoch) {

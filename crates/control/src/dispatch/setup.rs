@@ -7,13 +7,13 @@ use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
 use domain::step::{ATTACHED_FILES, Call, Purpose};
-use domain::turn::host::{self, Exchange, Hosted, Setup};
+use domain::turn::host::{self, Exchange, Setup, ToolRouter};
 use plugins::Library;
 use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, Effect, Tool};
 use store::turns::delegations::Delegation;
 use store::turns::{Claimed, TurnRecord};
 
-use super::briefing::{Briefing, Chosen};
+use super::prompt_context::{PromptContext, PromptOptions};
 use super::web::Web;
 
 /// What attached files may take of what a model reads: a part in so many.
@@ -37,7 +37,7 @@ pub(super) fn setup(
     claimed: &Claimed,
     record: &TurnRecord,
     measures: Measures,
-    briefing: &Briefing,
+    prompt: &PromptContext,
     hosted: Web,
     reads: Reads,
 ) -> Setup {
@@ -58,7 +58,7 @@ pub(super) fn setup(
                 log: record.log.clone(),
             },
             measures,
-            briefing,
+            prompt,
             hosted,
         )
     }
@@ -71,12 +71,12 @@ pub(super) fn delegated(
     task: String,
     delegation: Delegation,
     measures: Measures,
-    briefing: &Briefing,
+    prompt: &PromptContext,
     hosted: Web,
 ) -> Setup {
     let Delegation { log, bill } = delegation;
     let present = Exchange { question: task, attachments: Vec::new(), log };
-    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, briefing, hosted) }
+    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, prompt, hosted) }
 }
 
 /// What is held before a question to this model is accepted.
@@ -86,24 +86,24 @@ pub fn first_reservation(
     attachments: &[String],
     measures: Measures,
     library: Arc<Library>,
-    chosen: Chosen<'_>,
+    chosen: PromptOptions<'_>,
     web: Web,
 ) -> Credits {
     let present =
         Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
-    let briefing = Briefing::new(library, chosen);
-    host::first_reservation(&measured(MessageId::from_random(0), present, measures, &briefing, web))
+    let prompt = PromptContext::new(library, chosen);
+    host::first_reservation(&measured(MessageId::from_random(0), present, measures, &prompt, web))
 }
 
 fn measured(
     answer: MessageId,
     present: Exchange,
     measures: Measures,
-    briefing: &Briefing,
+    prompt: &PromptContext,
     hosted: Web,
 ) -> Setup {
     let Measures { price, output_max_tokens, .. } = measures;
-    let (overhead_tokens, context_tokens) = room(briefing, measures);
+    let (overhead_tokens, context_tokens) = room(prompt, measures);
     Setup {
         answer,
         epoch: 0,
@@ -114,9 +114,9 @@ fn measured(
         overhead_tokens,
         context_tokens,
         output_max_tokens,
-        summing_up: briefing.summing_up().into(),
+        summary_instruction: prompt.summing_up().into(),
         steps_max: STEPS_MAX,
-        hosted: Arc::new(Hands { web: hosted, library: briefing.library().clone() }),
+        router: Arc::new(Router { web: hosted, library: prompt.library().clone() }),
         attached: None,
         files: Vec::new(),
         sees_images: false,
@@ -155,27 +155,27 @@ fn attached(paths: Vec<String>, measures: Measures) -> Option<Call> {
 }
 
 /// The tokens that every request has besides the transcript, and those that the transcript may have.
-pub(super) fn room(briefing: &Briefing, measures: Measures) -> (u64, u64) {
+pub(super) fn room(prompt: &PromptContext, measures: Measures) -> (u64, u64) {
     let Measures { context_tokens, output_max_tokens, .. } = measures;
-    let overhead_tokens = briefing.tokens();
+    let overhead_tokens = prompt.tokens();
     let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
 
 /// Who runs what: the service its own tools and those of the operator's MCP servers, the machine all others.
 #[derive(Debug)]
-struct Hands {
+struct Router {
     web: Web,
     library: Arc<Library>,
 }
 
-impl Hosted for Hands {
-    fn runs(&self, tool: &str) -> bool {
+impl ToolRouter for Router {
+    fn runs_on_host(&self, tool: &str) -> bool {
         self.web.runs(tool)
     }
 
     /// A tool that is not known changes nothing: it fails. But one that looks like an MCP server's may have been one's.
-    fn repeats(&self, tool: &str) -> bool {
+    fn is_repeatable(&self, tool: &str) -> bool {
         if self.web.runs(tool) {
             return self.web.repeats(tool);
         }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn what_may_have_changed_something_does_not_run_again() {
         let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let hands = Hands { web, library: Arc::new(plugins::read(&[])) };
+        let router = Router { web, library: Arc::new(plugins::read(&[])) };
         for (tool, repeats) in [
             ("read", true),
             ("shell", false),
@@ -202,8 +202,8 @@ mod tests {
             // Its plugin may be gone since it was called.
             ("registry__note", false),
         ] {
-            assert_eq!(hands.repeats(tool), repeats, "{tool}");
+            assert_eq!(router.is_repeatable(tool), repeats, "{tool}");
         }
-        assert!(hands.runs("skill") && !hands.runs("registry__note"));
+        assert!(router.runs_on_host("skill") && !router.runs_on_host("registry__note"));
     }
 }

@@ -23,8 +23,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 
-use super::briefing::is_named;
-use super::hosted::failed;
+use super::local_calls::failed;
+use super::prompt_context::is_named;
 
 /// The tools of the service itself.
 const OWN: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
@@ -51,12 +51,12 @@ const FETCH_SCHEMA: &str = r#"{"type":"object","properties":{"url":{"type":"stri
 
 /// What of the web there is for a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reach {
+pub struct WebAccess {
     search: bool,
     fetch: bool,
 }
 
-impl Reach {
+impl WebAccess {
     /// Whether there is anything.
     pub(super) const fn is_any(self) -> bool {
         self.search || self.fetch
@@ -127,20 +127,20 @@ struct FetchArguments {
 }
 
 /// What a call of the web is made with besides its arguments.
-pub(super) struct Errand {
+pub(super) struct WebCall {
     pub(super) web: Web,
     pub(super) workspaces: Workspaces,
     pub(super) account: AccountId,
-    pub(super) reading: Reading,
+    pub(super) reading: WebPolicy,
     /// What this agent did for the answer.
     pub(super) log: Vec<LogEntry>,
 }
 
 /// What an agent may read of the web.
 #[derive(Debug, Clone)]
-pub(super) struct Reading {
+pub(super) struct WebPolicy {
     /// What there is for the question.
-    pub(super) reach: Reach,
+    pub(super) reach: WebAccess,
     /// What may be fetched, besides what this agent finds itself. Tasks that agents give each other add nothing: they
     /// are no user's words.
     pub(super) allowed: Arc<Allowed>,
@@ -148,7 +148,7 @@ pub(super) struct Reading {
     pub(super) country: Option<String>,
 }
 
-impl Reading {
+impl WebPolicy {
     /// The same after what the log tells.
     pub(super) fn with(&self, log: &[LogEntry]) -> Self {
         let mut allowed = (*self.allowed).clone();
@@ -169,8 +169,8 @@ impl Web {
 
     /// What there is for a question that allows web search, or does not.
     #[must_use]
-    pub fn reach(&self, allowed: bool) -> Reach {
-        Reach { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
+    pub fn reach(&self, allowed: bool) -> WebAccess {
+        WebAccess { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
     }
 
     /// The tools of the MCP servers, as far as those are there.
@@ -257,7 +257,7 @@ fn add(allowed: &mut Allowed, address: &str) {
     }
 }
 
-/// The addresses in what [`read`] and [`Errand::keep`] tell: at most one a line.
+/// The addresses in what [`read`] and [`WebCall::keep`] tell: at most one a line.
 fn addresses(told: &str) -> impl Iterator<Item = &str> {
     told.lines().filter_map(|line| match line.strip_suffix('>') {
         Some(line) => line.rsplit_once('<').map(|(_, address)| address),
@@ -286,7 +286,7 @@ fn number_of(log: &[LogEntry], call: &Call) -> usize {
     calls.iter().rposition(|other| other.id == call.id).map_or(calls.len(), |at| at) + 1
 }
 
-impl Errand {
+impl WebCall {
     /// Runs a call of one of the two tools.
     pub(super) async fn run(self, call: &Call) -> Output {
         if number_of(&self.log, call) > CALLS_MAX {

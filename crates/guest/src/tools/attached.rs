@@ -7,10 +7,10 @@ use std::path::Component;
 use std::time::{Duration, Instant};
 
 use domain::unread::{UnreadFile, UnreadReason};
+use protocol::session::image_out;
 use protocol::tool::{
     ATTACHED_MAX_BYTES, AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput,
 };
-use protocol::turn::image_out;
 
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
@@ -171,7 +171,7 @@ mod tests {
         let bytes: usize = output.passages.iter().map(|passage| passage.text.len()).sum();
         assert!(output.passages.len() <= OUTPUT_PASSAGES_MAX && bytes <= ATTACHED_MAX_BYTES);
         assert!(output.passages.len() > OUTPUT_PASSAGES_MAX / 2, "{}", output.passages.len());
-        let frame = protocol::turn::output_in(output);
+        let frame = protocol::session::output_in(output);
         assert!(frame.is_ok(), "{frame:?}");
     }
 }

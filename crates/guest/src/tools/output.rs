@@ -55,8 +55,8 @@ fn escaped_bytes(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use protocol::session::{EXECUTOR_FRAME_MAX_BYTES, output_in};
     use protocol::tool::FoundPassage;
-    use protocol::turn::{AGENT_FRAME_MAX_BYTES, output_in};
 
     use super::*;
 
@@ -77,7 +77,7 @@ mod tests {
         assert!(output.text.ends_with("narrow the call down") && output.text.len() <= TEXT_MAX_BYTES);
         assert!(!output.passages.is_empty());
         let length = serde_json::to_vec(&output).unwrap().len();
-        assert!(length < AGENT_FRAME_MAX_BYTES, "{length}");
+        assert!(length < EXECUTOR_FRAME_MAX_BYTES, "{length}");
         assert!(output_in(output).is_ok());
     }
 

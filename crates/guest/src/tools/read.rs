@@ -9,7 +9,7 @@ use domain::image::{IMAGE_MAX_BYTES, ImageKind, ImageRef};
 use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
 
-use protocol::turn::image_out;
+use protocol::session::image_out;
 
 use super::PIECE_MAX_BYTES;
 use super::child::Unreadable;

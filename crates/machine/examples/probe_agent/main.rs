@@ -22,7 +22,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::{AgentLink, Home, Sandbox, SandboxConfig, sandbox};
+use machine::{GuestConnection, Home, Sandbox, SandboxConfig, sandbox};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -61,7 +61,7 @@ async fn measure(folder: PathBuf, agent: Option<&String>) {
         let begun = std::time::Instant::now();
         let machine = sandbox.start(&home).await.unwrap();
         let started = begun.elapsed();
-        let link = AgentLink::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+        let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
         let greeted = begun.elapsed();
         let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
         drop(link);

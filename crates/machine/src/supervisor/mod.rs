@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::task::{Command, Supervisor};
+use crate::connection::GuestConnection;
 use crate::driver::{Driver, Home};
-use crate::link::AgentLink;
 
 /// Requests that wait for one machine's task.
 const MAILBOX_MAX: usize = 32;
@@ -101,7 +101,7 @@ struct Seen {
     view: MachineView,
     /// Whether the host has been looked at since the service began.
     settled: bool,
-    link: Option<AgentLink>,
+    link: Option<GuestConnection>,
 }
 
 #[derive(Debug, Clone)]
@@ -217,7 +217,7 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::GivenUp`] with the reason, [`MachineError::Stopped`] when its owner stops it meanwhile.
-    pub async fn ensure_running(&self, account: AccountId) -> Result<AgentLink, MachineError> {
+    pub async fn ensure_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
         self.start(account).await?;
         let mut seen = self.handle(account).await?.seen;
         let outcome = timeout(RUNNING_TIMEOUT, seen.wait_for(|seen| connected(seen) || at_rest(seen))).await;
@@ -238,7 +238,7 @@ impl Machines {
     /// # Errors
     /// [`MachineError::GivenUp`] with the reason, when a start was given up; [`MachineError::Stopped`] when it is
     /// stopped; both when nobody starts it within a second.
-    pub async fn when_running(&self, account: AccountId) -> Result<AgentLink, MachineError> {
+    pub async fn when_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
         let mut seen = self.handle(account).await?.seen;
         loop {
             let why = {

@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{MachineRecord, MachineView, Seen, Shared};
+use crate::connection::GuestConnection;
 use crate::driver::{DriverError, Home, RunningMachine};
-use crate::link::AgentLink;
 
 /// How often a connection to an agent is tried before the agent counts as lost.
 const GREETINGS_MAX: u32 = 3;
@@ -44,8 +44,8 @@ pub(super) enum Command {
 enum Done {
     Attached(Result<Option<RunningMachine>, DriverError>),
     Started(Result<RunningMachine, DriverError>),
-    Greeted(Result<AgentLink, String>),
-    Reconnected(Result<AgentLink, String>),
+    Greeted(Result<GuestConnection, String>),
+    Reconnected(Result<GuestConnection, String>),
     Stopped(Result<(), DriverError>),
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Supervisor {
     machine: Machine,
     /// The machine's process, from its start (or attachment) until it is stopped.
     process: Option<Arc<RunningMachine>>,
-    link: Option<AgentLink>,
+    link: Option<GuestConnection>,
     /// When that was made, and how many before it in a row did not last.
     linked_at: Instant,
     brief_links: u32,
@@ -350,7 +350,7 @@ impl Supervisor {
     fn greeting(
         &self,
         pause: Duration,
-        done: fn(Result<AgentLink, String>) -> Done,
+        done: fn(Result<GuestConnection, String>) -> Done,
     ) -> Option<BoxFuture<'static, Done>> {
         let process = self.process.clone()?;
         Some(Box::pin(async move {
@@ -399,14 +399,14 @@ fn attach_started(shared: &Shared, account: AccountId) -> Result<RunningMachine,
     shared.driver.attach(account)?.ok_or(DriverError::Busy)
 }
 
-async fn greet(process: &RunningMachine) -> Result<AgentLink, String> {
+async fn greet(process: &RunningMachine) -> Result<GuestConnection, String> {
     let mut reason = String::new();
     for attempt in 0..GREETINGS_MAX {
         if attempt > 0 {
             sleep(GREETING_PAUSE).await;
         }
         reason = match process.connect().await {
-            Ok(stream) => match AgentLink::open(stream).await {
+            Ok(stream) => match GuestConnection::open(stream).await {
                 Ok(link) => return Ok(link),
                 Err(error) => error.to_string(),
             },

@@ -8,7 +8,7 @@ use domain::id::AccountId;
 use domain::machine::{Desired, Rules};
 use futures_util::future::BoxFuture;
 use machine::{
-    AgentLink, Driver, DriverError, Home, MachineRecord, MachineRecords, Machines, RecordsError,
+    Driver, DriverError, GuestConnection, Home, MachineRecord, MachineRecords, Machines, RecordsError,
     RunningMachine, Sandbox,
 };
 use tokio::time::timeout;
@@ -47,12 +47,15 @@ async fn a_machine_outlives_its_service_and_is_taken_over() {
 
     let machine = site.sandbox.attach(site.home().account).unwrap().expect("it lives");
     let machine = RunningMachine::Sandbox(machine);
-    let link = AgentLink::open(machine.connect().await.unwrap()).await.unwrap();
+    let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
     assert_eq!(as_tools(&link, "echo alive").await, "alive");
     // A second service finds the same life of the agent, and can't start another machine beside it.
     let other = Sandbox::open(config(site.folder.path())).unwrap();
     let again = RunningMachine::Sandbox(other.attach(site.home().account).unwrap().unwrap());
-    assert_eq!(AgentLink::open(again.connect().await.unwrap()).await.unwrap().instance(), link.instance());
+    assert_eq!(
+        GuestConnection::open(again.connect().await.unwrap()).await.unwrap().instance(),
+        link.instance()
+    );
     assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
 }
 

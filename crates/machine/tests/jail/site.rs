@@ -7,7 +7,7 @@ use bytes::Bytes;
 use domain::id::AccountId;
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use machine::{AgentLink, Home, Limits, RunningMachine, Sandbox, SandboxConfig};
+use machine::{GuestConnection, Home, Limits, RunningMachine, Sandbox, SandboxConfig};
 
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
@@ -68,12 +68,12 @@ impl Site {
         self.folder.path().join("machines").join(self.home().account.to_string())
     }
 
-    pub(crate) async fn start(&self) -> (RunningMachine, AgentLink) {
+    pub(crate) async fn start(&self) -> (RunningMachine, GuestConnection) {
         let machine = match self.sandbox.start(&self.home()).await {
             Ok(machine) => RunningMachine::Sandbox(machine),
             Err(error) => panic!("{error}"),
         };
-        let link = AgentLink::open(machine.connect().await.unwrap()).await.unwrap();
+        let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
         (machine, link)
     }
 }
@@ -97,7 +97,7 @@ impl Drop for Site {
 }
 
 /// Runs a command inside and gives what it wrote.
-pub(crate) async fn run(link: &AgentLink, path: &str, command: &str) -> String {
+pub(crate) async fn run(link: &GuestConnection, path: &str, command: &str) -> String {
     let body = Full::new(Bytes::from(command.to_owned())).map_err(|never| match never {}).boxed_unsync();
     let request = Request::post(path).body(body).unwrap();
     let answered = async {
@@ -108,10 +108,10 @@ pub(crate) async fn run(link: &AgentLink, path: &str, command: &str) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-pub(crate) async fn as_tools(link: &AgentLink, command: &str) -> String {
+pub(crate) async fn as_tools(link: &GuestConnection, command: &str) -> String {
     run(link, "/tools", command).await
 }
 
-pub(crate) async fn as_agent(link: &AgentLink, command: &str) -> String {
+pub(crate) async fn as_agent(link: &GuestConnection, command: &str) -> String {
     run(link, "/agent", command).await
 }

@@ -7,11 +7,11 @@ use domain::turn::host::Event;
 use egress::WebUrl;
 use tokio::sync::watch;
 
-use super::{Inbox, Shell};
-use crate::dispatch::desk::Desk;
-use crate::dispatch::orders::Orders;
-use crate::dispatch::web::Errand;
-use crate::dispatch::{delegate, hosted};
+use super::{TurnInput, TurnRunner};
+use crate::dispatch::control_signal::ControlSignals;
+use crate::dispatch::turn_store::TurnStore;
+use crate::dispatch::web::WebCall;
+use crate::dispatch::{local_calls, subagent};
 
 /// The source that a vendor names, if an answer may lead there: what is no page of the public web is none.
 fn citable(cited: Cited) -> Option<Cited> {
@@ -20,17 +20,17 @@ fn citable(cited: Cited) -> Option<Cited> {
     Some(Cited { place: Place::Web { url, title }, ..cited })
 }
 
-impl Shell {
+impl TurnRunner {
     /// What the model said, with what a call is for. Nothing is left of a source that no answer may name.
     pub(super) fn named(&self, said: Event) -> Option<Event> {
         Some(match said {
-            Event::Said { number, attempt, event: StepEvent::Call(call) } => {
-                let purpose = self.briefing.purpose_of(&call);
-                Event::Said { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
+            Event::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
+                let purpose = self.prompt.purpose_of(&call);
+                Event::ModelDelta { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
             }
-            Event::Said { number, attempt, event: StepEvent::Cited(cited) } => {
+            Event::ModelDelta { number, attempt, event: StepEvent::Cited(cited) } => {
                 let event = StepEvent::Cited(citable(cited)?);
-                Event::Said { number, attempt, event }
+                Event::ModelDelta { number, attempt, event }
             }
             other => other,
         })
@@ -39,25 +39,25 @@ impl Shell {
     /// Runs a call that is the service's own, and tells what came of it if that is known at once.
     pub(super) fn run(&mut self, call: Call) -> Option<Event> {
         let output = match (call.tool.as_str(), &call.purpose) {
-            (USE_SKILL, _) => self.briefing.open(&call),
+            (USE_SKILL, _) => self.prompt.open(&call),
             (USE_AGENT, Purpose::Agent(agent)) => {
-                let task = delegate::Task {
-                    desk: Desk { delegation: Some(call.id.as_str().into()), ..self.desk.clone() },
+                let task = subagent::Task {
+                    store: TurnStore { delegation: Some(call.id.as_str().into()), ..self.store.clone() },
                     agent: agent.clone(),
                     arguments: call.arguments.clone(),
                     model: self.model.clone(),
                     settings: self.settings.clone(),
                     created_at: self.created_at,
-                    briefing: self.briefing.for_other(&agent.full_name),
+                    prompt: self.prompt.for_other(&agent.full_name),
                     reading: self.reading.with(self.turn.log()),
                     caller: self.events.clone(),
                     places: self.others.clone(),
                 };
-                let (orders, given) = watch::channel(Orders::default());
-                self.running.delegate(call.id.clone(), delegate::run(task, given), orders);
+                let (signals, given) = watch::channel(ControlSignals::default());
+                self.running.delegate(call.id.clone(), subagent::run(task, given), signals);
                 return None;
             }
-            (USE_AGENT, _) => hosted::failed(self.briefing.no_such_agent()),
+            (USE_AGENT, _) => local_calls::failed(self.prompt.no_such_agent()),
             (WEB_SEARCH | WEB_FETCH, _) => {
                 let errand = self.errand();
                 let work = |call: Call| async move { errand.run(&call).await };
@@ -65,7 +65,7 @@ impl Shell {
                 return None;
             }
             _ => {
-                let web = self.desk.shared.web.clone();
+                let web = self.store.shared.web.clone();
                 self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
                 return None;
             }
@@ -76,7 +76,7 @@ impl Shell {
         {
             self.opening.insert(call.id.clone(), skill.full_name.clone());
         }
-        Some(Event::Hosted { call: call.id, output })
+        Some(Event::ToolReturned { call: call.id, output })
     }
 
     /// Runs a call beside the turn.
@@ -89,14 +89,14 @@ impl Shell {
         self.running.start(id.clone(), async move {
             let output = work(call).await;
             // A turn that is gone needs to know nothing.
-            let _ = events.send(Inbox::Event(Event::Hosted { call: id, output })).await;
+            let _ = events.send(TurnInput::Event(Event::ToolReturned { call: id, output })).await;
         });
     }
 
     /// What a call of the web goes out with.
-    fn errand(&self) -> Errand {
-        let Desk { shared, account, .. } = &self.desk;
-        Errand {
+    fn errand(&self) -> WebCall {
+        let TurnStore { shared, account, .. } = &self.store;
+        WebCall {
             web: shared.web.clone(),
             workspaces: shared.workspaces.clone(),
             account: *account,

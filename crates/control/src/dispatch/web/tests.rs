@@ -141,8 +141,8 @@ async fn calls_side_by_side_do_not_pass_the_bound() {
     let mut refused = Vec::new();
     for asked in calls.iter().filter(|call| OF_WEB.contains(&call.tool.as_str())) {
         let workspaces = Workspaces::new(folder.path().to_owned(), workspace::Quota::default());
-        let reading = Reading { reach: web.reach(true), allowed: Arc::new(Allowed::new()), country: None };
-        let errand = Errand {
+        let reading = WebPolicy { reach: web.reach(true), allowed: Arc::new(Allowed::new()), country: None };
+        let errand = WebCall {
             web: web.clone(),
             workspaces: workspaces.expect("workspaces"),
             account: AccountId::from_random(0),

@@ -13,7 +13,7 @@ use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
-use super::turn::Ended;
+use super::turn::TurnOutcome;
 use crate::spans::Spans;
 
 /// How long a database that can't be reached is waited for with what is to be written, and between two tries.
@@ -26,7 +26,7 @@ const STORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Writes for one turn.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct TurnStore {
     pub(super) shared: Arc<Shared>,
     pub(super) fence: Fence,
     pub(super) account: AccountId,
@@ -38,7 +38,7 @@ pub(super) struct Desk {
     pub(super) spans: Spans,
 }
 
-impl Desk {
+impl TurnStore {
     /// That of a claimed answer.
     pub(super) fn of(shared: &Arc<Shared>, claimed: &Claimed, record: &TurnRecord) -> Self {
         Self {
@@ -51,18 +51,18 @@ impl Desk {
         }
     }
 
-    /// Holds the greatest cost of a step.
+    /// Holds the max_cost cost of a step.
     pub(super) async fn reserve(
         &self,
         number: u32,
         attempt: u32,
         summary: bool,
-        greatest: Credits,
-    ) -> Result<Event, Ended> {
+        max_cost: Credits,
+    ) -> Result<Event, TurnOutcome> {
         let new = Reserve {
             step: number,
             summary,
-            greatest,
+            greatest: max_cost,
             model: self.model.clone(),
             release: self.posting(),
             reserve: self.posting(),
@@ -78,7 +78,7 @@ impl Desk {
     }
 
     /// Commits a step and settles its cost.
-    pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<Event, Ended> {
+    pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<Event, TurnOutcome> {
         let done = self.step_done(entry, cost);
         let (number, usage) = (done.number, done.step.usage);
         let committed = Event::StepCommitted { number, summary: done.summary.is_some() };
@@ -98,7 +98,7 @@ impl Desk {
         number: u32,
         result: Arc<CallResult>,
         opened: Vec<String>,
-    ) -> Result<Event, Ended> {
+    ) -> Result<Event, TurnOutcome> {
         let (call, now) = (result.call.clone(), self.shared.environment.now());
         let (of, account) = (self.delegation.clone(), self.account);
         self.write(Event::ResultCommitted { call }, move |tx, fence| {
@@ -115,7 +115,7 @@ impl Desk {
     }
 
     /// Commits the end, with what stood of the last step. `age` is how old the answer is.
-    pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, Ended> {
+    pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
         let (release, now) = (self.posting(), self.shared.environment.now());
@@ -177,7 +177,7 @@ impl Desk {
         &self,
         done: Event,
         op: impl Fn(&mut dyn Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
-    ) -> Result<Event, Ended> {
+    ) -> Result<Event, TurnOutcome> {
         let (fence, begun) = (self.fence, Instant::now());
         let (mut attempt, mut failures) = (0, 0);
         while failures < STORE_ATTEMPTS_MAX {
@@ -193,7 +193,7 @@ impl Desk {
                     tracing::debug!(answer = %fence.answer, %error, "an answer waits for the database");
                     let ending = self.shared.shutdown.cancelled();
                     if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
-                        return Err(Ended::GiveBack);
+                        return Err(TurnOutcome::GiveBack);
                     }
                 }
                 Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
@@ -204,7 +204,7 @@ impl Desk {
             }
             attempt += 1;
         }
-        Err(Ended::GiveBack)
+        Err(TurnOutcome::GiveBack)
     }
 
     fn posting(&self) -> PostingId {

@@ -14,8 +14,8 @@ use protocol::tool::Tool;
 use serde::Deserialize;
 use store::turns::TurnRecord;
 
-use super::delegate;
-use super::web::{self, Reach};
+use super::subagent;
+use super::web::{self, WebAccess};
 use crate::guide::{Guide, Section};
 
 /// The most skills that the instructions describe.
@@ -39,7 +39,7 @@ const AGENT_SCHEMA: &str = r#"{"type":"object","properties":{"agent":{"type":"st
 const AGENTS_TOLD_MAX: usize = 50;
 
 /// What a turn begins with besides its exchange.
-pub(super) struct Briefing {
+pub(super) struct PromptContext {
     library: Arc<Library>,
     guide: Arc<Guide>,
     skills: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct Briefing {
     named: Option<Vec<String>>,
     /// Whether tasks may be given to other agents.
     delegates: bool,
-    web: Reach,
+    web: WebAccess,
     /// The full names of the skills that may be opened.
     offered: Vec<String>,
     tools: Vec<ToolSpec>,
@@ -61,7 +61,7 @@ pub(super) struct Briefing {
 
 /// What a question chose.
 #[derive(Debug, Clone, Copy)]
-pub struct Chosen<'a> {
+pub struct PromptOptions<'a> {
     /// The agent's full name; the default one's unless given.
     pub agent: Option<&'a str>,
     /// The skills' full names; all when there are none.
@@ -69,7 +69,7 @@ pub struct Chosen<'a> {
     /// The identifiers of the jurisdictions.
     pub jurisdictions: &'a [String],
     /// What of the web there is for it.
-    pub web: Reach,
+    pub web: WebAccess,
     /// What models are told.
     pub guide: &'a Arc<Guide>,
 }
@@ -79,20 +79,21 @@ struct Arguments {
     skill: String,
 }
 
-impl Briefing {
-    /// The briefing for a question. What it chose and is gone by now is passed over.
-    pub(super) fn new(library: Arc<Library>, chosen: Chosen<'_>) -> Self {
+impl PromptContext {
+    /// The prompt for a question. What it chose and is gone by now is passed over.
+    pub(super) fn new(library: Arc<Library>, chosen: PromptOptions<'_>) -> Self {
         Self::of(library, chosen, true)
     }
 
-    /// The briefing of another agent, which gets a task. It has none to give it to.
+    /// The prompt of another agent, which gets a task. It has none to give it to.
     pub(super) fn for_other(&self, agent: &str) -> Self {
         let (skills, jurisdictions) = (&self.skills, &self.jurisdictions);
-        let chosen = Chosen { agent: Some(agent), skills, jurisdictions, web: self.web, guide: &self.guide };
+        let chosen =
+            PromptOptions { agent: Some(agent), skills, jurisdictions, web: self.web, guide: &self.guide };
         Self::of(self.library.clone(), chosen, false)
     }
 
-    fn of(library: Arc<Library>, chosen: Chosen<'_>, delegates: bool) -> Self {
+    fn of(library: Arc<Library>, chosen: PromptOptions<'_>, delegates: bool) -> Self {
         let skills = offered(&library, chosen);
         let guide = chosen.guide;
         let agent = library.agent_or_default(chosen.agent);
@@ -207,7 +208,7 @@ impl Briefing {
                 skill.map_or(Purpose::Tool, |skill| Purpose::Skill(skill.name.clone()))
             }
             USE_AGENT if self.delegates => {
-                let asked = serde_json::from_str::<delegate::Arguments>(&call.arguments).ok();
+                let asked = serde_json::from_str::<subagent::Arguments>(&call.arguments).ok();
                 let agent = asked.and_then(|asked| match self.library.agent(&asked.agent) {
                     Lookup::Found(agent) => Some(agent.called()),
                     Lookup::Unknown | Lookup::Ambiguous(_) => None,
@@ -338,7 +339,7 @@ pub(super) fn is_named(named: Option<&[String]>, tools: &[&str]) -> bool {
 
 /// The skills that may be opened: those that the question chose, or else all but those that are for other
 /// jurisdictions than its own; those that are for its own come first.
-fn offered<'l>(library: &'l Library, chosen: Chosen<'_>) -> Vec<&'l Skill> {
+fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill> {
     if !chosen.skills.is_empty() {
         let wanted = |skill: &&Skill| chosen.skills.contains(&skill.name.full_name);
         return library.skills.iter().filter(wanted).collect();
@@ -420,12 +421,12 @@ fn tools_of(named: Option<&[String]>) -> Vec<ToolSpec> {
 mod tests {
     use super::*;
 
-    fn briefing(agent: Option<&str>, skills: &[&str]) -> Briefing {
+    fn prompt(agent: Option<&str>, skills: &[&str]) -> PromptContext {
         let skills: Vec<String> = skills.iter().map(|&name| name.to_owned()).collect();
         let guide = Arc::new(Guide::builtin(Arc::default()));
-        let web = Reach::default();
-        let chosen = Chosen { agent, skills: &skills, jurisdictions: &[], web, guide: &guide };
-        Briefing::new(Arc::new(plugins::read(&[])), chosen)
+        let web = WebAccess::default();
+        let chosen = PromptOptions { agent, skills: &skills, jurisdictions: &[], web, guide: &guide };
+        PromptContext::new(Arc::new(plugins::read(&[])), chosen)
     }
 
     #[test]
@@ -443,9 +444,14 @@ mod tests {
         let names = |skills: &[&str], jurisdictions: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             let (skills, jurisdictions) = (owned(skills), owned(jurisdictions));
-            let web = Reach::default();
-            let chosen =
-                Chosen { agent: None, skills: &skills, jurisdictions: &jurisdictions, web, guide: &guide };
+            let web = WebAccess::default();
+            let chosen = PromptOptions {
+                agent: None,
+                skills: &skills,
+                jurisdictions: &jurisdictions,
+                web,
+                guide: &guide,
+            };
             offered(&library, chosen).iter().map(|skill| skill.name.full_name.clone()).collect::<Vec<_>>()
         };
         let all = library.skills.len();
@@ -459,11 +465,12 @@ mod tests {
     fn an_opened_skill_is_told_the_jurisdictions() {
         let guide = Arc::new(Guide::builtin(Arc::new(domain::catalog::builtin_jurisdictions())));
         let jurisdictions = ["SK".to_owned()];
-        let web = Reach::default();
-        let chosen = Chosen { agent: None, skills: &[], jurisdictions: &jurisdictions, web, guide: &guide };
-        let briefing = Briefing::new(Arc::new(plugins::read(&[])), chosen);
-        assert!(briefing.instructions().contains("the law of: Slovakia (SK)"));
-        let opened = briefing.open(&call(r#"{"skill": "statute-lookup"}"#));
+        let web = WebAccess::default();
+        let chosen =
+            PromptOptions { agent: None, skills: &[], jurisdictions: &jurisdictions, web, guide: &guide };
+        let prompt = PromptContext::new(Arc::new(plugins::read(&[])), chosen);
+        assert!(prompt.instructions().contains("the law of: Slovakia (SK)"));
+        let opened = prompt.open(&call(r#"{"skill": "statute-lookup"}"#));
         assert!(
             opened.text.ends_with("The jurisdictions of this question: Slovakia (SK)."),
             "{}",
@@ -477,41 +484,41 @@ mod tests {
 
     #[test]
     fn chosen_skills_are_all_that_there_is() {
-        let all = briefing(None, &[]);
+        let all = prompt(None, &[]);
         assert!(all.instructions().contains("`causerie:contract-review`: Reviews"));
-        let one = briefing(None, &["causerie:statute-lookup", "gone:since"]);
+        let one = prompt(None, &["causerie:statute-lookup", "gone:since"]);
         assert!(
             !one.instructions().contains("contract-review") && one.instructions().contains("The user chose")
         );
         let refused = one.open(&call(r#"{"skill": "causerie:contract-review"}"#));
         assert_eq!(refused.outcome, Outcome::Failed);
         assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
-        let none = briefing(None, &["gone:since"]);
+        let none = prompt(None, &["gone:since"]);
         assert!(none.tools().iter().all(|tool| tool.name != USE_SKILL), "nothing is left to open");
     }
 
     #[test]
     fn an_opened_skill_gives_its_instructions_and_its_files() {
-        let briefing = briefing(None, &[]);
+        let prompt = prompt(None, &[]);
         let arguments = r#"{"skill": "contract-review"}"#;
-        let Purpose::Skill(skill) = briefing.purpose_of(&call(arguments)) else { unreachable!("a skill") };
+        let Purpose::Skill(skill) = prompt.purpose_of(&call(arguments)) else { unreachable!("a skill") };
         assert_eq!(skill.full_name, "causerie:contract-review");
-        let opened = briefing.open(&call(arguments));
+        let opened = prompt.open(&call(arguments));
         assert_eq!(opened.outcome, Outcome::Done);
         assert!(opened.text.contains("# Reviewing a contract"));
         assert!(opened.text.contains("/plugins/causerie/skills/contract-review/references/checklist.md"));
         for wrong in ["", "{}", "[]", r#"{"skill": 1}"#, r#"{"skill": "x"}"#] {
-            assert_eq!(briefing.open(&call(wrong)).outcome, Outcome::Failed, "{wrong}");
-            assert_eq!(briefing.purpose_of(&call(wrong)), Purpose::Tool, "{wrong}");
+            assert_eq!(prompt.open(&call(wrong)).outcome, Outcome::Failed, "{wrong}");
+            assert_eq!(prompt.purpose_of(&call(wrong)), Purpose::Tool, "{wrong}");
         }
     }
 
     #[test]
     fn an_agent_brings_its_instructions_and_its_tools() {
-        let lawyer = briefing(Some("causerie:lawyer"), &[]);
+        let lawyer = prompt(Some("causerie:lawyer"), &[]);
         assert!(lawyer.instructions().contains("You write for a lawyer"));
-        let gone = briefing(Some("gone:since"), &[]);
-        assert_eq!(gone.instructions(), briefing(None, &[]).instructions(), "the default one answers");
+        let gone = prompt(Some("gone:since"), &[]);
+        assert_eq!(gone.instructions(), prompt(None, &[]).instructions(), "the default one answers");
         let names = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
             tools_of(Some(&named)).into_iter().map(|tool| tool.name).collect::<Vec<_>>()

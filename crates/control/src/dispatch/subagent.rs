@@ -21,14 +21,14 @@ use serde::Deserialize;
 use store::turns::delegations::{self, Delegation};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::briefing::Briefing;
-use super::desk::Desk;
-use super::hosted;
-use super::orders::{self, Orders};
-use super::report::Report;
+use super::control_signal::{self, ControlSignals};
+use super::local_calls;
+use super::prompt_context::PromptContext;
 use super::setup;
-use super::turn::{Audience, Beginning, Ended, INBOX_MAX, Inbox, Shell, see_through};
-use super::web::Reading;
+use super::subagent_output::SubagentOutput;
+use super::turn::{Audience, Beginning, INBOX_MAX, TurnInput, TurnOutcome, TurnRunner, see_through};
+use super::turn_store::TurnStore;
+use super::web::WebPolicy;
 
 /// How many other agents work for one answer at once; the rest wait.
 pub(super) const AT_ONCE: usize = 4;
@@ -40,7 +40,7 @@ pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
 /// A task for another agent.
 pub(super) struct Task {
     /// Writes for it.
-    pub(super) desk: Desk,
+    pub(super) store: TurnStore,
     /// Who is to do it.
     pub(super) agent: AgentName,
     /// The arguments of the call.
@@ -52,11 +52,11 @@ pub(super) struct Task {
     /// When the answer began.
     pub(super) created_at: Timestamp,
     /// What the agent is told of itself.
-    pub(super) briefing: Briefing,
+    pub(super) prompt: PromptContext,
     /// What it may read of the web.
-    pub(super) reading: Reading,
+    pub(super) reading: WebPolicy,
     /// Whoever gave it.
-    pub(super) caller: mpsc::Sender<Inbox>,
+    pub(super) caller: mpsc::Sender<TurnInput>,
     /// How many may work at once.
     pub(super) places: Arc<Semaphore>,
 }
@@ -72,77 +72,85 @@ pub(super) struct Arguments {
 }
 
 /// Sees a task to its end and tells its caller what came of it.
-pub(super) async fn run(task: Task, given: watch::Receiver<Orders>) {
+pub(super) async fn run(task: Task, given: watch::Receiver<ControlSignals>) {
     let (caller, mut ordered) = (task.caller.clone(), given.clone());
-    let call = task.desk.delegation.clone().unwrap_or_default();
+    let call = task.store.delegation.clone().unwrap_or_default();
     let came = AssertUnwindSafe(work(task, given)).catch_unwind().await;
     let came = came.unwrap_or_else(|_| {
         tracing::error!(%call, "the work of another agent panicked");
-        Ok(hosted::failed("The other agent could not do it: the service failed."))
+        Ok(local_calls::failed("The other agent could not do it: the service failed."))
     });
     let event = match came {
-        Ok(output) => Inbox::Event(Event::Hosted { call: call.to_string(), output }),
-        Err(ended) => Inbox::Lost(ended),
+        Ok(output) => TurnInput::Event(Event::ToolReturned { call: call.to_string(), output }),
+        Err(ended) => TurnInput::Lost(ended),
     };
     hand_in(&caller, event, &mut ordered).await;
 }
 
 /// Tells the caller. One that gave an order waits for the end, and takes nothing more; one that is gone needs to know
 /// nothing.
-async fn hand_in(caller: &mpsc::Sender<Inbox>, event: Inbox, ordered: &mut watch::Receiver<Orders>) {
+async fn hand_in(
+    caller: &mpsc::Sender<TurnInput>,
+    event: TurnInput,
+    ordered: &mut watch::Receiver<ControlSignals>,
+) {
     tokio::select! {
         _ = ordered.changed() => {}
         _ = caller.send(event) => {}
     }
 }
 
-async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, Ended> {
-    let Task { desk, agent, arguments, model, mut settings, created_at, .. } = task;
-    let Task { mut briefing, reading, caller, places, .. } = task;
+async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<Output, TurnOutcome> {
+    let Task { store, agent, arguments, model, mut settings, created_at, .. } = task;
+    let Task { mut prompt, reading, caller, places, .. } = task;
     let tools = tokio::select! {
-        tools = desk.shared.web.mcp_tools() => tools,
-        () = orders::given(&given) => return Ok(hosted::failed("It was stopped before it began.")),
+        tools = store.shared.web.mcp_tools() => tools,
+        () = control_signal::given(&given) => return Ok(local_calls::failed("It was stopped before it began.")),
     };
-    briefing.offer(tools);
+    prompt.offer(tools);
     let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
-        return Ok(hosted::failed("The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}."));
+        return Ok(local_calls::failed(
+            "The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}.",
+        ));
     };
     if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
-        return Ok(hosted::failed(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
+        return Ok(local_calls::failed(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
     }
     let _place = tokio::select! {
-        place = places.acquire_owned() => place.map_err(|_| Ended::GiveBack)?,
-        _ = given.changed() => return Ok(hosted::failed("It was stopped before it began.")),
+        place = places.acquire_owned() => place.map_err(|_| TurnOutcome::GiveBack)?,
+        _ = given.changed() => return Ok(local_calls::failed("It was stopped before it began.")),
     };
-    let call = desk.delegation.clone().unwrap_or_default();
-    let Some(delegation) = begin(&desk, &call).await? else {
-        return Ok(hosted::failed(format!("This answer has given away {DELEGATIONS_MAX} tasks: no more.")));
+    let call = store.delegation.clone().unwrap_or_default();
+    let Some(delegation) = begin(&store, &call).await? else {
+        return Ok(local_calls::failed(format!(
+            "This answer has given away {DELEGATIONS_MAX} tasks: no more."
+        )));
     };
-    let own = briefing.model_wished().and_then(|id| desk.shared.catalog.resolve(Some(id)));
+    let own = prompt.model_wished().and_then(|id| store.shared.catalog.resolve(Some(id)));
     if own.is_some() {
         settings.clear(); // they are another model's
     }
-    let Some(model) = own.or(model).or_else(|| desk.shared.catalog.resolve(None)) else {
-        return Ok(hosted::failed("There is no model that could do it."));
+    let Some(model) = own.or(model).or_else(|| store.shared.catalog.resolve(None)) else {
+        return Ok(local_calls::failed("There is no model that could do it."));
     };
     let mut measures = model.entry.measures();
     // An answer's base is paid once.
     measures.price = Price { base_millis: 0, ..measures.price };
-    let report = Report::new(call.to_string(), &delegation.log, caller);
-    let id = delegate_id(desk.fence.answer, &call);
-    let (epoch, web) = (desk.fence.epoch, desk.shared.web.clone());
-    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, measures, &briefing, web));
+    let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
+    let id = delegate_id(store.fence.answer, &call);
+    let (epoch, web) = (store.fence.epoch, store.shared.web.clone());
+    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, measures, &prompt, web));
     let beginning = Beginning {
-        desk: Desk {
-            spans: desk.spans.of_call(&call, &model.entry.id),
+        store: TurnStore {
+            spans: store.spans.of_call(&call, &model.entry.id),
             model: model.entry.id.clone(),
-            ..desk
+            ..store
         },
         model: Some(model),
         settings,
         measures,
         created_at,
-        briefing,
+        prompt,
         reading,
         counted: HashSet::new(),
         audience: Audience::Caller(report),
@@ -151,30 +159,30 @@ async fn work(task: Task, mut given: watch::Receiver<Orders>) -> Result<Output, 
         guard: None,
     };
     let (events, mut inbox) = mpsc::channel(INBOX_MAX);
-    let mut shell = Shell::begin(beginning, events);
+    let mut shell = TurnRunner::begin(beginning, events);
     if let Audience::Caller(report) = &mut shell.audience {
         report.tell();
     }
     match see_through(&mut shell, &mut inbox, &mut given).await {
-        Ended::Over if shell.turn.answer().ending.is_some() => Ok(output(&agent, &shell)),
+        TurnOutcome::Over if shell.turn.answer().ending.is_some() => Ok(output(&agent, &shell)),
         ended => Err(ended),
     }
 }
 
 /// Begins the delegation in the store, or takes it up where it was cut.
-async fn begin(desk: &Desk, call: &Arc<str>) -> Result<Option<Delegation>, Ended> {
-    let (fence, call) = (desk.fence, call.clone());
+async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
+    let (fence, call) = (store.fence, call.clone());
     let begun =
-        desk.shared.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
+        store.shared.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
     begun.map_err(|error| {
         tracing::warn!(answer = %fence.answer, %error, "a task could not be given to another agent");
-        Ended::GiveBack
+        TurnOutcome::GiveBack
     })
 }
 
 /// What the other agent reports: what it said, with the passages that it cites, numbered by their places here.
-fn output(agent: &AgentName, shell: &Shell) -> Output {
-    let Audience::Caller(report) = &shell.audience else { return hosted::failed("") };
+fn output(agent: &AgentName, shell: &TurnRunner) -> Output {
+    let Audience::Caller(report) = &shell.audience else { return local_calls::failed("") };
     let answer = shell.turn.answer();
     let mut cited: Vec<u32> = Vec::new();
     for mark in citation::marks(report.text()) {
@@ -240,23 +248,23 @@ fn written(log: &[LogEntry]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatch::orders::Order;
+    use crate::dispatch::control_signal::ControlSignal;
 
     #[tokio::test(start_paused = true)]
     async fn a_full_inbox_keeps_no_order_waiting() {
-        for order in [Order::Stop, Order::Leave] {
+        for order in [ControlSignal::Stop, ControlSignal::Leave] {
             let (caller, mut inbox) = mpsc::channel(1);
-            let (orders, given) = watch::channel(Orders::default());
-            assert!(caller.try_send(Inbox::Lost(Ended::Over)).is_ok(), "there is room for one");
+            let (signals, given) = watch::channel(ControlSignals::default());
+            assert!(caller.try_send(TurnInput::Lost(TurnOutcome::Over)).is_ok(), "there is room for one");
             let mut ordered = given.clone();
-            let handing_in = hand_in(&caller, Inbox::Lost(Ended::GiveBack), &mut ordered);
+            let handing_in = hand_in(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut ordered);
             tokio::pin!(handing_in);
             assert!(handing_in.as_mut().now_or_never().is_none(), "nothing takes it");
-            orders::give(&orders, order);
+            control_signal::give(&signals, order);
             // Nobody reads the inbox any more: without the order it would wait for ever.
             let over = tokio::time::timeout(std::time::Duration::from_secs(3600), handing_in).await;
             over.expect("it does not wait");
-            assert!(matches!(inbox.try_recv(), Ok(Inbox::Lost(Ended::Over))));
+            assert!(matches!(inbox.try_recv(), Ok(TurnInput::Lost(TurnOutcome::Over))));
             assert!(inbox.try_recv().is_err(), "what comes after an order is not told");
         }
     }
@@ -264,8 +272,8 @@ mod tests {
     #[tokio::test]
     async fn what_came_of_a_task_is_handed_in() {
         let (caller, mut inbox) = mpsc::channel(1);
-        let (_orders, mut ordered) = watch::channel(Orders::default());
-        hand_in(&caller, Inbox::Lost(Ended::GiveBack), &mut ordered).await;
-        assert!(matches!(inbox.try_recv(), Ok(Inbox::Lost(Ended::GiveBack))));
+        let (_orders, mut ordered) = watch::channel(ControlSignals::default());
+        hand_in(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut ordered).await;
+        assert!(matches!(inbox.try_recv(), Ok(TurnInput::Lost(TurnOutcome::GiveBack))));
     }
 }

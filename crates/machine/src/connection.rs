@@ -1,4 +1,4 @@
-//! The host's connection to an agent: HTTP/2 over the machine's byte stream.
+//! The host's connection to a machine's guest: HTTP/2 over the machine's byte stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +8,18 @@ use domain::id::InstanceId;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use protocol::hello::Hello;
+use protocol::mcp::{TOLD_MAX_BYTES, ToolsAsked, ToolsTold};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::driver::ByteStream;
 
-/// How much of one stream the agent may send before the host has taken it.
+/// How much of one stream the guest may send before the host has taken it.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// How much of all streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
@@ -28,7 +29,7 @@ const FRAME_MAX_BYTES: u32 = 16 * 1024;
 const HEADERS_MAX_BYTES: u32 = 16 * 1024;
 /// What a stream's writes may hold back.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// How often a quiet agent is asked for a sign of life, and how long it may take to give one.
+/// How often a quiet guest is pinged, and how long it may take to give one.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the first exchange may take.
@@ -36,26 +37,26 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest hello.
 const HELLO_MAX_BYTES: usize = 4096;
 
-/// A body of a request to the agent.
+/// The body of a request to the guest.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Why an agent could not be spoken with.
+/// The reason why a guest could not be reached.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
+pub enum ConnectionError {
     /// There is no connection, or it broke.
-    #[error("the connection to the agent failed: {0}")]
+    #[error("connection to the guest failed: {0}")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The agent did not answer in time.
-    #[error("the agent did not answer in time")]
+    /// The guest did not answer in time.
+    #[error("the guest did not answer in time")]
     Silent,
-    /// What answers is no agent, or one of another version.
-    #[error("the agent is not understood: {0}")]
+    /// The peer is no guest, or speaks an unknown version.
+    #[error("unknown guest: {0}")]
     Foreign(String),
 }
 
-/// A connection to an agent that has said who it is. Clones share it; it closes with the last one.
+/// A connection to a guest that has identified itself. Clones share it; it closes with the last one.
 #[derive(Debug, Clone)]
-pub struct AgentLink {
+pub struct GuestConnection {
     sender: SendRequest<Body>,
     instance: InstanceId,
     version: u32,
@@ -63,16 +64,16 @@ pub struct AgentLink {
     _open: Arc<DropGuard>,
 }
 
-impl AgentLink {
-    /// Opens a connection over `stream` and asks the agent who it is.
+impl GuestConnection {
+    /// Opens a connection over `stream` and asks the guest to identify itself.
     ///
     /// # Errors
-    /// See [`LinkError`].
-    pub async fn open(stream: Box<dyn ByteStream>) -> Result<Self, LinkError> {
-        timeout(HELLO_TIMEOUT, Self::greet(stream)).await.map_err(|_| LinkError::Silent)?
+    /// See [`ConnectionError`].
+    pub async fn open(stream: Box<dyn ByteStream>) -> Result<Self, ConnectionError> {
+        timeout(HELLO_TIMEOUT, Self::greet(stream)).await.map_err(|_| ConnectionError::Silent)?
     }
 
-    async fn greet(stream: Box<dyn ByteStream>) -> Result<Self, LinkError> {
+    async fn greet(stream: Box<dyn ByteStream>) -> Result<Self, ConnectionError> {
         let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -95,7 +96,7 @@ impl AgentLink {
             let closed = closed.clone().drop_guard();
             async move {
                 if let Some(Err(error)) = abandoned.run_until_cancelled(connection).await {
-                    tracing::debug!(%error, "the connection to an agent broke");
+                    tracing::debug!(%error, "connection to a guest failed");
                 }
                 drop(closed);
             }
@@ -107,20 +108,41 @@ impl AgentLink {
     /// Sends a request. The URI needs a path only.
     ///
     /// # Errors
-    /// [`LinkError::Connection`] when the connection is closed or breaks before the head of the response.
-    pub async fn request(&self, request: Request<Body>) -> Result<Response<Incoming>, LinkError> {
+    /// [`ConnectionError::Connection`] when the connection is closed or breaks before the head of the response.
+    pub async fn request(&self, request: Request<Body>) -> Result<Response<Incoming>, ConnectionError> {
         let mut sender = self.sender.clone();
         sender.ready().await.map_err(broken)?;
         sender.send_request(absolute(request)).await.map_err(broken)
     }
 
-    /// The life of the agent at the other end.
+    /// Asks which tools the MCP servers in the machine have.
+    ///
+    /// # Errors
+    /// See [`ConnectionError`].
+    pub async fn list_tools(&self, asked: &ToolsAsked) -> Result<ToolsTold, ConnectionError> {
+        let foreign = |error: serde_json::Error| ConnectionError::Foreign(error.to_string());
+        let body = Full::new(serde_json::to_vec(asked).map_err(foreign)?.into());
+        let body = body.map_err(|never| match never {}).boxed_unsync();
+        let request = Request::post("/tools").body(body).expect("a fixed path is a request");
+        let response = self.request(request).await?;
+        if !response.status().is_success() {
+            return Err(ConnectionError::Foreign(format!(
+                "its list of tools has status {}",
+                response.status()
+            )));
+        }
+        let body = Limited::new(response.into_body(), TOLD_MAX_BYTES).collect().await;
+        let body = body.map_err(ConnectionError::Connection)?.to_bytes();
+        serde_json::from_slice(&body).map_err(foreign)
+    }
+
+    /// Returns the instance of the machine at the other end.
     #[must_use]
     pub const fn instance(&self) -> InstanceId {
         self.instance
     }
 
-    /// The version of the protocol that it speaks.
+    /// Returns the version of the protocol that it speaks.
     #[must_use]
     pub const fn version(&self) -> u32 {
         self.version
@@ -138,35 +160,37 @@ impl AgentLink {
     }
 }
 
-fn broken(error: hyper::Error) -> LinkError {
-    LinkError::Connection(error.into())
+fn broken(error: hyper::Error) -> ConnectionError {
+    ConnectionError::Connection(error.into())
 }
 
-/// HTTP/2 wants a scheme and an authority; there is only one agent at the other end.
+/// HTTP/2 wants a scheme and an authority; there is only one guest at the other end.
 fn absolute(mut request: Request<Body>) -> Request<Body> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    if let Ok(uri) = http::Uri::builder().scheme("http").authority("agent").path_and_query(path).build() {
+    if let Ok(uri) = http::Uri::builder().scheme("http").authority("guest").path_and_query(path).build() {
         *request.uri_mut() = uri;
     }
     request
 }
 
-async fn hello(sender: &mut SendRequest<Body>) -> Result<(InstanceId, u32), LinkError> {
-    let foreign = |reason: &str| LinkError::Foreign(reason.to_owned());
+async fn hello(sender: &mut SendRequest<Body>) -> Result<(InstanceId, u32), ConnectionError> {
+    let foreign = |reason: &str| ConnectionError::Foreign(reason.to_owned());
     let mut request = Request::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
     *request.uri_mut() = http::Uri::from_static("/hello");
     sender.ready().await.map_err(broken)?;
     let response = sender.send_request(absolute(request)).await.map_err(broken)?;
     if response.status() != StatusCode::OK {
-        return Err(LinkError::Foreign(format!("its hello has status {}", response.status())));
+        return Err(ConnectionError::Foreign(format!("its hello has status {}", response.status())));
     }
-    let body =
-        Limited::new(response.into_body(), HELLO_MAX_BYTES).collect().await.map_err(LinkError::Connection)?;
+    let body = Limited::new(response.into_body(), HELLO_MAX_BYTES)
+        .collect()
+        .await
+        .map_err(ConnectionError::Connection)?;
     let hello: Hello =
         serde_json::from_slice(&body.to_bytes()).map_err(|_| foreign("its hello has another form"))?;
     let oldest = protocol::VERSION.saturating_sub(1).max(1);
     if !(oldest..=protocol::VERSION).contains(&hello.version) {
-        return Err(LinkError::Foreign(format!(
+        return Err(ConnectionError::Foreign(format!(
             "it speaks version {}, this service {oldest} to {}",
             hello.version,
             protocol::VERSION

@@ -6,7 +6,7 @@ use domain::step::Block;
 use domain::turn::host::Event;
 use tokio::sync::mpsc;
 
-use super::turn::Inbox;
+use super::turn::TurnInput;
 
 /// The longest report, in bytes; what is beyond is not told.
 pub(super) const REPORT_MAX_BYTES: usize = 64 * 1024;
@@ -15,7 +15,7 @@ const MARK_MAX_BYTES: usize = " [999]".len();
 
 /// What an agent said so far, and how much of it was told. It never waits for the one that is told: what could not be
 /// told is told with what comes after it.
-pub(super) struct Report {
+pub(super) struct SubagentOutput {
     call: String,
     said: String,
     /// Where each step begins.
@@ -25,12 +25,12 @@ pub(super) struct Report {
     /// How much of what was told still stands.
     stands: usize,
     told: usize,
-    to: mpsc::Sender<Inbox>,
+    to: mpsc::Sender<TurnInput>,
 }
 
-impl Report {
+impl SubagentOutput {
     /// The report of a task that has come as far as this.
-    pub(super) fn new(call: String, log: &[LogEntry], to: mpsc::Sender<Inbox>) -> Self {
+    pub(super) fn new(call: String, log: &[LogEntry], to: mpsc::Sender<TurnInput>) -> Self {
         let mut report = Self {
             call,
             said: String::new(),
@@ -82,7 +82,7 @@ impl Report {
         }
         let (call, text) = (self.call.clone(), self.said[self.stands..].to_owned());
         let event = Event::Reported { call, keep: self.stands, text };
-        if self.to.try_send(Inbox::Event(event)).is_ok() {
+        if self.to.try_send(TurnInput::Event(event)).is_ok() {
             self.told = self.said.len();
             self.stands = self.told;
         }
@@ -134,8 +134,8 @@ mod tests {
 
     use super::*;
 
-    fn heard(inbox: &mut mpsc::Receiver<Inbox>, shown: &mut String) {
-        while let Ok(Inbox::Event(Event::Reported { keep, text, .. })) = inbox.try_recv() {
+    fn heard(inbox: &mut mpsc::Receiver<TurnInput>, shown: &mut String) {
+        while let Ok(TurnInput::Event(Event::Reported { keep, text, .. })) = inbox.try_recv() {
             shown.truncate(keep);
             shown.push_str(&text);
         }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn whoever_listens_slowly_hears_the_same() {
         let (to, mut inbox) = mpsc::channel(1);
-        let mut report = Report::new("c".to_owned(), &[], to);
+        let mut report = SubagentOutput::new("c".to_owned(), &[], to);
         let mut shown = String::from("of an earlier lease");
         let grew = |block, text: &str| Change::TextGrew { block, text: text.to_owned() };
         let changes = [
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_a_vendor_cites_is_marked_in_what_was_told_already() {
         let (to, mut inbox) = mpsc::channel(10);
-        let mut report = Report::new("c".to_owned(), &[], to);
+        let mut report = SubagentOutput::new("c".to_owned(), &[], to);
         let mut shown = String::new();
         let grew = |block, text: &str| Change::TextGrew { block, text: text.to_owned() };
         let place = Place::Web { url: "https://a.example/".to_owned(), title: String::new() };
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_report_is_bounded() {
         let (to, _inbox) = mpsc::channel(1);
-        let mut report = Report::new("c".to_owned(), &[], to);
+        let mut report = SubagentOutput::new("c".to_owned(), &[], to);
         report.take(&Change::StepBegan { number: 0 });
         report.take(&Change::TextGrew { block: 0, text: "é".repeat(REPORT_MAX_BYTES) });
         assert_eq!(report.text().len(), REPORT_MAX_BYTES);

@@ -1,9 +1,9 @@
-//! The lines between host and agent: whatever comes is a frame within its bounds or none, however it arrives, and a
+//! The lines between host and machine: whatever comes is a frame within its bounds or none, however it arrives, and a
 //! frame that was read is written and read as the same.
 
-use domain::turn::AgentFrame;
+use domain::turn::ExecutorFrame;
+use protocol::session::{Lines, executor_line, host_line, read_executor_line, read_host_line};
 use protocol::tool::{PASSAGES_MAX, TEXT_MAX_BYTES, WRITTEN_MAX};
-use protocol::turn::{Lines, agent_line, host_line, read_agent_line, read_host_line};
 
 /// Short, so that lines that are too long are met.
 const LINE_MAX_BYTES: usize = 2048;
@@ -23,7 +23,7 @@ pub fn try_input(data: &[u8]) {
     assert!(rest.starts_with(&joined), "lines that were not sent");
     for line in &lines {
         assert!(line.len() < LINE_MAX_BYTES && !line.contains(&b'\n'));
-        agent(line);
+        executor(line);
         host(line);
     }
 }
@@ -45,20 +45,19 @@ fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     (out, false)
 }
 
-fn agent(line: &[u8]) {
-    let Ok(frame) = read_agent_line(line) else { return };
-    if let AgentFrame::Returned { output, .. } = &frame {
-        assert!(output.text.len() <= TEXT_MAX_BYTES);
-        assert!(output.passages.len() <= PASSAGES_MAX && output.written.len() <= WRITTEN_MAX);
-        for path in &output.written {
-            assert!(path.starts_with('/') && !path.contains('\0'));
-            assert!(path[1..].split('/').all(|name| !matches!(name, "" | "." | "..")), "{path:?}");
-        }
+fn executor(line: &[u8]) {
+    let Ok(frame) = read_executor_line(line) else { return };
+    let ExecutorFrame::Returned { output, .. } = &frame;
+    assert!(output.text.len() <= TEXT_MAX_BYTES);
+    assert!(output.passages.len() <= PASSAGES_MAX && output.written.len() <= WRITTEN_MAX);
+    for path in &output.written {
+        assert!(path.starts_with('/') && !path.contains('\0'));
+        assert!(path[1..].split('/').all(|name| !matches!(name, "" | "." | "..")), "{path:?}");
     }
-    let written = agent_line(&frame);
+    let written = executor_line(&frame);
     let (end, written) = written.split_last().expect("a line feed");
     assert!(*end == b'\n' && !written.contains(&b'\n'));
-    assert_eq!(read_agent_line(written).expect("a frame"), frame);
+    assert_eq!(read_executor_line(written).expect("a frame"), frame);
 }
 
 fn host(line: &[u8]) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use domain::id::AccountId;
 use domain::step::ToolSpec;
 use http_body_util::{BodyExt, Full, Limited};
-use machine::AgentLink;
+use machine::GuestConnection;
 use plugins::McpServer;
 use protocol::mcp::{Known, ServerTold, TOLD_MAX_BYTES, Told, ToolsAsked, ToolsTold};
 use serde_json::json;
@@ -57,7 +57,7 @@ impl MachineTools {
     pub(super) async fn of(
         &self,
         account: AccountId,
-        link: &AgentLink,
+        link: &GuestConnection,
         servers: &[&McpServer],
     ) -> Vec<ToolSpec> {
         if servers.is_empty() {
@@ -186,7 +186,7 @@ impl MachineTools {
 }
 
 /// Asks the agent, which need not be one that knows of this.
-async fn ask(link: &AgentLink, known: &HashMap<String, Listed>) -> Result<ToolsTold, String> {
+async fn ask(link: &GuestConnection, known: &HashMap<String, Listed>) -> Result<ToolsTold, String> {
     let known: BTreeMap<String, Known> = known
         .iter()
         .filter_map(|(name, listed)| {

@@ -1,12 +1,13 @@
-//! `POST /turn`: one answer's turn, both sides streaming JSON lines until either ends.
+//! `POST /session`: the calls of one answer, both sides streaming JSON lines until either ends.
 //!
-//! The host's first line is `open`. Each line is one frame of bounded length; the host takes whatever
-//! the agent sends for hostile and gives the link up at the first line that is no frame.
+//! The host's first line is `open`; then it sends `run`, `ack` and `cancel`, and the executor sends `returned`. Each line
+//! is one frame of bounded length. The host treats whatever comes from the machine as untrusted and gives the session up
+//! at the first line that is no frame.
 
 use domain::citation::{Passage, Place};
 use domain::id::MessageId;
 use domain::step::{Call, Outcome, Purpose};
-use domain::turn::{self, AgentFrame, CallNote, EntryKind, EntryNote, HostFrame, LinkStamp, Open};
+use domain::turn::{self, ExecutorFrame, HostFrame, Open, SessionStamp};
 use serde::{Deserialize, Serialize};
 
 use domain::image::{ImageKind, ImageRef};
@@ -17,9 +18,11 @@ use crate::tool::{
     TEXT_MAX_BYTES, TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
 };
 
-/// The longest line of an agent, its line feed included: a tool's output within its bounds, escaped.
-pub const AGENT_FRAME_MAX_BYTES: usize = 2 * 1024 * 1024;
-/// The longest line of the host: a step's calls, escaped.
+/// The path of a session.
+pub const SESSION_PATH: &str = "/session";
+/// The longest line of an executor, its line feed included: a tool's output within its bounds, escaped.
+pub const EXECUTOR_FRAME_MAX_BYTES: usize = 2 * 1024 * 1024;
+/// The longest line of the host: a call, escaped.
 pub const HOST_FRAME_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A line that is no frame, or says what no frame may say.
@@ -37,150 +40,76 @@ pub enum NotAFrame {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HostWire {
-    Open {
-        answer: String,
-        epoch: u64,
-        link: u32,
-        entries: Vec<EntryWire>,
-        pending: Vec<CallWire>,
-        next: u32,
-        saying: bool,
-        context_tokens: u64,
-        /// A host of the version before tells none.
-        #[serde(default)]
-        attached: Vec<String>,
-    },
-    Step {
-        number: u32,
-        entry: EntryWire,
-        calls: Vec<CallWire>,
-    },
-    Acknowledged {
-        call: String,
-        entry: EntryWire,
-    },
-    Close,
+    Open { answer: String, epoch: u64, session: u32, outstanding: Vec<String>, attached: Vec<String> },
+    Run { call: String, tool: String, arguments: String },
+    Ack { call: String },
+    Cancel { call: String },
 }
 
-/// A frame of the agent on the wire.
+/// A frame of the executor on the wire.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum AgentWire {
-    Want { number: u32, keep: Vec<u32> },
+enum ExecutorWire {
     Returned { call: String, output: ToolOutput },
-    Done { number: u32 },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct EntryWire {
-    id: u32,
-    kind: KindWire,
-    tokens: u64,
-    present: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum KindWire {
-    Question,
-    Step,
-    Result,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct CallWire {
-    id: String,
-    tool: String,
-    arguments: String,
-    repeatable: bool,
-    /// A host of the version before runs none.
-    #[serde(default)]
-    hosted: bool,
-}
-
-/// The frame as a line, with its line feed.
+/// Encodes a frame of the host as a line, with its line feed.
 #[must_use]
 pub fn host_line(frame: &HostFrame) -> Vec<u8> {
     let wire = match frame {
         HostFrame::Open(open) => HostWire::Open {
             answer: open.answer.to_string(),
-            epoch: open.link.epoch,
-            link: open.link.link,
-            entries: open.entries.iter().map(entry_out).collect(),
-            pending: open.pending.iter().map(call_out).collect(),
-            next: open.next,
-            saying: open.saying,
-            context_tokens: open.context_tokens,
+            epoch: open.stamp.epoch,
+            session: open.stamp.session,
+            outstanding: open.outstanding.clone(),
             attached: open.attached.clone(),
         },
-        HostFrame::Step { number, entry, calls } => HostWire::Step {
-            number: *number,
-            entry: entry_out(entry),
-            calls: calls.iter().map(call_out).collect(),
-        },
-        HostFrame::Acknowledged { call, entry } => {
-            HostWire::Acknowledged { call: call.clone(), entry: entry_out(entry) }
+        HostFrame::Run(call) => {
+            let Call { id, tool, arguments, purpose: _ } = call.clone();
+            HostWire::Run { call: id, tool, arguments }
         }
-        HostFrame::Close => HostWire::Close,
+        HostFrame::Ack { call } => HostWire::Ack { call: call.clone() },
+        HostFrame::Cancel { call } => HostWire::Cancel { call: call.clone() },
     };
     line(&wire)
 }
 
-/// Reads a line of the host.
+/// Decodes a line of the host.
 ///
 /// # Errors
 /// [`NotAFrame`].
 pub fn read_host_line(line: &[u8]) -> Result<HostFrame, NotAFrame> {
     Ok(match serde_json::from_slice(line)? {
-        HostWire::Open { answer, epoch, link, entries, pending, next, saying, context_tokens, attached } => {
+        HostWire::Open { answer, epoch, session, outstanding, attached } => {
             let answer: MessageId = answer.parse().map_err(|_| NotAFrame::OutOfBounds("answer"))?;
-            HostFrame::Open(Open {
-                answer,
-                link: LinkStamp { epoch, link },
-                entries: entries.into_iter().map(entry_in).collect(),
-                pending: pending.into_iter().map(call_in).collect(),
-                next,
-                saying,
-                context_tokens,
-                attached,
-            })
+            let stamp = SessionStamp { epoch, session };
+            HostFrame::Open(Open { answer, stamp, outstanding, attached })
         }
-        HostWire::Step { number, entry, calls } => HostFrame::Step {
-            number,
-            entry: entry_in(entry),
-            calls: calls.into_iter().map(call_in).collect(),
-        },
-        HostWire::Acknowledged { call, entry } => HostFrame::Acknowledged { call, entry: entry_in(entry) },
-        HostWire::Close => HostFrame::Close,
+        HostWire::Run { call: id, tool, arguments } => {
+            HostFrame::Run(Call { id, tool, arguments, purpose: Purpose::Tool })
+        }
+        HostWire::Ack { call } => HostFrame::Ack { call },
+        HostWire::Cancel { call } => HostFrame::Cancel { call },
     })
 }
 
-/// The frame as a line, with its line feed.
+/// Encodes a frame of the executor as a line, with its line feed.
 #[must_use]
-pub fn agent_line(frame: &AgentFrame) -> Vec<u8> {
-    let wire = match frame {
-        AgentFrame::Want { number, keep } => AgentWire::Want { number: *number, keep: keep.clone() },
-        AgentFrame::Returned { call, output } => {
-            AgentWire::Returned { call: call.clone(), output: output_out(output) }
-        }
-        AgentFrame::Done { number } => AgentWire::Done { number: *number },
-    };
-    line(&wire)
+pub fn executor_line(frame: &ExecutorFrame) -> Vec<u8> {
+    let ExecutorFrame::Returned { call, output } = frame;
+    line(&ExecutorWire::Returned { call: call.clone(), output: output_out(output) })
 }
 
-/// Reads a line of the agent, and holds it to the bounds of [`crate::tool`].
+/// Decodes a line of the executor, within the bounds of [`crate::tool`].
 ///
 /// # Errors
 /// [`NotAFrame`].
-pub fn read_agent_line(line: &[u8]) -> Result<AgentFrame, NotAFrame> {
-    Ok(match serde_json::from_slice(line)? {
-        AgentWire::Want { number, keep } => AgentFrame::Want { number, keep },
-        AgentWire::Returned { call, output } => AgentFrame::Returned { call, output: output_in(output)? },
-        AgentWire::Done { number } => AgentFrame::Done { number },
-    })
+pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, NotAFrame> {
+    let ExecutorWire::Returned { call, output } = serde_json::from_slice(line)?;
+    Ok(ExecutorFrame::Returned { call, output: output_in(output)? })
 }
 
-/// A tool's output in the domain's words, as the agent's own loop takes it.
+/// Converts a tool's output into the domain's type.
 ///
 /// # Errors
 /// [`NotAFrame::OutOfBounds`] when it is longer than [`crate::tool`] allows.
@@ -296,38 +225,10 @@ fn output_out(output: &turn::Output) -> ToolOutput {
     }
 }
 
-fn line(wire: &impl Serialize) -> Vec<u8> {
+pub(crate) fn line(wire: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(wire).expect("frames are plain strings and numbers");
     line.push(b'\n');
     line
-}
-
-fn entry_out(entry: &EntryNote) -> EntryWire {
-    let kind = match entry.kind {
-        EntryKind::Question => KindWire::Question,
-        EntryKind::Step => KindWire::Step,
-        EntryKind::Result => KindWire::Result,
-    };
-    EntryWire { id: entry.id, kind, tokens: entry.tokens, present: entry.present }
-}
-
-fn entry_in(entry: EntryWire) -> EntryNote {
-    let kind = match entry.kind {
-        KindWire::Question => EntryKind::Question,
-        KindWire::Step => EntryKind::Step,
-        KindWire::Result => EntryKind::Result,
-    };
-    EntryNote { id: entry.id, kind, tokens: entry.tokens, present: entry.present }
-}
-
-fn call_out(note: &CallNote) -> CallWire {
-    let Call { id, tool, arguments, purpose: _ } = note.call.clone();
-    CallWire { id, tool, arguments, repeatable: note.repeatable, hosted: note.hosted }
-}
-
-fn call_in(call: CallWire) -> CallNote {
-    let CallWire { id, tool, arguments, repeatable, hosted } = call;
-    CallNote { call: Call { id, tool, arguments, purpose: Purpose::Tool }, repeatable, hosted }
 }
 
 /// Cuts a stream of bytes into lines of bounded length.
@@ -342,7 +243,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines of at most so many bytes: [`AGENT_FRAME_MAX_BYTES`] or [`HOST_FRAME_MAX_BYTES`].
+    /// Lines of at most so many bytes: [`EXECUTOR_FRAME_MAX_BYTES`] or [`HOST_FRAME_MAX_BYTES`].
     #[must_use]
     pub const fn of_at_most(bytes_max: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, searched: 0, bytes_max }
@@ -386,33 +287,20 @@ mod tests {
 
     #[test]
     fn frames_survive_the_wire() {
-        let call = CallNote {
-            call: Call {
-                id: "c".into(),
-                tool: "shell".into(),
-                arguments: "{\n}".into(),
-                purpose: Purpose::Tool,
-            },
-            repeatable: false,
-            hosted: true,
-        };
-        let entry = EntryNote { id: 3, kind: EntryKind::Step, tokens: 7, present: true };
+        let call =
+            Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into(), purpose: Purpose::Tool };
         let frames = [
             HostFrame::Open(Open {
                 answer: MessageId::from_random(1),
-                link: LinkStamp { epoch: 2, link: 3 },
-                entries: vec![entry],
-                pending: vec![call.clone()],
-                next: 1,
-                saying: true,
-                context_tokens: 9,
+                stamp: SessionStamp { epoch: 2, session: 3 },
+                outstanding: vec!["c".into()],
                 attached: vec!["/uploads/.tmp/1/a.pdf".into()],
             }),
-            HostFrame::Step { number: 1, entry, calls: vec![call] },
-            HostFrame::Acknowledged { call: "c".into(), entry },
-            HostFrame::Close,
+            HostFrame::Run(call),
+            HostFrame::Ack { call: "c".into() },
+            HostFrame::Cancel { call: "d".into() },
         ];
-        let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);
+        let mut lines = Lines::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
         for frame in &frames {
             for byte in host_line(frame) {
                 lines.push(&[byte]);
@@ -426,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_cannot_say_more_than_a_frame_may() {
+    fn an_executor_cannot_send_more_than_a_frame_may() {
         let output = |text: String, path: &str| ToolOutput {
             text,
             written: vec![path.to_owned()],
@@ -434,19 +322,19 @@ mod tests {
         };
         let paths = ["a", "/a/../b", "/./a", "//a", "/", "/a\0"].map(|path| output(String::new(), path));
         for bad in paths.into_iter().chain([output("x".repeat(TEXT_MAX_BYTES + 1), "/a")]) {
-            let line = line(&AgentWire::Returned { call: "c".into(), output: bad });
-            assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))));
+            let line = line(&ExecutorWire::Returned { call: "c".into(), output: bad });
+            assert!(matches!(read_executor_line(&line), Err(NotAFrame::OutOfBounds(_))));
         }
         for bad in ["javascript:alert(1)", "https://", "https://user@example.org/", "https://example.org/a b"]
         {
             let passages = vec![FoundPassage { url: Some(bad.to_owned()), ..FoundPassage::default() }];
             let output = ToolOutput { passages, ..ToolOutput::default() };
-            let line = line(&AgentWire::Returned { call: "c".into(), output });
-            assert!(matches!(read_agent_line(&line), Err(NotAFrame::OutOfBounds(_))), "{bad}");
+            let line = line(&ExecutorWire::Returned { call: "c".into(), output });
+            assert!(matches!(read_executor_line(&line), Err(NotAFrame::OutOfBounds(_))), "{bad}");
         }
-        assert!(matches!(read_agent_line(b"{\"want\":1}"), Err(NotAFrame::Malformed(_))));
-        let mut lines = Lines::of_at_most(AGENT_FRAME_MAX_BYTES);
-        lines.push(&vec![b' '; AGENT_FRAME_MAX_BYTES]);
+        assert!(matches!(read_executor_line(b"{\"run\":1}"), Err(NotAFrame::Malformed(_))));
+        let mut lines = Lines::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
+        lines.push(&vec![b' '; EXECUTOR_FRAME_MAX_BYTES]);
         assert!(lines.next_line().is_err());
     }
 }

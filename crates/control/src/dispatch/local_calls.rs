@@ -1,4 +1,4 @@
-//! Calls that the service runs itself, beside the turn that made them: each is a task that comes back with `Hosted`.
+//! Calls that the service runs itself, beside the turn that made them: each is a task that comes back with `ToolRouter`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::orders::{self, Order, Orders};
+use super::control_signal::{self, ControlSignal, ControlSignals};
 
 /// How long other agents may take to leave their work when the answer ends.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,14 +21,14 @@ pub(super) struct Running(HashMap<String, Run>);
 struct Run {
     task: AbortOnDropHandle<()>,
     /// Where another agent is told to stop.
-    orders: Option<watch::Sender<Orders>>,
+    signals: Option<watch::Sender<ControlSignals>>,
 }
 
 impl Running {
     /// Runs a call that ends at once when it is dropped.
     pub(super) fn start(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        self.0.insert(call, Run { task, orders: None });
+        self.0.insert(call, Run { task, signals: None });
     }
 
     /// Runs another agent, which has to be told to stop: its tools run in the machine.
@@ -36,10 +36,10 @@ impl Running {
         &mut self,
         call: String,
         work: impl Future<Output = ()> + Send + 'static,
-        orders: watch::Sender<Orders>,
+        signals: watch::Sender<ControlSignals>,
     ) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        self.0.insert(call, Run { task, orders: Some(orders) });
+        self.0.insert(call, Run { task, signals: Some(signals) });
     }
 
     /// The call came back.
@@ -48,11 +48,11 @@ impl Running {
     }
 
     /// Ends all that runs; other agents once they have stopped their tools and paid for what they said.
-    pub(super) async fn end(&mut self, order: Order) {
+    pub(super) async fn end(&mut self, order: ControlSignal) {
         let others: Vec<Run> =
-            self.0.drain().map(|(_, run)| run).filter(|run| run.orders.is_some()).collect();
-        for orders in others.iter().filter_map(|run| run.orders.as_ref()) {
-            orders::give(orders, order);
+            self.0.drain().map(|(_, run)| run).filter(|run| run.signals.is_some()).collect();
+        for signals in others.iter().filter_map(|run| run.signals.as_ref()) {
+            control_signal::give(signals, order);
         }
         let over = async {
             for run in others {

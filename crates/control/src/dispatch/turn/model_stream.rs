@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use models::StepStream;
 
 /// A model that is saying a step.
-pub(super) struct Voice {
+pub(super) struct ModelStream {
     pub(super) number: u32,
     pub(super) attempt: u32,
     pub(super) stream: StepStream,
@@ -14,18 +14,20 @@ pub(super) struct Voice {
 }
 
 /// What the model says next; never, while none is asked.
-pub(super) async fn said(voice: &mut Option<Voice>) -> Event {
-    let Some(Voice { number, attempt, stream, jitter }) = voice else { return std::future::pending().await };
+pub(super) async fn said(model_stream: &mut Option<ModelStream>) -> Event {
+    let Some(ModelStream { number, attempt, stream, jitter }) = model_stream else {
+        return std::future::pending().await;
+    };
     let (number, attempt, jitter) = (*number, *attempt, *jitter);
     match stream.next().await {
-        Some(Ok(event)) => Event::Said { number, attempt, event },
+        Some(Ok(event)) => Event::ModelDelta { number, attempt, event },
         other => {
-            *voice = None;
+            *model_stream = None;
             let cut =
                 StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
             let error = other.and_then(Result::err).unwrap_or(cut);
             tracing::info!(%error, number, attempt, "a model step failed");
-            Event::SayFailed { number, attempt, error, jitter }
+            Event::ModelFailed { number, attempt, error, jitter }
         }
     }
 }

@@ -1,0 +1,118 @@
+//! A turn's session with the machine: waits for the machine, lists its tools and passes frames until it ends.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::AccountId;
+use domain::step::ToolSpec;
+use domain::turn::{ExecutorFrame, HostFrame};
+use futures_util::FutureExt;
+use machine::{GuestConnection, MachineError, ProtocolViolation, Session};
+use plugins::Library;
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::turn::TurnInput;
+
+/// Frames that wait to be sent in one session. A guest that lets more pile up loses the session.
+const FRAMES_WAITING_MAX: usize = 256;
+/// The pause before a session that failed is tried again; doubles with each failure in a row.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DOUBLINGS_MAX: u32 = 7;
+
+/// The text of an answer whose machine was given up.
+const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
+
+/// An event of a session.
+pub(super) enum SessionEvent {
+    /// The machine is running and connected: frames may be sent.
+    Up {
+        connection: GuestConnection,
+        frames: mpsc::Sender<HostFrame>,
+        /// The tools of the MCP servers in the machine.
+        tools: Vec<ToolSpec>,
+    },
+    /// The executor sent a frame.
+    Frame(ExecutorFrame),
+    /// The guest sent something that is no frame.
+    Violation,
+    /// The session is gone.
+    Down,
+    /// There will be none: the machine's start was given up, or the account has no machine. The reason is shown in the
+    /// answer.
+    GivenUp(String),
+    /// There will be none until the machine is started: its owner has stopped it.
+    MachineStopped,
+}
+
+/// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row that came to nothing.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    library: Arc<Library>,
+    account: AccountId,
+    number: u32,
+    failures: u32,
+    inputs: mpsc::Sender<TurnInput>,
+) {
+    if failures > 0 {
+        tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
+    }
+    let turn = Turn { number, inputs };
+    let ended = AssertUnwindSafe(exchange(&shared, &library, account, &turn)).catch_unwind().await;
+    let last = ended.unwrap_or_else(|_| {
+        tracing::error!(%account, "session with a machine panicked");
+        SessionEvent::Down
+    });
+    turn.send(last).await;
+}
+
+/// Runs one session and returns its last event.
+async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: &Turn) -> SessionEvent {
+    let connection = match shared.machines.when_running(account).await {
+        Ok(connection) => connection,
+        Err(MachineError::GivenUp(reason)) => {
+            // The driver's reason may name what is inside; each failed start was logged with it.
+            tracing::warn!(%account, reason, "answers end because their machine does not start");
+            return SessionEvent::GivenUp(NOT_STARTED.to_owned());
+        }
+        Err(MachineError::NoMachine) => {
+            return SessionEvent::GivenUp("the account has no machine".to_owned());
+        }
+        Err(MachineError::Stopped) => return SessionEvent::MachineStopped,
+        Err(error) => {
+            tracing::debug!(%account, %error, "machine not connected");
+            return SessionEvent::Down;
+        }
+    };
+    let tools = shared.tools_of_machine(account, &connection, library).await;
+    let (frames, waiting) = mpsc::channel(FRAMES_WAITING_MAX);
+    let mut session = Session::new(connection.clone(), waiting);
+    if !turn.send(SessionEvent::Up { connection, frames, tools }).await {
+        return SessionEvent::Down;
+    }
+    loop {
+        match session.next().await {
+            Ok(Some(frame)) => {
+                if !turn.send(SessionEvent::Frame(frame)).await {
+                    return SessionEvent::Down;
+                }
+            }
+            Ok(None) => return SessionEvent::Down,
+            Err(ProtocolViolation) => return SessionEvent::Violation,
+        }
+    }
+}
+
+/// The turn that a session belongs to.
+struct Turn {
+    number: u32,
+    inputs: mpsc::Sender<TurnInput>,
+}
+
+impl Turn {
+    /// Sends it an event and returns whether it is still there.
+    async fn send(&self, event: SessionEvent) -> bool {
+        self.inputs.send(TurnInput::Session { number: self.number, event }).await.is_ok()
+    }
+}

@@ -1,0 +1,54 @@
+//! The time that a machine may keep its turn waiting.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The most that a machine may take for its calls; longer than any tool may run.
+const WAIT_MAX: Duration = Duration::from_secs(20 * 60);
+
+/// Measures how long the machine has kept the turn waiting: only while nothing else can advance it. Models and calls of
+/// the host take as long as they take.
+#[derive(Default)]
+pub(super) struct MachineWait {
+    since: Option<Instant>,
+}
+
+impl MachineWait {
+    /// Returns when the wait will have lasted too long; `None` while the machine is not waited for.
+    pub(super) fn until(&mut self, awaited: bool, now: Instant) -> Option<Instant> {
+        self.since = awaited.then(|| self.since.unwrap_or(now));
+        Some(self.since? + WAIT_MAX)
+    }
+
+    /// Ends the wait: the machine advanced the turn.
+    pub(super) fn end(&mut self) {
+        self.since = None;
+    }
+}
+
+/// Comes back at that time; never, when there is none.
+pub(super) async fn over_at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_waits_for_the_machine_count() {
+        let begun = Instant::now();
+        let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
+        let mut wait = MachineWait::default();
+        assert_eq!(wait.until(true, after(0)), Some(after(20)));
+        assert_eq!(wait.until(true, after(5)), Some(after(20)), "it goes on");
+        assert_eq!(wait.until(false, after(6)), None, "a model speaks, for an hour");
+        assert_eq!(wait.until(true, after(66)), Some(after(86)), "the machine has its whole time");
+        wait.end();
+        assert_eq!(wait.until(true, after(70)), Some(after(90)));
+    }
+}

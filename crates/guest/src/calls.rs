@@ -1,0 +1,234 @@
+//! The calls of all answers in this instance: carries out what each answer's [`Executor`] decides.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use domain::id::MessageId;
+use domain::step::{Call, Outcome};
+use domain::turn::executor::{Effect, Event, Executor};
+use domain::turn::{HostFrame, Open, Output, SessionStamp};
+use protocol::session::{executor_line, output_in};
+use protocol::tool::ToolOutput;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use crate::tools::{self, Limits};
+
+/// Answers that are remembered, idle ones included: their stamps make sessions void that arrive late. Many more than
+/// are worked on at once.
+const ANSWERS_MAX: usize = 4096;
+/// Calls that run at once in the machine; the rest wait.
+const RUNNING_MAX: usize = 16;
+
+/// The calls of this instance of the machine, by answer.
+pub struct Calls {
+    limits: Arc<Limits>,
+    places: Arc<Semaphore>,
+    answers: Mutex<Answers>,
+}
+
+#[derive(Default)]
+struct Answers {
+    known: HashMap<MessageId, Answer>,
+    order: VecDeque<MessageId>,
+}
+
+#[derive(Default)]
+struct Answer {
+    executor: Executor,
+    /// The lines of the newest session, while it is open.
+    session: Option<mpsc::Sender<Bytes>>,
+    /// Paths that are attached to the questions of the conversation.
+    attached: Arc<[String]>,
+    /// Kills the calls that run.
+    kills: HashMap<String, watch::Sender<bool>>,
+}
+
+impl Answers {
+    /// Returns the answer's record and makes room for it first if it is new. An idle one goes before one with calls,
+    /// which would be forgotten and could run twice.
+    fn of(&mut self, answer: MessageId) -> &mut Answer {
+        if !self.known.contains_key(&answer) {
+            if self.order.len() >= ANSWERS_MAX {
+                let idle = |answer: &MessageId| {
+                    self.known.get(answer).is_none_or(|answer| answer.executor.is_idle())
+                };
+                let oldest = self.order.iter().position(idle).unwrap_or(0);
+                if let Some(gone) = self.order.remove(oldest) {
+                    self.known.remove(&gone);
+                }
+            }
+            self.order.push_back(answer);
+        }
+        self.known.entry(answer).or_default()
+    }
+}
+
+impl Calls {
+    /// Creates the state of a new instance, whose tools keep to `limits`.
+    #[must_use]
+    pub fn new(limits: Arc<Limits>) -> Self {
+        Self { limits, places: Arc::new(Semaphore::new(RUNNING_MAX)), answers: Mutex::default() }
+    }
+
+    /// Opens a session, unless a newer one is known. Results go to `lines`, which is dropped when the session ends.
+    pub fn open(self: &Arc<Self>, open: Open, lines: mpsc::Sender<Bytes>) {
+        let mut answers = self.lock();
+        let answer = answers.of(open.answer);
+        if open.stamp > answer.executor.stamp() {
+            answer.session = Some(lines);
+            answer.attached = open.attached.clone().into();
+        }
+        let (id, stamp) = (open.answer, open.stamp);
+        self.handle(answer, id, Event::Host { stamp, frame: HostFrame::Open(open) });
+    }
+
+    /// Handles a frame of the session.
+    pub fn receive(self: &Arc<Self>, id: MessageId, stamp: SessionStamp, frame: HostFrame) {
+        self.handle(self.lock().of(id), id, Event::Host { stamp, frame });
+    }
+
+    /// Ends the session. Calls go on, and a newer session gets their results.
+    pub fn close(&self, id: MessageId, stamp: SessionStamp) {
+        let mut answers = self.lock();
+        let answer = answers.of(id);
+        if answer.executor.stamp() == stamp {
+            answer.session = None;
+        }
+    }
+
+    fn finished(self: &Arc<Self>, id: MessageId, call: String, output: ToolOutput) {
+        let mut answers = self.lock();
+        let answer = answers.of(id);
+        answer.kills.remove(&call);
+        self.handle(answer, id, Event::Finished { call, output: within_bounds(output) });
+    }
+
+    fn handle(self: &Arc<Self>, answer: &mut Answer, id: MessageId, event: Event) {
+        for effect in answer.executor.on(event) {
+            match effect {
+                Effect::Send(frame) => {
+                    let line = Bytes::from(executor_line(&frame));
+                    let sent = answer.session.as_ref().map(|session| session.try_send(line));
+                    // The next session asks for the result again.
+                    if let Some(Err(_)) = sent {
+                        answer.session = None;
+                    }
+                }
+                Effect::Start(call) => self.start(answer, id, call),
+                Effect::Kill(call) => {
+                    if let Some(kill) = answer.kills.remove(&call) {
+                        kill.send_replace(true);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, answer: &mut Answer, id: MessageId, call: Call) {
+        let (kill, mut killed) = watch::channel(false);
+        answer.kills.insert(call.id.clone(), kill);
+        let (calls, attached) = (self.clone(), answer.attached.clone());
+        tokio::spawn(async move {
+            let place = tokio::select! {
+                place = calls.places.clone().acquire_owned() => place,
+                Ok(_) = killed.wait_for(|killed| *killed) => return,
+            };
+            let Ok(_place) = place else { return };
+            let output = tools::run(&call, &calls.limits, &attached, killed).await;
+            calls.finished(id, call.id, output);
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Answers> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks the bounds that tools keep to. The result of one that does not says so instead of breaking the session.
+fn within_bounds(output: ToolOutput) -> Output {
+    output_in(output).unwrap_or_else(|error| Output {
+        images: Vec::new(),
+        outcome: Outcome::Failed,
+        text: format!("the tool's result could not be sent: {error}"),
+        passages: Vec::new(),
+        written: Vec::new(),
+        unread: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::step::Purpose;
+
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            memory_bytes: 1,
+            memory_counted: false,
+            processes: 1,
+            sockets: 1,
+            shell_seconds: 1,
+            workspace_bytes: 1,
+            file_bytes: 1,
+            disk_free_floor_bytes: 1,
+            tools_user: None,
+            workspace: "/nowhere".into(),
+            temp: "/nowhere".into(),
+            library: None,
+            servers: None,
+            program: None,
+        }
+    }
+
+    const STAMP: SessionStamp = SessionStamp { epoch: 1, session: 1 };
+
+    fn id(number: usize) -> MessageId {
+        MessageId::from_random(number as u128)
+    }
+
+    fn open(calls: &Arc<Calls>, answer: MessageId) -> mpsc::Receiver<Bytes> {
+        let (lines, sent) = mpsc::channel(4);
+        let open = Open { answer, stamp: STAMP, outstanding: vec!["c".to_owned()], attached: Vec::new() };
+        calls.open(open, lines);
+        sent
+    }
+
+    fn run(calls: &Arc<Calls>, answer: MessageId) {
+        let (tool, arguments) = ("no such tool".to_owned(), "{}".to_owned());
+        let call = Call { id: "c".to_owned(), tool, arguments, purpose: Purpose::Tool };
+        calls.receive(answer, STAMP, HostFrame::Run(call));
+    }
+
+    #[tokio::test]
+    async fn idle_answers_are_forgotten_before_those_with_calls() {
+        let calls = Arc::new(Calls::new(Arc::new(limits())));
+        let mut under_way = open(&calls, id(0));
+        run(&calls, id(0));
+        assert!(under_way.recv().await.is_some(), "its result waits to be acknowledged");
+        for number in 1..=ANSWERS_MAX {
+            open(&calls, id(number));
+        }
+        let answers = calls.lock();
+        assert_eq!((answers.known.len(), answers.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
+        assert!(answers.known.contains_key(&id(0)), "its call must not run again");
+        assert!(!answers.known.contains_key(&id(1)), "the oldest that is idle");
+    }
+
+    #[tokio::test]
+    async fn a_session_that_takes_no_results_is_ended() {
+        let calls = Arc::new(Calls::new(Arc::new(limits())));
+        let gone = open(&calls, id(0));
+        drop(gone);
+        run(&calls, id(0));
+        tokio::time::timeout(std::time::Duration::from_secs(60), async {
+            while calls.lock().of(id(0)).session.is_some() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("the result meets a closed session");
+        assert!(!calls.lock().of(id(0)).executor.is_idle(), "its result is kept");
+    }
+}
