@@ -32,7 +32,7 @@ pub(crate) use load::log_before_damage;
 pub use load::{
     EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,
 };
-pub use steps::{Reserve, StepDone, commit_result, commit_step, reserve};
+pub use steps::{Log, Reserve, StepDone, commit_result, commit_step, reserve};
 
 /// A lease: which answer, in which epoch, by which process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
 use domain::step::CallResult;
 use domain::turn::host::{Completion, Event};
-use store::turns::{self, Claimed, Fence, Reserve, StepDone, TurnError, TurnRecord, delegations};
+use store::turns::{self, Claimed, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
@@ -70,11 +70,7 @@ impl TurnStore {
         };
         let of = self.delegation.clone();
         let granted = Event::Reserved { number, attempt, outcome: Ok(()) };
-        self.write(granted, move |tx, fence| match &of {
-            None => turns::reserve(tx, fence, &new),
-            Some(call) => delegations::reserve(tx, fence, call, &new),
-        })
-        .await
+        self.write(granted, move |tx, fence| turns::reserve(tx, fence, Log::of(of.as_deref()), &new)).await
     }
 
     /// Commits a step and settles its cost.
@@ -83,8 +79,9 @@ impl TurnStore {
         let (number, usage) = (done.number, done.step.usage);
         let committed = Event::StepCommitted { number, summary: done.summary.is_some() };
         let of = self.delegation.clone();
-        let event =
-            self.write(committed.clone(), move |tx, fence| write_step(tx, fence, of.as_deref(), &done));
+        let event = self.write(committed.clone(), move |tx, fence| {
+            turns::commit_step(tx, fence, Log::of(of.as_deref()), &done)
+        });
         let event = event.await?;
         if event == committed {
             self.shared.figures.settled(&self.model, usage, cost);
@@ -102,11 +99,7 @@ impl TurnStore {
         let (call, now) = (result.call.clone(), self.shared.environment.now());
         let (of, account) = (self.delegation.clone(), self.account);
         self.write(Event::ResultCommitted { call }, move |tx, fence| {
-            let first = match &of {
-                None => turns::commit_result(tx, fence, number, &result, now)?,
-                Some(call) => delegations::commit_result(tx, fence, call, number, &result, now)?,
-            };
-            if first {
+            if turns::commit_result(tx, fence, Log::of(of.as_deref()), number, &result, now)? {
                 skills::count(tx, account, &opened)?;
             }
             Ok(())
@@ -130,7 +123,7 @@ impl TurnStore {
         let event = self
             .write(Event::Completed, move |tx, fence| {
                 if let Some(partial) = &partial {
-                    write_step(tx, fence, of.as_deref(), partial)?;
+                    turns::commit_step(tx, fence, Log::of(of.as_deref()), partial)?;
                 }
                 match &of {
                     None => turns::complete(tx, fence, &last),
@@ -210,18 +203,6 @@ impl TurnStore {
     fn posting(&self) -> PostingId {
         let environment = &self.shared.environment;
         PostingId::made_at(environment.now(), environment.bits())
-    }
-}
-
-fn write_step(
-    tx: &mut dyn Sql,
-    fence: Fence,
-    delegation: Option<&str>,
-    done: &StepDone,
-) -> Result<(), TurnError> {
-    match delegation {
-        None => turns::commit_step(tx, fence, done),
-        Some(call) => delegations::commit_step(tx, fence, call, done),
     }
 }
 

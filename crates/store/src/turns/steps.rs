@@ -1,4 +1,5 @@
-//! What is written while an answer comes about: reservations, steps and results.
+//! Reservations, steps and results: the writes of a turn while it runs. They are the same for the answer's own agent and
+//! for a task that it delegated; [`Log`] says whose they are.
 
 use std::sync::Arc;
 
@@ -55,28 +56,101 @@ pub struct StepDone {
     pub now: Timestamp,
 }
 
-/// Holds the most that a step can cost, after giving back whatever was held for the answer before. When
-/// exactly that is held already, nothing is done.
+/// Selects whose steps are written: each agent at work on an answer has a sequence of steps and a reservation of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Log<'a> {
+    /// The answer's own agent.
+    Answer,
+    /// The agent that was given a task by this call of the answer's own agent.
+    Delegation(&'a str),
+}
+
+impl<'a> Log<'a> {
+    /// The log of the delegation if there is one, else that of the answer.
+    #[must_use]
+    pub fn of(delegation: Option<&'a str>) -> Self {
+        delegation.map_or(Self::Answer, Self::Delegation)
+    }
+
+    fn call(self) -> Option<&'a str> {
+        match self {
+            Self::Answer => None,
+            Self::Delegation(call) => Some(call),
+        }
+    }
+}
+
+/// The position of one log: the credits held for its next step, and the number that this step has at least.
+pub(super) struct Position {
+    pub(super) outstanding: Credits,
+    pub(super) next_step: u32,
+}
+
+/// Reads the position of a log. The account is locked, so that it holds until the transaction ends.
+pub(super) fn position(tx: &mut dyn Sql, fence: Fence, open: &Open, log: Log<'_>) -> Result<Position> {
+    let Log::Delegation(call) = log else {
+        return Ok(Position { outstanding: open.outstanding, next_step: open.next_step });
+    };
+    let found = tx.one(
+        "SELECT outstanding, next_step FROM delegations WHERE answer_id = $1 AND call_id = $2",
+        params![fence.answer, call],
+        |row| Ok(Position { outstanding: row.credits(0)?, next_step: row.small(1)? }),
+    )?;
+    found.ok_or(StoreError::Rule("a delegation was begun before it is worked on"))
+}
+
+/// Holds the most that a step can cost, after giving back whatever was held for that log before. Does nothing when
+/// exactly that is held already.
 ///
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::Short`], and then what was held before is still held.
-pub fn reserve(tx: &mut dyn Sql, fence: Fence, new: &Reserve) -> Result<(), TurnError> {
+pub fn reserve(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, new: &Reserve) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
-    if open.outstanding == new.greatest {
+    let before = position(tx, fence, &open, log)?.outstanding;
+    if before == new.greatest {
         return Ok(());
     }
-    post_reservation(tx, fence, &open, open.outstanding, new)?;
+    post_reservation(tx, fence, &open, before, new)?;
+    hold(tx, fence, &open, log, before, new.greatest)
+}
+
+/// Replaces what is held for a log. What is held for a delegation is part of what the answer holds.
+pub(super) fn hold(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    open: &Open,
+    log: Log<'_>,
+    before: Credits,
+    now: Credits,
+) -> Result<(), TurnError> {
+    let others = rest_of(open, before)?;
+    if let Log::Delegation(call) = log {
+        tx.send(
+            "UPDATE delegations SET outstanding = $3 WHERE answer_id = $1 AND call_id = $2",
+            params![fence.answer, call, int(now.0)?],
+        )?;
+    }
     let held = tx.execute(
         "UPDATE answers SET outstanding = $4
          WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $3",
-        params![fence.answer, int(fence.epoch)?, int(open.outstanding.0)?, int(new.greatest.0)?],
+        params![
+            fence.answer,
+            int(fence.epoch)?,
+            int(open.outstanding.0)?,
+            int(others.0.saturating_add(now.0))?
+        ],
     )?;
     if held == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
+/// The part of the answer's credits that is held for other logs than the one that holds `own`.
+fn rest_of(open: &Open, own: Credits) -> Result<Credits> {
+    open.outstanding.0.checked_sub(own.0).map(Credits).ok_or(UNCOVERED)
+}
+
 /// Gives back what was held `before` and holds the most that the step can cost.
-pub(super) fn post_reservation(
+fn post_reservation(
     tx: &mut dyn Sql,
     fence: Fence,
     open: &Open,
@@ -99,7 +173,7 @@ pub(super) fn post_reservation(
 }
 
 /// Settles what the step costs and gives back the rest of what was `held` for it.
-pub(super) fn post_step(
+fn post_step(
     tx: &mut dyn Sql,
     fence: Fence,
     open: &Open,
@@ -123,22 +197,23 @@ pub(super) fn post_step(
     Ok(())
 }
 
-/// Writes a step into the log, settles its cost and gives back the rest of what was held.
+/// Writes a step into the log, settles its cost and gives back the rest of what was held for it.
 ///
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] when this step or a later one was committed before.
-pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<(), TurnError> {
+pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
-    if done.number < open.next_step || is_summed_up(tx, fence, done, None)? {
+    let position = position(tx, fence, &open, log)?;
+    if done.number < position.next_step || is_summed_up(tx, fence, log, done)? {
         return Err(TurnError::StepCommitted);
     }
-    post_step(tx, fence, &open, open.outstanding, done)?;
+    post_step(tx, fence, &open, position.outstanding, done)?;
     let body = form::write_step(&done.step, done.instance)?;
-    let entry = count_step(tx, fence, &open, done, body.len())?;
+    let entry = count_step(tx, fence, &open, log, &position, done, body.len())?;
     tx.send(
-        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, summary_kept)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, delegation, summary_kept)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         params![
             fence.answer,
             entry,
@@ -146,52 +221,68 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, done: &StepDone) -> Result<()
             int(fence.epoch)?,
             done.now,
             &body,
+            log.call(),
             done.summary.map(i64::from)
         ],
     )?;
     Ok(())
 }
 
-/// Writes the result of a call of a committed step into the log, or before the first step what is attached. A call has
-/// one result: `false` when it had one before, and then nothing is done.
+/// Writes the result of a call of a committed step into the log, or before the answer's first step what is attached.
+/// A call has one result: returns `false` when it had one before, and then nothing is done.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
 pub fn commit_result(
     tx: &mut dyn Sql,
     fence: Fence,
+    log: Log<'_>,
     number: u32,
     result: &CallResult,
     now: Timestamp,
 ) -> Result<bool, TurnError> {
     let open = open(tx, fence)?;
-    let before_all = number == 0 && result.tool == ATTACHED_FILES;
-    if number >= open.next_step && !before_all {
+    let before_all = log == Log::Answer && number == 0 && result.tool == ATTACHED_FILES;
+    if number >= position(tx, fence, &open, log)?.next_step && !before_all {
         return Err(StoreError::Rule("a result belongs to a committed step").into());
     }
-    let known = tx.one(
-        "SELECT entry FROM log WHERE answer_id = $1 AND call_id = $2 AND delegation IS NULL",
-        params![fence.answer, &result.call],
-        |_| Ok(()),
-    )?;
-    if known.is_some() {
+    if has_result(tx, fence, log, &result.call)? {
         return Ok(false);
     }
     let body = form::write_result(result)?;
     let entry = next_entry(tx, fence, body.len())?;
+    // Each kind of log has a unique index of its own. That of the entry's place can't be meant: the place was taken
+    // under the lock of the answer's row.
     let written = tx.one(
-        "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)
-         ON CONFLICT (answer_id, call_id) WHERE call_id IS NOT NULL AND delegation IS NULL DO NOTHING
+        "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body, delegation)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+         ON CONFLICT DO NOTHING
          RETURNING entry",
-        params![fence.answer, entry, number, &result.call, int(fence.epoch)?, now, &body],
+        params![fence.answer, entry, number, &result.call, int(fence.epoch)?, now, &body, log.call()],
         |_| Ok(()),
     )?;
     Ok(written.is_some())
 }
 
+/// Whether the call has a result. Two statements, because each kind of log has an index of its own.
+fn has_result(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, call: &str) -> Result<bool> {
+    let found = match log {
+        Log::Answer => tx.one(
+            "SELECT entry FROM log WHERE answer_id = $1 AND call_id = $2 AND delegation IS NULL",
+            params![fence.answer, call],
+            |_| Ok(()),
+        ),
+        Log::Delegation(delegation) => tx.one(
+            "SELECT entry FROM log WHERE answer_id = $1 AND delegation = $2 AND call_id = $3",
+            params![fence.answer, delegation, call],
+            |_| Ok(()),
+        ),
+    };
+    Ok(found?.is_some())
+}
+
 /// The place of the next entry in the answer's log: something was committed, so that the answer is not given up.
-pub(super) fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
+fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
     tx.one(
         "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
          WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
@@ -202,19 +293,14 @@ pub(super) fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result
 }
 
 /// Whether this is the summary before a step that has one.
-pub(super) fn is_summed_up(
-    tx: &mut dyn Sql,
-    fence: Fence,
-    done: &StepDone,
-    delegation: Option<&str>,
-) -> Result<bool> {
+fn is_summed_up(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<bool> {
     if done.summary.is_none() {
         return Ok(false);
     }
     let found = tx.one(
         "SELECT entry FROM log WHERE answer_id = $1 AND step = $2 AND summary_kept IS NOT NULL
             AND COALESCE(delegation, '') = $3",
-        params![fence.answer, done.number, delegation.unwrap_or_default()],
+        params![fence.answer, done.number, log.call().unwrap_or_default()],
         |_| Ok(()),
     )?;
     Ok(found.is_some())
@@ -222,7 +308,7 @@ pub(super) fn is_summed_up(
 
 impl StepDone {
     /// The number of the step that may be committed after it.
-    pub(super) fn next_step(&self) -> i64 {
+    fn next_step(&self) -> i64 {
         i64::from(self.number) + i64::from(self.summary.is_none())
     }
 }
@@ -249,42 +335,85 @@ impl Open {
     }
 }
 
-/// Counts the step in the answer's row, under the lease, and takes its place in the log.
+/// The columns in which answers and delegations alike count a step: `$3` to `$9` of [`count_step`].
+macro_rules! counted {
+    () => {
+        "next_step = $3, settled = settled + $4, used_input = used_input + $5, used_cached = used_cached + $6,
+         used_output = used_output + $7, used_reasoning = used_reasoning + $8,
+         used_estimated = CASE WHEN $9 > used_estimated THEN $9 ELSE used_estimated END"
+    };
+}
+
+/// Counts the step, under the lease, and takes its place in the log. Nothing is held for that log any more.
 fn count_step(
     tx: &mut dyn Sql,
     fence: Fence,
     open: &Open,
+    log: Log<'_>,
+    position: &Position,
     done: &StepDone,
     bytes: usize,
 ) -> Result<i64, TurnError> {
     let usage = done.step.usage;
-    tx.one(
-        "UPDATE answers SET next_step = $5, next_entry = next_entry + 1, log_bytes = log_bytes + $6, attempts = 0,
-            outstanding = 0, settled = settled + $7, used_input = used_input + $8,
-            used_cached = used_cached + $9, used_output = used_output + $10, used_reasoning = used_reasoning + $11,
-            used_estimated = CASE WHEN $12 > used_estimated THEN $12 ELSE used_estimated END
-         WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $3 AND next_step = $4
-         RETURNING next_entry - 1",
-        params![
-            fence.answer,
-            int(fence.epoch)?,
-            int(open.outstanding.0)?,
-            open.next_step,
-            done.next_step(),
-            len(bytes),
-            int(done.cost.0)?,
-            tokens(usage.input_tokens),
-            tokens(usage.cached_tokens),
-            tokens(usage.output_tokens),
-            tokens(usage.reasoning_tokens),
-            usage.estimated,
-        ],
-        |row| row.int(0),
-    )?
+    let (epoch, next_step, cost) = (int(fence.epoch)?, done.next_step(), int(done.cost.0)?);
+    let (input, cached) = (tokens(usage.input_tokens), tokens(usage.cached_tokens));
+    let (output, reasoning) = (tokens(usage.output_tokens), tokens(usage.reasoning_tokens));
+    let estimated = usage.estimated;
+    let held = int(open.outstanding.0)?;
+    match log {
+        Log::Answer => tx.one(
+            concat!(
+                "UPDATE answers SET ",
+                counted!(),
+                ", next_entry = next_entry + 1, log_bytes = log_bytes + $10, attempts = 0, outstanding = 0
+                 WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $11 AND next_step = $12
+                 RETURNING next_entry - 1"
+            ),
+            params![
+                fence.answer,
+                epoch,
+                next_step,
+                cost,
+                input,
+                cached,
+                output,
+                reasoning,
+                estimated,
+                len(bytes),
+                held,
+                position.next_step
+            ],
+            |row| row.int(0),
+        )?,
+        Log::Delegation(call) => {
+            tx.send(
+                concat!(
+                    "UPDATE delegations SET ",
+                    counted!(),
+                    ", outstanding = 0 WHERE answer_id = $1 AND call_id = $2"
+                ),
+                params![fence.answer, call, next_step, cost, input, cached, output, reasoning, estimated],
+            )?;
+            tx.one(
+                "UPDATE answers SET outstanding = $3, next_entry = next_entry + 1, log_bytes = log_bytes + $4,
+                    attempts = 0
+                 WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $5
+                 RETURNING next_entry - 1",
+                params![
+                    fence.answer,
+                    epoch,
+                    int(rest_of(open, position.outstanding)?.0)?,
+                    len(bytes),
+                    held
+                ],
+                |row| row.int(0),
+            )?
+        }
+    }
     .ok_or(TurnError::Fenced)
 }
 
 /// Counts of tokens come from vendors; their sum over an answer's steps must have room.
-pub(super) fn tokens(count: u64) -> i64 {
+fn tokens(count: u64) -> i64 {
     saturating(count).min(i64::MAX / 1024)
 }

@@ -5,7 +5,7 @@ use domain::credits::{Credits, Purse, Shortage};
 use domain::id::{AccountId, PostingId};
 use domain::step::CallResult;
 use store::turns::delegations::{self, Delegation};
-use store::turns::{Fence, Terms, TurnError};
+use store::turns::{Fence, Log, Terms, TurnError};
 use store::{conversations, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, result, terms};
@@ -16,6 +16,7 @@ on_every_engine!(
     the_end_of_an_answer_gives_back_what_its_delegations_hold,
     a_delegation_can_not_be_written_under_an_earlier_lease,
     an_answer_has_only_so_many_delegations,
+    a_result_of_a_delegation_that_comes_twice_at_once_is_written_once,
     a_deleted_conversation_takes_its_delegations_along,
 );
 
@@ -34,18 +35,19 @@ impl Desk<'_> {
 
     async fn reserve(&self, call: &'static str, step: u32, greatest: u64) -> Result<(), TurnError> {
         let (fence, new) = (self.fence, self.fixture.reservation(step, greatest));
-        self.fixture.store.write(move |tx| delegations::reserve(tx, fence, call, &new)).await
+        self.fixture.store.write(move |tx| turns::reserve(tx, fence, Log::Delegation(call), &new)).await
     }
 
     async fn commit(&self, call: &'static str, number: u32, cost: u64) -> Result<(), TurnError> {
         let (fence, done) = (self.fence, self.fixture.step_done(number, cost));
-        self.fixture.store.write(move |tx| delegations::commit_step(tx, fence, call, &done)).await
+        self.fixture.store.write(move |tx| turns::commit_step(tx, fence, Log::Delegation(call), &done)).await
     }
 
     async fn result(&self, call: &'static str, number: u32, came: CallResult) -> Result<bool, TurnError> {
         let fence = self.fence;
-        let write =
-            move |tx: &mut dyn store::Sql| delegations::commit_result(tx, fence, call, number, &came, START);
+        let write = move |tx: &mut dyn store::Sql| {
+            turns::commit_result(tx, fence, Log::Delegation(call), number, &came, START)
+        };
         self.fixture.store.write(write).await
     }
 
@@ -96,7 +98,10 @@ async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine:
     let rebuilt = domain::answer::Answer::rebuild(answer, &turn.attachments, &turn.log, None);
     assert_eq!(own, rebuilt.parts, "nor do its readers");
     let fence = desk.fence;
-    let own = fixture.store.write(move |tx| turns::commit_result(tx, fence, 0, &result("c"), START)).await;
+    let own = fixture
+        .store
+        .write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &result("c"), START))
+        .await;
     assert!(own.expect("the lease holds"));
     fixture.complete(fence, done(answer)).await.expect("the lease holds");
     assert_eq!(desk.purse().await, (92, 0));
@@ -185,4 +190,26 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
     assert_eq!(desk.purse().await, (97, 0), "what was held is given back");
     while fixture.store.write(|tx| conversations::sweep_deleted(tx, 2)).await.expect("a sweep") > 0 {}
     assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
+}
+
+async fn a_result_of_a_delegation_that_comes_twice_at_once_is_written_once(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let desk = begun(&fixture).await;
+    desk.begin("a").await.expect("the lease holds").expect("there is room");
+    desk.commit("a", 0, 0).await.expect("the lease holds");
+    let mut tasks = Vec::new();
+    for _ in 0..16 {
+        let (store, fence) = (fixture.store.clone(), desk.fence);
+        tasks.push(tokio::spawn(async move {
+            let write = move |tx: &mut dyn store::Sql| {
+                turns::commit_result(tx, fence, Log::Delegation("a"), 0, &result("c"), START)
+            };
+            store.write(write).await
+        }));
+    }
+    let mut written = 0;
+    for task in tasks {
+        written += i32::from(task.await.expect("it does not panic").expect("the lease holds"));
+    }
+    assert_eq!(written, 1);
 }

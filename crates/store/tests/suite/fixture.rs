@@ -17,7 +17,7 @@ use domain::time::Timestamp;
 use store::accounts::NewAccount;
 use store::keys::NewKey;
 use store::questions::{Accepted, Asked, NewConversation, NewQuestion, Refused, Target, Through};
-use store::turns::{Claimed, Completion, Fence, Reserve, StepDone, Terms, TurnError};
+use store::turns::{Claimed, Completion, Fence, Log, Reserve, StepDone, Terms, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
 
 /// What a suite can run on.
@@ -176,7 +176,7 @@ impl Fixture {
 
     pub(crate) async fn reserve(&self, fence: Fence, step: u32, greatest: u64) -> Result<(), TurnError> {
         let new = self.reservation(step, greatest);
-        self.store.write(move |tx| turns::reserve(tx, fence, &new)).await
+        self.store.write(move |tx| turns::reserve(tx, fence, Log::Answer, &new)).await
     }
 
     pub(crate) fn reservation(&self, step: u32, greatest: u64) -> Reserve {
@@ -220,7 +220,7 @@ impl Fixture {
 
     pub(crate) async fn commit_step(&self, fence: Fence, number: u32, cost: u64) -> Result<(), TurnError> {
         let done = self.step_done(number, cost);
-        self.store.write(move |tx| turns::commit_step(tx, fence, &done)).await
+        self.store.write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done)).await
     }
 
     pub(crate) fn step_done(&self, number: u32, cost: u64) -> StepDone {

@@ -6,7 +6,7 @@ use domain::credits::{Credits, Purse, Shortage};
 use domain::id::NodeId;
 use store::accounts::NewAccount;
 use store::questions::{NewQuestion, Refused, Through};
-use store::turns::{Terms, TurnError};
+use store::turns::{Log, Terms, TurnError};
 use store::{StoreError, accounts, conversations, machines, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, terms};
@@ -112,7 +112,9 @@ async fn steps_of_one_key_keep_its_limit_together(engine: Engine) {
     let mut tasks = Vec::new();
     for fence in &fences {
         let (store, new, fence) = (fixture.store.clone(), fixture.reservation(0, 45), *fence);
-        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::reserve(tx, fence, &new)).await }));
+        tasks.push(tokio::spawn(async move {
+            store.write(move |tx| turns::reserve(tx, fence, Log::Answer, &new)).await
+        }));
     }
     let mut granted = 0;
     for task in tasks {
@@ -172,7 +174,8 @@ async fn whoever_ends_an_answer_first_ends_it_alone(engine: Engine) {
         }));
         let (store, step) = (fixture.store.clone(), fixture.step_done(0, 3));
         tasks.push(tokio::spawn(async move {
-            if let Err(error) = store.write(move |tx| turns::commit_step(tx, fence, &step)).await {
+            if let Err(error) = store.write(move |tx| turns::commit_step(tx, fence, Log::Answer, &step)).await
+            {
                 assert!(
                     matches!(error, TurnError::Fenced | TurnError::Store(StoreError::Rule(_))),
                     "{error}"

@@ -9,7 +9,7 @@ use domain::step::{ATTACHED_FILES, Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
 use store::turns::{
-    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, StepDone, Terms,
+    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, Log, StepDone, Terms,
     TurnError, TurnRecord,
 };
 use store::{StoreError, conversations, credits, machines, turns};
@@ -145,7 +145,7 @@ async fn attempts_count_until_something_is_committed(engine: Engine) {
     let result = result("call-0");
     fixture
         .store
-        .write(move |tx| turns::commit_result(tx, again, 0, &result, START))
+        .write(move |tx| turns::commit_result(tx, again, Log::Answer, 0, &result, START))
         .await
         .expect("the lease holds");
     release(again).await.expect("the lease holds");
@@ -219,7 +219,7 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
     let known = result("call-0");
     fixture
         .store
-        .write(move |tx| turns::commit_result(tx, fence, 0, &known, START))
+        .write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &known, START))
         .await
         .expect("the lease holds");
     let before = fixture.purse(account).await;
@@ -236,7 +236,10 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
         assert!(matches!(fixture.commit_step(stale, 0, 0).await, Err(TurnError::Fenced)));
         assert!(matches!(fixture.commit_step(stale, 1, 0).await, Err(TurnError::Fenced)));
         let result = result("call-0");
-        let refused = fixture.store.write(move |tx| turns::commit_result(tx, stale, 0, &result, START)).await;
+        let refused = fixture
+            .store
+            .write(move |tx| turns::commit_result(tx, stale, Log::Answer, 0, &result, START))
+            .await;
         assert!(matches!(refused, Err(TurnError::Fenced)));
         assert!(matches!(fixture.complete(stale, done(stale.answer)).await, Err(TurnError::Fenced)));
         let refused = fixture.store.write(move |tx| turns::release(tx, stale)).await;
@@ -312,7 +315,7 @@ async fn a_call_has_one_result(engine: Engine) {
     let account = fixture.account(100).await;
     let (_, fence) = fixture.turn(account).await;
     let commit = |number, result: domain::step::CallResult| {
-        fixture.store.write(move |tx| turns::commit_result(tx, fence, number, &result, START))
+        fixture.store.write(move |tx| turns::commit_result(tx, fence, Log::Answer, number, &result, START))
     };
     let early = commit(0, result("call-0")).await;
     assert!(matches!(early, Err(TurnError::Store(StoreError::Rule(_)))), "no step has called it");
@@ -337,7 +340,7 @@ async fn what_is_attached_is_read_before_the_first_step(engine: Engine) {
     let mut attached = result("attached");
     attached.tool = ATTACHED_FILES.to_owned();
     let commit = |result: domain::step::CallResult| {
-        fixture.store.write(move |tx| turns::commit_result(tx, fence, 0, &result, START))
+        fixture.store.write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &result, START))
     };
     assert!(commit(attached.clone()).await.expect("the lease holds"));
     assert!(!commit(attached.clone()).await.expect("the lease holds"), "once");
@@ -358,7 +361,7 @@ async fn a_step_has_one_summary_and_is_not_done_by_it(engine: Engine) {
     fixture.commit_step(fence, 0, 2).await.expect("the lease holds");
     let sum_up = |kept, cost| {
         let done = StepDone { summary: Some(kept), ..fixture.step_done(1, cost) };
-        fixture.store.write(move |tx| turns::commit_step(tx, fence, &done))
+        fixture.store.write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done))
     };
     fixture.reserve(fence, 1, 10).await.expect("there are credits");
     sum_up(3, 4).await.expect("the lease holds");
@@ -419,7 +422,7 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     let one = result("call-0");
     fixture
         .store
-        .write(move |tx| turns::commit_result(tx, fence, 0, &one, START))
+        .write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &one, START))
         .await
         .expect("the lease holds");
     let mut stopped = done(fence.answer);
@@ -463,7 +466,11 @@ async fn exchange(fixture: &Fixture, question: NewQuestion, said: &str) -> Conve
     let mut done_step = fixture.step_done(0, 1);
     let step = Step { blocks: vec![Block::Text(said.to_owned())], ..step(0) };
     done_step.step = step.into();
-    fixture.store.write(move |tx| turns::commit_step(tx, fence, &done_step)).await.expect("the lease holds");
+    fixture
+        .store
+        .write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done_step))
+        .await
+        .expect("the lease holds");
     let completion = Completion { text: said.to_owned(), ..fixture.completion(done(fence.answer)) };
     fixture.store.write(move |tx| turns::complete(tx, fence, &completion)).await.expect("the lease holds");
     conversation

@@ -7,7 +7,7 @@ use domain::credits::Credits;
 use domain::id::AccountId;
 use domain::step::Usage;
 use domain::time::Timestamp;
-use store::turns::{Fence, StepDone};
+use store::turns::{Fence, Log, StepDone};
 use store::usage::{self, Used};
 use store::{RowExt, SqlExt, turns};
 
@@ -41,7 +41,11 @@ async fn settle(fixture: &Fixture, fence: Fence, number: u32, settled: Settled) 
         now: START.plus(DAY * settled.days),
         ..done
     };
-    fixture.store.write(move |tx| turns::commit_step(tx, fence, &done)).await.expect("the lease holds");
+    fixture
+        .store
+        .write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done))
+        .await
+        .expect("the lease holds");
 }
 
 async fn used(fixture: &Fixture, account: AccountId, since: Timestamp) -> Vec<Used> {
