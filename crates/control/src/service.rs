@@ -13,7 +13,7 @@ use domain::time::Timestamp;
 use egress::WebConfig;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, Misconfigured, VendorHealth, VendorsConfig};
-use store::{DatabaseUrl, Options, Store, StoreError, Tenure, audit, conversations, questions};
+use store::{DatabaseUrl, ExclusiveLock, Options, Store, StoreError, audit, conversations, questions};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
@@ -36,7 +36,7 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
 const DATABASE_AGAIN: Duration = Duration::from_secs(1);
 /// How long it waits for another service to leave the database: a server may take half a minute to see that the
 /// host of one is gone.
-const TENURE_PATIENCE: Duration = Duration::from_secs(40);
+const LOCK_PATIENCE: Duration = Duration::from_secs(40);
 /// Room that the database's files are given on the disk beyond their ends.
 const SLACK_BYTES: u64 = 8 << 20;
 /// How long the end waits for the database before what it does is cancelled.
@@ -146,7 +146,7 @@ pub struct Service {
     pub workspaces: Workspaces,
     store: Store,
     health: Health,
-    tenure: Tenure,
+    lock: ExclusiveLock,
     machines: Machines,
     dispatch: Dispatch,
     tasks: TaskTracker,
@@ -220,7 +220,7 @@ impl Service {
         let (store, workspaces) =
             provisioning::open(&config.data, database, accepts_empty, DATABASE_PATIENCE, config.quota)
                 .await?;
-        let tenure = store.tenure(TENURE_PATIENCE).await?;
+        let lock = store.lock_exclusively(LOCK_PATIENCE).await?;
         provisioning::ensure_all(&store, &workspaces).await?;
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
@@ -292,7 +292,7 @@ impl Service {
             workspaces,
             health: Health::new(store.clone(), disk, catalog, config.host_checks),
             store,
-            tenure,
+            lock,
             machines,
             dispatch,
             tasks,
@@ -313,7 +313,7 @@ impl Service {
 
     /// Waits until another service has taken the database over. This one is of no use then.
     pub async fn ousted(&self) {
-        self.tenure.lost().await;
+        self.lock.lost().await;
     }
 
     /// What answers did here.

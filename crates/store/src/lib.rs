@@ -45,5 +45,5 @@ pub use copy::{Exporter, Importer, Take};
 pub use error::StoreError;
 pub use figures::{Figures, Waiting};
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
-pub use store::{Options, Store, Tenure};
+pub use store::{ExclusiveLock, Options, Store};
 pub use url::DatabaseUrl;

@@ -79,19 +79,19 @@ struct Inner {
     threads: Mutex<Threads>,
 }
 
-/// The right to serve a database, which one process at a time has; given up when it is dropped.
+/// The lock that lets one process at a time serve a database; released when it is dropped.
 #[derive(Debug)]
-pub struct Tenure {
+pub struct ExclusiveLock {
     lost: Option<watch::Receiver<bool>>,
     _hold: Option<oneshot::Sender<()>>,
 }
 
-impl Tenure {
+impl ExclusiveLock {
     fn of_file() -> Self {
         Self { lost: None, _hold: None }
     }
 
-    /// Waits until another process has taken it, which can only happen while the database is not reachable from
+    /// Waits until another process has acquired it, which can only happen while the database is not reachable from
     /// here. Cancel safe.
     pub async fn lost(&self) {
         if let Some(lost) = &self.lost
@@ -314,20 +314,20 @@ impl Store {
         tokio::time::timeout(patience, written).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Takes the right to be the one process that serves this database, waiting up to `patience` for another one to
-    /// give it up. SQLite gives it at once: there it is the data folder that one process at a time holds.
+    /// Acquires the lock that makes this the one process that serves the database, waiting up to `patience` for another
+    /// one to release it. SQLite grants it at once: there one process at a time holds the data folder.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] when another process has it, [`StoreError::Unreachable`].
-    pub async fn tenure(&self, patience: Duration) -> Result<Tenure> {
+    /// [`StoreError::Taken`] when another process holds it, [`StoreError::Unreachable`].
+    pub async fn lock_exclusively(&self, patience: Duration) -> Result<ExclusiveLock> {
         match &self.inner.place {
-            Place::File(_) => Ok(Tenure::of_file()),
+            Place::File(_) => Ok(ExclusiveLock::of_file()),
             #[cfg(feature = "postgres")]
             Place::Server(reach) => {
                 let address = reach.address.clone();
-                let taking = tokio::task::spawn_blocking(move || postgres::take_tenure(address, patience));
+                let taking = tokio::task::spawn_blocking(move || postgres::acquire_lock(address, patience));
                 let (lost, hold) = taking.await.unwrap_or(Err(StoreError::Panicked))?;
-                Ok(Tenure { lost: Some(lost), _hold: Some(hold) })
+                Ok(ExclusiveLock { lost: Some(lost), _hold: Some(hold) })
             }
         }
     }

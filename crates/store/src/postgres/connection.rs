@@ -9,7 +9,7 @@ use futures_util::future::{join, join_all, join3};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::address::{Address, CONNECT_TIMEOUT};
 use super::fault::{Fault, reason};
@@ -77,6 +77,12 @@ impl Link {
     /// Runs several statements without parameters.
     pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
         Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// Runs several statements without parameters and returns the first column of the last row as text.
+    pub(super) async fn ask(&self, sql: &str) -> Result<Option<String>, Fault> {
+        let answers = self.client.simple_query(sql).await?;
+        Ok(last_row(&answers).and_then(|row| row.get(0)).map(str::to_owned))
     }
 
     /// Runs one statement, after what was sent before it and, if the transaction is not begun, what begins it, hands
@@ -183,11 +189,15 @@ fn ends_transaction(sql: &str) -> bool {
         .any(|word| first.trim_end_matches(';').eq_ignore_ascii_case(word))
 }
 
-fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
-    let row = answers.iter().rev().find_map(|answer| match answer {
+fn last_row(answers: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    answers.iter().rev().find_map(|answer| match answer {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
-    });
+    })
+}
+
+fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
+    let row = last_row(answers);
     let version = row.and_then(|row| row.get(0)).and_then(|version| version.parse::<i64>().ok());
     let encoding = row.and_then(|row| row.get(1)).unwrap_or_default();
     if version.is_none_or(|version| version < VERSION_MIN) {

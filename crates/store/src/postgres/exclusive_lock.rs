@@ -1,13 +1,14 @@
-//! The right to serve a database: a lock of a session of its own, held for as long as the process serves.
+//! The lock that lets one process at a time serve a database: an advisory lock of a session of its own, held for as
+//! long as the process serves.
 //!
 //! ```text
-//! waiting ──had──▶ held ──connection broke──▶ regaining ──had──▶ held
-//!    │                                            │
-//!    └─patience over─▶ refused                    └─another had it for a while─▶ lost
+//! waiting ──acquired──▶ held ──connection broke──▶ regaining ──acquired──▶ held
+//!    │                                                 │
+//!    └─patience over─▶ refused                         └─another session held it for FOREIGN_MAX─▶ lost
 //! ```
-//! The server frees it with the session, so that nothing is left of a process that dies. One that the server can't
-//! be reached from loses it without knowing. The answers that it still works on are safe by their leases and epochs;
-//! it ends as soon as it learns that another process serves.
+//! The server frees the lock with the session, so that nothing is left of a process that dies. A process that cannot
+//! reach the server loses the lock without knowing. The answers that it still works on are safe by their leases and
+//! epochs; it ends as soon as it learns that another process serves.
 
 use std::time::{Duration, Instant};
 
@@ -28,23 +29,23 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How long another one must have it until it counts as lost: the server may still hold what was this process's own.
 const FOREIGN_MAX: Duration = Duration::from_secs(30);
 
-/// Databases are told apart by the table's number, as several may share one server's by their search path. The
-/// server finds out within half a minute when the host of a session is gone.
+/// Asks for the lock, and returns whether it was free. Databases are told apart by the table's number, as several may
+/// share one server by their search path. The server finds out within half a minute when the host of a session is gone.
 const TAKE: &str =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
-    SELECT 1 / pg_try_advisory_lock(1129268051, 'commits'::regclass::oid::int4)::int";
+    SELECT pg_try_advisory_lock(1129268051, 'commits'::regclass::oid::int4)";
 const LOOK: &str = "SELECT 1";
-/// What the division by nothing in [`TAKE`] is called.
-const NOT_HAD: &str = "22012";
+/// A boolean as the server writes it.
+const TRUE: &str = "t";
 
-/// What tells that it was lost, and what gives it up when dropped.
-pub(crate) type Taken = (watch::Receiver<bool>, oneshot::Sender<()>);
+/// Tells that the lock was lost, and gives it up when dropped.
+pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
 
-/// Takes it, within `patience`. Blocks; not for a thread of a runtime.
+/// Acquires the lock within `patience`. Blocks; not for a thread of a runtime.
 ///
 /// # Errors
-/// [`StoreError::Taken`] when another process has it, otherwise of the server.
-pub(crate) fn take_tenure(address: Address, patience: Duration) -> Result<Taken> {
+/// [`StoreError::Taken`] when another process holds it, otherwise of the server.
+pub(crate) fn acquire_lock(address: Address, patience: Duration) -> Result<Acquired> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -53,7 +54,7 @@ pub(crate) fn take_tenure(address: Address, patience: Duration) -> Result<Taken>
     let (tell, lost) = watch::channel(false);
     let (hold, given_up) = oneshot::channel();
     std::thread::Builder::new()
-        .name("store-tenure".to_owned())
+        .name("store-lock".to_owned())
         .spawn(move || runtime.block_on(keep(&address, link, &tell, given_up)))
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     Ok((lost, hold))
@@ -81,17 +82,15 @@ async fn wait(address: &Address, patience: Duration) -> Result<Link> {
     }
 }
 
-/// A session that has it, or `None` when another one does.
+/// Opens a session and acquires the lock in it. Returns `None` when another session holds it.
 async fn take(address: &Address) -> Result<Option<Link>, Fault> {
     let link = Link::open(address).await?;
-    match timeout(LOOK_MAX, link.batch(TAKE)).await.unwrap_or_else(|_| Err(Fault::silent())) {
-        Ok(()) => Ok(Some(link)),
-        Err(Fault::Told(StoreError::Engine(told))) if told.contains(NOT_HAD) => {
-            link.close().await;
-            Ok(None)
-        }
-        Err(fault) => Err(fault),
+    let told = timeout(LOOK_MAX, link.ask(TAKE)).await.unwrap_or_else(|_| Err(Fault::silent()))?;
+    if told.as_deref() == Some(TRUE) {
+        return Ok(Some(link));
     }
+    link.close().await;
+    Ok(None)
 }
 
 async fn keep(

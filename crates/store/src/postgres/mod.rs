@@ -13,10 +13,10 @@
 
 mod address;
 mod connection;
+mod exclusive_lock;
 mod fault;
 mod migrate;
 mod reach;
-mod tenure;
 mod tls;
 mod transaction;
 mod value;
@@ -24,10 +24,10 @@ mod worker;
 
 pub(crate) use address::Address;
 pub(crate) use connection::Link;
+pub(crate) use exclusive_lock::acquire_lock;
 pub(crate) use fault::Fault;
 pub(crate) use migrate::{MIGRATING, migrate};
 pub(crate) use reach::Reach;
-pub(crate) use tenure::take_tenure;
 pub(crate) use worker::{Worker, read_loop, write_loop};
 
 #[cfg(doc)]

@@ -111,21 +111,35 @@ async fn many_at_once_make_the_tables_once(engine: Engine) {
 async fn one_process_at_a_time_serves_a_database() {
     let fixture = Fixture::new(Engine::Postgres);
     let beside = fixture.beside().expect("it can be opened beside");
-    let first = fixture.store.tenure(Duration::ZERO).await.expect("nobody has it");
-    let refused = beside.tenure(Duration::ZERO).await;
+    let first = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
+    let refused = beside.lock_exclusively(Duration::ZERO).await;
     assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
     let other = Fixture::new(Engine::Postgres);
-    other.store.tenure(Duration::ZERO).await.expect("another database is another matter");
-    let waiting = tokio::spawn(async move { beside.tenure(Duration::from_secs(30)).await });
+    other.store.lock_exclusively(Duration::ZERO).await.expect("another database is another matter");
+    let waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(30)).await });
     drop(first);
     waiting.await.expect("no panic").expect("it was given up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_for_another_process_fails_no_statement() {
+    let server = Server::own();
+    let fixture = Fixture::at(server.new_database(), Options::default());
+    let beside = fixture.beside().expect("it can be opened beside");
+    let _held = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
+    let failed = || server.sql("SELECT sum(xact_rollback) FROM pg_stat_database").trim().to_owned();
+    let before = failed();
+    let refused = beside.lock_exclusively(Duration::from_secs(2)).await;
+    assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
+    // Each would be an error in the server's log.
+    assert_eq!(failed(), before, "transactions were rolled back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_serves_holds_it_again_after_a_crash_of_the_server() {
     let server = Server::own();
     let fixture = Fixture::at(server.new_database(), Options::default());
-    let tenure = fixture.store.tenure(Duration::ZERO).await.expect("nobody has it");
+    let lock = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
     server.kill_and_start();
     let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1129268051";
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -133,7 +147,7 @@ async fn who_serves_holds_it_again_after_a_crash_of_the_server() {
         assert!(std::time::Instant::now() < deadline, "it is not held again");
     }
     assert!(fixture.store.ready(Duration::from_secs(30)).await);
-    drop(tenure);
+    drop(lock);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
