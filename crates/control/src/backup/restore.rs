@@ -24,8 +24,8 @@ const CHUNK_MAX_BYTES: u64 = 1 << 30;
 const TEXT_MAX_BYTES: u64 = 64 * 1024;
 /// What is read at once.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The folder of all workspaces can be walked through and not read.
-const WORKSPACES_MODE: u32 = 0o711;
+/// The folder of all workspaces is for the service's user alone, as the service makes it.
+const WORKSPACES_MODE: u32 = 0o700;
 /// What a folder that is empty may hold: file systems make it.
 const LOST_AND_FOUND: &str = "lost+found";
 /// Where the data is while it is restored: in a data folder that is there, or beside one that is not.
