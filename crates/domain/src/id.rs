@@ -84,6 +84,8 @@ ids! {
     InstanceId,
     /// A process of the service that holds leases.
     NodeId,
+    /// A background job.
+    JobId,
     /// What was done for a request, wherever and whenever: a trace.
     TraceId,
     /// A skill of a plugin (section 2.4).

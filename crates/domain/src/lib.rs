@@ -14,6 +14,7 @@ pub mod credits;
 pub mod excerpt;
 pub mod id;
 pub mod image;
+pub mod job;
 pub mod key;
 pub mod limits;
 pub mod machine;

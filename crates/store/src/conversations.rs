@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
-pub use delete::{Deleted, delete, sweep_deleted};
+pub use delete::{Deleted, delete, remove};
 pub use read::{
     Detail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, detail, latest_answer, messages,
 };

@@ -26,6 +26,7 @@ mod error;
 mod figures;
 mod form;
 mod job;
+pub mod jobs;
 pub mod keys;
 pub mod machines;
 mod migrations;

@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All of them; the version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 8] = [
+pub(crate) const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -19,6 +19,7 @@ pub(crate) const MIGRATIONS: [&str; 8] = [
     include_str!("migrations/0006_delegations.sql"),
     include_str!("migrations/0007_listed.sql"),
     include_str!("migrations/0008_summaries.sql"),
+    include_str!("migrations/0009_jobs.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =
@@ -57,4 +58,43 @@ fn for_sqlite(migration: &str) -> String {
         .replace("BIGINT", "INTEGER")
         .replace("BYTEA", "BLOB")
         .replace("\n);", "\n) STRICT;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversations_that_were_deleted_before_there_were_jobs_get_theirs() {
+        let mut connection = Connection::open_in_memory().expect("a database");
+        migrate_to(&mut connection, 8).expect("the tables of that version");
+        let id = |number: u8| format!("00000000-0000-4000-8000-0000000000{number:02x}");
+        let run = |sql: String| connection.execute_batch(&sql).expect("a row");
+        run(format!("INSERT INTO accounts VALUES ('{}', 0, NULL, 0, 0, 0)", id(1)));
+        for (number, deleted, ended) in [(2, "7", "8"), (3, "NULL", "8"), (4, "7", "NULL")] {
+            run(format!(
+                "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
+                    created_at, modified_at, exchanges, deleted_at)
+                 VALUES ('{}', '{}', '', 'm', '[]', '[]', 0, 0, 0, 0, 1, {deleted})",
+                id(number),
+                id(1)
+            ));
+            let ending = if ended == "NULL" { "NULL" } else { "'done'" };
+            run(format!(
+                "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step,
+                    next_entry, log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning,
+                    used_estimated, completed_at, ending)
+                 VALUES ('{}', '{}', 0, '{}', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {ended}, {ending})",
+                id(number + 16),
+                id(number),
+                id(1)
+            ));
+        }
+        migrate(&mut connection).expect("the tables of this version");
+        let mut statement = connection.prepare("SELECT kind, payload FROM jobs").expect("there are jobs");
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("a query");
+        let jobs: Vec<(String, String)> = rows.collect::<Result<_, _>>().expect("rows");
+        let payload = format!("{{\"conversation\":\"{}\"}}", id(2));
+        assert_eq!(jobs, [("remove_conversation".to_owned(), payload)], "the others are kept or answered");
+    }
 }

@@ -8,7 +8,8 @@ use std::str::FromStr;
 
 use domain::credits::Credits;
 use domain::id::{
-    AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId, PartId, PostingId, TraceId, UserId,
+    AccountId, ConversationId, InstanceId, JobId, KeyId, MessageId, NodeId, PartId, PostingId, TraceId,
+    UserId,
 };
 use domain::time::Timestamp;
 
@@ -51,6 +52,10 @@ pub trait Row {
     fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>>;
 }
 
+/// The end of a query that locks its rows and passes over those that other transactions have locked. Where writes come
+/// one after the other it means nothing.
+pub(crate) const SKIP_LOCKED: &str = " FOR UPDATE SKIP LOCKED";
+
 /// A transaction as operations see it. After a statement has failed, every further one fails.
 pub trait Sql {
     /// Runs a statement that returns no rows and says how many it changed.
@@ -58,7 +63,8 @@ pub trait Sql {
     /// # Errors
     /// [`StoreError`] of the engine.
     fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64>;
-    /// Runs a statement to its end and hands over each row that it returns.
+    /// Runs a statement to its end and hands over each row that it returns. A query may end with
+    /// `FOR UPDATE SKIP LOCKED`, in a transaction that writes.
     ///
     /// # Errors
     /// [`StoreError`] of the engine, or of `row`, which ends it.
@@ -238,7 +244,19 @@ macro_rules! ids {
     )+};
 }
 
-ids!(AccountId, UserId, KeyId, ConversationId, MessageId, PartId, PostingId, InstanceId, NodeId, TraceId);
+ids!(
+    AccountId,
+    UserId,
+    KeyId,
+    ConversationId,
+    MessageId,
+    PartId,
+    PostingId,
+    InstanceId,
+    NodeId,
+    JobId,
+    TraceId
+);
 
 impl From<i64> for Value<'_> {
     fn from(number: i64) -> Self {

@@ -4,6 +4,8 @@ use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
 use super::ConversationError;
+use crate::error::StoreError;
+use crate::jobs;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// What was deleted.
@@ -14,7 +16,7 @@ pub struct Deleted {
 }
 
 /// Deletes a conversation: it is not found any more, and its answer in progress is asked to stop. Whoever works on that
-/// ends it, whatever happens meanwhile; [`sweep_deleted`] then removes the rows. The ledger stays.
+/// ends it, whatever happens meanwhile. A job then [removes](remove) the rows. The ledger stays.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -40,33 +42,31 @@ pub fn delete(
         params![conversation],
         |row| row.id(0),
     )?;
+    if open_answer.is_none() {
+        // Otherwise the end of the answer writes it.
+        jobs::enqueue_removal(tx, conversation, now)?;
+    }
     Ok(Deleted { open_answer })
 }
 
-/// Removes up to `limit` rows of deleted conversations and says how many; none can be removed when that is 0. One whose
-/// answer is still in progress stays until that has ended.
+/// Removes up to `limit` rows of a conversation, those first that nothing refers to, and returns how many: fewer when
+/// nothing of it is left.
 ///
 /// # Errors
-/// [`StoreError`].
-pub fn sweep_deleted(tx: &mut dyn Sql, limit: u32) -> Result<u64> {
-    let limit = u64::from(limit);
-    let mut removed = 0;
-    while removed < limit {
-        let oldest = tx.one(
-            "SELECT c.id FROM conversations c WHERE c.deleted_at IS NOT NULL AND NOT EXISTS
-                (SELECT 1 FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
-             ORDER BY c.deleted_at, c.id LIMIT 1",
-            params![],
-            |row| row.id::<ConversationId>(0),
-        )?;
-        let Some(conversation) = oldest else { break };
-        removed += sweep_one(tx, conversation, limit - removed)?;
+/// [`StoreError::Rule`] when it is not deleted, or an answer in it is still in progress.
+pub fn remove(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Result<u64> {
+    let kept = tx.one(
+        "SELECT c.id FROM conversations c WHERE c.id = $1 AND (c.deleted_at IS NULL OR EXISTS
+            (SELECT 1 FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL))",
+        params![conversation],
+        |_| Ok(()),
+    )?;
+    if kept.is_some() {
+        return Err(StoreError::Rule(
+            "a conversation is removed once it is deleted and nobody answers in it",
+        ));
     }
-    Ok(removed)
-}
-
-/// Removes rows of one conversation, those first that nothing refers to.
-fn sweep_one(tx: &mut dyn Sql, conversation: ConversationId, limit: u64) -> Result<u64> {
+    let limit = u64::from(limit);
     let mut removed = 0;
     for sql in [
         "DELETE FROM delegations WHERE (answer_id, call_id) IN

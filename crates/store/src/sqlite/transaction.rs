@@ -5,7 +5,7 @@ use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::connection::engine;
 use crate::error::StoreError;
-use crate::sql::{Result, Row, Sql, Value, id_text};
+use crate::sql::{Result, Row, SKIP_LOCKED, Sql, Value, id_text};
 
 /// The open transaction, or the open savepoint in it.
 pub(crate) struct Transaction<'c> {
@@ -54,6 +54,7 @@ impl Sql for Transaction<'_> {
         params: &[Value<'_>],
         read: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<()> {
+        let sql = sql.strip_suffix(SKIP_LOCKED).unwrap_or(sql);
         self.guarded(|tx| {
             let mut statement = tx.prepare(sql, params)?;
             let mut rows = statement.raw_query();

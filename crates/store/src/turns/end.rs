@@ -9,6 +9,7 @@ use super::{Fence, TurnError, lock_account, open};
 use crate::credits::post;
 use crate::error::StoreError;
 use crate::form;
+use crate::jobs;
 use crate::sql::{Result, Sql, int, params};
 
 /// The longest text of an answer that is stored; what is beyond is cut off.
@@ -73,7 +74,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     }
     tx.send("DELETE FROM delegations WHERE answer_id = $1", params![fence.answer])?;
     tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![fence.answer])?;
-    Ok(())
+    Ok(jobs::enqueue_removal(tx, open.conversation, *now)?)
 }
 
 /// The text without NUL, which models may write and engines refuse, and no longer than can be stored: an

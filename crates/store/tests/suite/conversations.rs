@@ -200,8 +200,8 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     assert!(matches!(gone, Err(ConversationError::NotFound)));
     let gone = fixture.store.read(move |tx| conversations::latest_answer(tx, account, id)).await;
     assert!(matches!(gone, Err(ConversationError::NotFound)));
-    let sweep = || fixture.store.write(|tx| conversations::sweep_deleted(tx, 100));
-    assert_eq!(sweep().await.expect("a write"), 0, "it is not settled yet");
+    let remove = || fixture.store.write(move |tx| conversations::remove(tx, id, 100));
+    assert!(matches!(remove().await, Err(StoreError::Rule(_))), "it is not settled yet");
     // Whoever had it is gone; the next one finds that it is to be stopped.
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
     let claimed = fixture.store.write(|tx| turns::claim_stopped(tx, &terms())).await.expect("a claim");
@@ -212,7 +212,7 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     assert!(matches!(fixture.complete(fence, done(fence.answer)).await, Err(TurnError::Fenced)));
     assert_eq!(fixture.claim().await, []);
-    while sweep().await.expect("a write") > 0 {}
+    while remove().await.expect("a write") > 0 {}
     assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 0);
     assert_eq!(fixture.purse(account).await, Purse { balance: Credits(89), reserved: Credits(0) });
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 100)).await.expect("a read");
@@ -222,8 +222,10 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
 async fn deleted_rows_go_in_chunks(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1000).await;
+    let mut deleted = Vec::new();
     for _ in 0..3 {
         let (accepted, fence) = fixture.turn(account).await;
+        deleted.push(accepted.conversation.id);
         for number in 0..4 {
             fixture.commit_step(fence, number, 0).await.expect("the lease holds");
         }
@@ -236,19 +238,23 @@ async fn deleted_rows_go_in_chunks(engine: Engine) {
     // Of each: four entries of the log, a question, an answer, the conversation.
     let mut left = fixture.count(rows).await;
     assert_eq!(left, 3 * 7 + 3);
-    let mut sweeps = 0;
-    loop {
-        let removed = fixture.store.write(|tx| conversations::sweep_deleted(tx, 5)).await.expect("a write");
-        let removed = i64::try_from(removed).expect("small");
-        assert!(removed <= 5);
-        left -= removed;
-        assert_eq!(fixture.count(rows).await, left);
-        if removed == 0 {
-            break;
+    let mut removals = 0;
+    for conversation in deleted {
+        loop {
+            let removed = fixture.store.write(move |tx| conversations::remove(tx, conversation, 5)).await;
+            let removed = i64::try_from(removed.expect("a write")).expect("small");
+            assert!(removed <= 5);
+            left -= removed;
+            assert_eq!(fixture.count(rows).await, left);
+            if removed == 0 {
+                break;
+            }
+            removals += 1;
         }
-        sweeps += 1;
     }
-    assert_eq!((left, sweeps), (3, 5));
+    assert_eq!((left, removals), (3, 6));
+    let refused = fixture.store.write(move |tx| conversations::remove(tx, kept, 5)).await;
+    assert!(matches!(refused, Err(StoreError::Rule(_))), "it is not deleted: {refused:?}");
     assert_eq!(page(&fixture, account, 0, 10).await.conversations[0].id, kept);
 }
 

@@ -188,7 +188,9 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
     deleted.expect("it is there");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     assert_eq!(desk.purse().await, (97, 0), "what was held is given back");
-    while fixture.store.write(|tx| conversations::sweep_deleted(tx, 2)).await.expect("a sweep") > 0 {}
+    while fixture.store.write(move |tx| conversations::remove(tx, conversation, 2)).await.expect("a removal")
+        > 0
+    {}
     assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
 }
 

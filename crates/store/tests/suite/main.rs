@@ -35,6 +35,7 @@ mod coverage;
 mod delegations;
 mod fixture;
 mod full;
+mod jobs;
 mod kill;
 mod ledger;
 mod questions;

@@ -1,0 +1,229 @@
+//! Background jobs: which there are, and when each runs again. A job is stored beside the data that it is about, written
+//! in the transaction that makes it necessary, and runs at least once. So whatever runs a job must be idempotent.
+//!
+//! ```text
+//!            claim               success, recurring
+//!   waiting ───────> running ────────────────────────> waiting for its next run
+//!      ^                │  └───success, once──────────> removed
+//!      │    failure,    │
+//!      └────backoff─────┤
+//!      └──lease over────┤      attempts used up
+//!                       └─────────────────────────────> failed: kept for the operator
+//! ```
+//! A recurring job never ends as failed: after its last attempt it waits for its next run.
+
+use std::time::Duration;
+
+use crate::id::ConversationId;
+use crate::time::Timestamp;
+
+/// The wait after the first failure; doubles with each further one.
+const BACKOFF: Duration = Duration::from_secs(2);
+/// The longest wait after a failure.
+const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
+/// How often a job is tried before it counts as failed: with the waits between the attempts this takes two hours.
+pub const ATTEMPTS_MAX: u32 = 16;
+/// The longest interval of a recurring job, and so the longest that any job waits for its run. A later time was
+/// written by a clock that was wrong.
+pub const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Job {
+    /// Removes the rows of a deleted conversation.
+    RemoveConversation(ConversationId),
+    /// Removes idempotency keys after 24 hours.
+    RemoveIdempotencyKeys,
+    /// Removes entries of the audit log after 400 days.
+    TrimAuditLog,
+    /// Removes files that interrupted uploads left.
+    RemoveStaleUploads,
+    /// Removes failed jobs after 90 days.
+    RemoveFailedJobs,
+}
+
+impl Job {
+    /// The jobs that run again and again.
+    pub const RECURRING: [Self; 4] =
+        [Self::RemoveIdempotencyKeys, Self::TrimAuditLog, Self::RemoveStaleUploads, Self::RemoveFailedJobs];
+
+    /// The names of all kinds.
+    pub const KINDS: [&'static str; 5] = [
+        Self::REMOVE_CONVERSATION,
+        Self::RemoveIdempotencyKeys.kind(),
+        Self::TrimAuditLog.kind(),
+        Self::RemoveStaleUploads.kind(),
+        Self::RemoveFailedJobs.kind(),
+    ];
+    /// The name of [`Job::RemoveConversation`].
+    pub const REMOVE_CONVERSATION: &'static str = "remove_conversation";
+    /// Stands for all kinds that this version does not know.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// The kind's name: it is stored, and a label of metrics and log lines.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::RemoveConversation(_) => Self::REMOVE_CONVERSATION,
+            Self::RemoveIdempotencyKeys => "remove_idempotency_keys",
+            Self::TrimAuditLog => "trim_audit_log",
+            Self::RemoveStaleUploads => "remove_stale_uploads",
+            Self::RemoveFailedJobs => "remove_failed_jobs",
+        }
+    }
+
+    /// The name as one of [`Job::KINDS`], else [`Job::UNKNOWN`].
+    #[must_use]
+    pub fn known_kind(name: &str) -> &'static str {
+        Self::KINDS.into_iter().find(|kind| *kind == name).unwrap_or(Self::UNKNOWN)
+    }
+
+    /// The interval of a recurring job, at most [`INTERVAL_MAX`]; `None` for one that runs once.
+    #[must_use]
+    pub const fn interval(self) -> Option<Duration> {
+        match self {
+            Self::RemoveConversation(_) => None,
+            Self::RemoveIdempotencyKeys => Some(Duration::from_secs(60)),
+            Self::TrimAuditLog => Some(Duration::from_secs(60 * 60)),
+            Self::RemoveStaleUploads => Some(Duration::from_secs(6 * 60 * 60)),
+            Self::RemoveFailedJobs => Some(INTERVAL_MAX),
+        }
+    }
+}
+
+/// What becomes of a job after a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It is removed.
+    Remove,
+    /// It runs again at this time, and its attempts count from zero.
+    Rerun(Timestamp),
+    /// It is tried again at this time.
+    Retry(Timestamp),
+    /// It is kept as failed.
+    Fail,
+}
+
+/// Returns what becomes of a job that succeeded; it had been due at `due`. `None` is a job of an unknown kind.
+#[must_use]
+pub fn after_success(job: Option<Job>, due: Timestamp, now: Timestamp) -> Next {
+    match job.and_then(Job::interval) {
+        Some(interval) => Next::Rerun(next_run(due, now, interval)),
+        None => Next::Remove,
+    }
+}
+
+/// Returns what becomes of a job whose `attempts`th attempt in a row has failed. `random` spreads the retries of many.
+#[must_use]
+pub fn after_failure(job: Option<Job>, attempts: u32, due: Timestamp, now: Timestamp, random: u64) -> Next {
+    let is_last = attempts >= ATTEMPTS_MAX;
+    match job.and_then(Job::interval) {
+        Some(interval) if is_last => Next::Rerun(next_run(due, now, interval)),
+        None if is_last => Next::Fail,
+        // Retries of a recurring job are no rarer than its runs.
+        Some(interval) => Next::Retry(now.plus(backoff(attempts, random).min(interval))),
+        None => Next::Retry(now.plus(backoff(attempts, random))),
+    }
+}
+
+/// Whether a job that was claimed for the `attempts`th time in a row may run. The attempts of a job that kills its
+/// process count, too, although none of them was seen to fail.
+#[must_use]
+pub const fn may_run(attempts: u32) -> bool {
+    attempts <= ATTEMPTS_MAX
+}
+
+/// Returns the next run of a recurring job: one interval after it was due, so that runs do not drift. Runs that were
+/// missed are not made up for, and the next one is never further away than one interval, whatever the clock did.
+fn next_run(due: Timestamp, now: Timestamp, interval: Duration) -> Timestamp {
+    let (next, latest) = (due.plus(interval), now.plus(interval));
+    if next > now && next <= latest { next } else { latest }
+}
+
+/// The wait after the `attempts`th failure in a row, from half of the doubled wait to the whole.
+fn backoff(attempts: u32, random: u64) -> Duration {
+    let doublings = attempts.saturating_sub(1);
+    let whole = BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX);
+    whole.mul_f64(0.5 + 0.5 * (random >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+    fn once() -> Job {
+        Job::RemoveConversation(ConversationId::from_random(1))
+    }
+
+    fn minutes(count: i64) -> Timestamp {
+        Timestamp::from_micros(NOW.micros() + count * 60_000_000)
+    }
+
+    #[test]
+    fn a_job_that_runs_once_is_removed_and_a_recurring_one_keeps_its_rhythm() {
+        assert_eq!(after_success(Some(once()), NOW, NOW), Next::Remove);
+        assert_eq!(after_success(None, NOW, NOW), Next::Remove);
+        let hourly = |due| after_success(Some(Job::TrimAuditLog), due, NOW);
+        assert_eq!(hourly(minutes(-5)), Next::Rerun(minutes(55)));
+        assert_eq!(hourly(minutes(-500)), Next::Rerun(minutes(60)), "missed runs are not made up for");
+        assert_eq!(hourly(minutes(500)), Next::Rerun(minutes(60)), "the clock was set back");
+    }
+
+    #[test]
+    fn attempts_are_bounded_and_a_recurring_job_never_fails_for_good() {
+        let random = u64::MAX;
+        let after = |job, attempts| after_failure(Some(job), attempts, NOW, NOW, random);
+        assert_eq!(after(once(), ATTEMPTS_MAX), Next::Fail);
+        assert_eq!(after_failure(None, ATTEMPTS_MAX, NOW, NOW, random), Next::Fail);
+        assert!(matches!(after(once(), ATTEMPTS_MAX - 1), Next::Retry(_)));
+        assert_eq!(after(Job::TrimAuditLog, ATTEMPTS_MAX), Next::Rerun(minutes(60)));
+        assert!(may_run(ATTEMPTS_MAX) && !may_run(ATTEMPTS_MAX + 1));
+    }
+
+    #[test]
+    fn the_attempts_take_two_hours_together() {
+        let waits: Duration = (1..ATTEMPTS_MAX).map(|attempts| backoff(attempts, u64::MAX)).sum();
+        assert!((6000..8000).contains(&waits.as_secs()), "{waits:?}");
+    }
+
+    #[test]
+    fn each_kind_has_a_name_of_its_own_and_a_bounded_interval() {
+        let mut kinds: Vec<_> = Job::RECURRING.iter().map(|job| job.kind()).collect();
+        kinds.push(once().kind());
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), Job::RECURRING.len() + 1);
+        assert!(Job::KINDS.iter().all(|kind| kinds.contains(kind) && Job::known_kind(kind) == *kind));
+        assert_eq!(Job::known_kind("of_a_later_version"), Job::UNKNOWN);
+        assert!(Job::RECURRING.iter().all(|job| job.interval().is_some_and(|every| every <= INTERVAL_MAX)));
+        assert_eq!(once().interval(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn waits_are_bounded_whatever_the_clock_says(
+            attempts in 1_u32.., due in any::<i64>(), now in -(1_i64 << 60)..1 << 60, random: u64
+        ) {
+            let (due, now) = (Timestamp::from_micros(due), Timestamp::from_micros(now));
+            for job in Job::RECURRING.into_iter().chain([once()]) {
+                for next in [after_success(Some(job), due, now), after_failure(Some(job), attempts, due, now, random)] {
+                    if let Next::Rerun(at) | Next::Retry(at) = next {
+                        prop_assert!(at > now && at <= now.plus(INTERVAL_MAX), "{job:?} {next:?}");
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn the_backoff_grows_and_is_spread(attempts in 1_u32..40, random: u64) {
+            let whole = backoff(attempts, u64::MAX);
+            let wait = backoff(attempts, random);
+            prop_assert!(wait <= whole && wait >= whole / 2 && whole <= BACKOFF_MAX, "{wait:?} {whole:?}");
+            prop_assert!(backoff(attempts + 1, random) >= wait);
+        }
+    }
+}
