@@ -4,7 +4,7 @@ use std::path::Path;
 
 use domain::account::Role;
 use domain::credits::{Credits, Purse};
-use domain::id::{AccountId, KeyId, PostingId, UserId};
+use domain::id::{AccountId, JobId, KeyId, PostingId, UserId};
 use domain::key::SecretKey;
 use domain::machine::MachineStatus;
 use domain::scope::Scope;
@@ -12,6 +12,7 @@ use domain::time::Timestamp;
 use machine::Machines;
 use store::accounts::{self, Account, AccountError, NewAccount};
 use store::credits::{self, GrantError};
+use store::jobs::{self, FailedJob};
 use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, machines, usage};
 use workspace::{WorkspaceError, Workspaces};
@@ -415,6 +416,31 @@ impl Admin {
         };
         let wanted = audit::Wanted { account, since, before, limit };
         Ok(self.store.read(move |tx| audit::list(tx, &wanted)).await?)
+    }
+
+    /// Returns the background jobs that have failed for good, newest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn list_failed_jobs(&self, limit: u32) -> Result<Vec<FailedJob>, AdminError> {
+        Ok(self.store.read(move |tx| jobs::list_failed(tx, limit)).await?)
+    }
+
+    /// Lets a job run again that has failed for good. Returns `false` when there is no such job.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn retry_job(&self, job: JobId) -> Result<bool, AdminError> {
+        let now = self.environment.now();
+        let noted = self.entry(None, "retry job", &job.to_string(), "");
+        let retry = move |tx: &mut dyn store::Sql| {
+            let is_retried = jobs::retry_failed(tx, job, now)?;
+            if is_retried {
+                audit::append(tx, &noted)?;
+            }
+            Ok::<_, StoreError>(is_retried)
+        };
+        Ok(self.store.write(retry).await?)
     }
 
     /// The same hands under another name in the audit log.

@@ -130,7 +130,7 @@ impl Answers {
                 let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
                 // Others may read it by now.
-                tokio::spawn(async move { settle_surely(&this.store, &this.live, &meta).await });
+                self.dispatch.spawn(async move { settle_surely(&this.store, &this.live, &meta).await });
                 Err(error)
             }
         }

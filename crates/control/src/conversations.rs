@@ -9,6 +9,7 @@ use store::{Store, StoreError};
 
 use crate::Environment;
 use crate::dispatch::Dispatch;
+use crate::jobs::Jobs;
 use crate::live::Live;
 
 /// Bytes of text after which a page of messages is full.
@@ -32,6 +33,7 @@ pub struct Conversations {
     pub(crate) environment: Environment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
+    pub(crate) jobs: Jobs,
 }
 
 impl Conversations {
@@ -104,8 +106,9 @@ impl Conversations {
                 this.store.write(move |tx| conversations::delete(tx, account, conversation, now)).await?;
             // Its readers first: they are not shown how it is stopped.
             this.live.delete(conversation);
-            if let Some(answer) = deleted.open_answer {
-                this.dispatch.stop(answer);
+            match deleted.open_answer {
+                Some(answer) => this.dispatch.stop(answer),
+                None => this.jobs.wake(),
             }
             Ok(())
         });

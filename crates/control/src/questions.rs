@@ -352,7 +352,7 @@ impl Questions {
         if self.live.has_deleted_since(moment) {
             // Perhaps this conversation: then its readers were told before there was anything to read.
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
-            tokio::spawn(async move { settle_surely(&store, &known, &meta).await });
+            self.dispatch.spawn(async move { settle_surely(&store, &known, &meta).await });
         }
         // A tool of an earlier answer may have shut the workspace for everybody who works in the machine.
         if let Err(error) = self.workspaces.of(account).repair().await {

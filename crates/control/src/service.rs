@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use domain::catalog::{Jurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
-use domain::time::Timestamp;
 use egress::WebConfig;
 use machine::{Driver, MachineError, Machines};
 use models::{Catalog, Misconfigured, VendorHealth, VendorsConfig};
-use store::{DatabaseUrl, ExclusiveLock, Options, Store, StoreError, audit, conversations, questions};
+use store::{DatabaseUrl, ExclusiveLock, Options, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
@@ -23,6 +22,7 @@ use crate::dispatch::{self, Dispatch, DispatchLimits, Web};
 use crate::figures::Figures;
 use crate::guide::{Guide, TemplateError};
 use crate::health::Health;
+use crate::jobs::{JobCounts, JobFigures, Jobs};
 use crate::live::Live;
 use crate::provisioning;
 use crate::vm::Records;
@@ -48,12 +48,6 @@ const REFRESH_EVERY: Duration = Duration::from_secs(300);
 /// How soon again after it did not, twice as long after each further time, and how long at most.
 const REFRESH_AGAIN: Duration = Duration::from_secs(1);
 const REFRESH_AGAIN_MAX: Duration = Duration::from_secs(60);
-/// How often what is deleted or out of date is swept, how soon again when there is more, and how much at once.
-const SWEEP_EVERY: Duration = Duration::from_secs(20);
-const SWEEP_AGAIN: Duration = Duration::from_millis(200);
-const SWEEP_ROWS: u32 = 500;
-/// How long the audit log is kept: 400 days.
-const AUDIT_KEPT_MICROS: i64 = 400 * 24 * 60 * 60 * 1_000_000;
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -149,6 +143,7 @@ pub struct Service {
     lock: ExclusiveLock,
     machines: Machines,
     dispatch: Dispatch,
+    jobs: Jobs,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -235,6 +230,7 @@ impl Service {
         let records = Records { store: store.clone(), workspaces: workspaces.clone() };
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
+        let jobs = Jobs::begin(store.clone(), environment.clone(), workspaces.clone(), node).await?;
         let dispatch = Dispatch::begin(dispatch::Parts {
             store: store.clone(),
             environment: environment.clone(),
@@ -256,7 +252,7 @@ impl Service {
         }
         tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
         tasks.spawn(disk.clone().keep(shutdown.clone()));
-        tasks.spawn(sweep(store.clone(), environment.clone(), shutdown.clone()));
+        tasks.spawn(jobs.clone().run(shutdown.clone()));
         let access = Access::new(store.clone(), environment.clone(), workspaces.clone());
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
@@ -269,6 +265,7 @@ impl Service {
                 environment: environment.clone(),
                 live: live.clone(),
                 dispatch: dispatch.clone(),
+                jobs: jobs.clone(),
             },
             passwords: Passwords::new(store.clone(), environment.clone()),
             questions: Questions {
@@ -295,6 +292,7 @@ impl Service {
             lock,
             machines,
             dispatch,
+            jobs,
             tasks,
             shutdown,
         })
@@ -332,6 +330,21 @@ impl Service {
     #[must_use]
     pub fn vendors(&self) -> Vec<VendorHealth> {
         self.catalog.vendors()
+    }
+
+    /// What background jobs did here.
+    #[must_use]
+    pub fn job_figures(&self) -> &JobFigures {
+        self.jobs.figures()
+    }
+
+    /// How many background jobs there are, by kind and state, wherever they run or wait.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn job_counts(&self) -> Result<Vec<JobCounts>, StoreError> {
+        let counted = self.store.read(|tx| store::jobs::counts(tx)).await?;
+        Ok(JobCounts::by_known_kind(&counted))
     }
 
     /// How many answers are in progress, wherever they are worked on or wait.
@@ -429,35 +442,6 @@ fn pause(failed: u32, random: u64) -> Duration {
 
 async fn keep_read(plugins: Plugins, shutdown: CancellationToken) {
     shutdown.run_until_cancelled(plugins.keep_fresh()).await;
-}
-
-async fn sweep(store: Store, environment: Environment, shutdown: CancellationToken) {
-    let every = async {
-        let mut pause = SWEEP_EVERY;
-        loop {
-            tokio::time::sleep(pause).await;
-            pause = match sweep_some(&store, environment.now()).await {
-                Ok(swept) if swept >= u64::from(SWEEP_ROWS) => SWEEP_AGAIN,
-                Ok(_) => SWEEP_EVERY,
-                Err(error) => {
-                    tracing::warn!(%error, "what is out of date could not be swept");
-                    SWEEP_EVERY
-                }
-            };
-        }
-    };
-    shutdown.run_until_cancelled(every).await;
-}
-
-/// Sweeps a bounded number of rows and tells how many of the kind of which there were most.
-async fn sweep_some(store: &Store, now: Timestamp) -> Result<u64, StoreError> {
-    store
-        .write(move |tx| {
-            let deleted = conversations::sweep_deleted(tx, SWEEP_ROWS)?;
-            let deleted = deleted.max(audit::sweep(tx, now.micros() - AUDIT_KEPT_MICROS, SWEEP_ROWS)?);
-            Ok(deleted.max(questions::sweep_idempotency(tx, now, SWEEP_ROWS)?))
-        })
-        .await
 }
 
 #[cfg(test)]

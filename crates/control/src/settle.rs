@@ -35,7 +35,8 @@ pub(crate) async fn settle(store: &Store, live: &Live, meta: &Meta) -> Result<()
     }
 }
 
-/// As [`settle`], as often as it takes, as long as somebody reads the answer.
+/// As [`settle`], as often as it takes, as long as somebody reads the answer. It is a task of this process and no job: only
+/// this process knows its readers, and they are gone with it.
 pub(crate) async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
     let mut failures = 0;
     loop {

@@ -77,22 +77,48 @@ impl Workspaces {
     /// # Errors
     /// What the file system answers.
     pub async fn count(&self) -> Result<usize, WorkspaceError> {
+        Ok(self.accounts().await?.len())
+    }
+
+    /// Removes the files that uploads left in accounts' home folders when a crash interrupted them, and returns how many.
+    /// One that was written to within the last hour is left alone. A folder that cannot be read is passed over. Cancel
+    /// safe.
+    ///
+    /// # Errors
+    /// What the file system answers about the folder of all accounts.
+    pub async fn remove_stale_uploads(&self) -> Result<u64, WorkspaceError> {
+        let mut removed = 0;
+        for account in self.accounts().await? {
+            let workspace = self.without_books(account);
+            let swept = off_thread(move || workspace.remove_stale(&workspace.home()?)).await;
+            removed += swept.unwrap_or(0);
+        }
+        Ok(removed)
+    }
+
+    /// As [`Self::of`], but new books are not kept: looking at all accounts must not displace those in use.
+    fn without_books(&self, account: AccountId) -> Workspace {
+        let kept = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = kept.get(&account).cloned();
+        let books = books.unwrap_or_else(|| Arc::new(Books::new(self.shared.quota)));
+        Workspace { shared: self.shared.clone(), name: account.to_string().into(), books }
+    }
+
+    /// The accounts that have a folder.
+    async fn accounts(&self) -> Result<Vec<AccountId>, WorkspaceError> {
         let root_dir = self.shared.root_dir.clone();
         off_thread(move || {
-            let is_account = |entry: &std::fs::DirEntry| {
-                entry.file_name().to_str().is_some_and(|name| name.parse::<AccountId>().is_ok())
-            };
-            let mut count = 0;
+            let mut accounts = Vec::new();
             for entry in std::fs::read_dir(root_dir)? {
-                count += usize::from(is_account(&entry?));
+                let name = entry?.file_name();
+                accounts.extend(name.to_str().and_then(|name| name.parse::<AccountId>().ok()));
             }
-            Ok(count)
+            Ok(accounts)
         })
         .await
     }
 
-    /// Makes the account's home folder with its upload folder, or leaves them as they are, and clears away
-    /// what uploads left that broke off in a crash. When the service runs as root and an owner (user and
+    /// Makes the account's home folder with its upload folder, or leaves them as they are. When the service runs as root and an owner (user and
     /// group) is given, both are theirs, as is everything that the service makes there later.
     ///
     /// # Errors
@@ -184,14 +210,14 @@ impl Workspace {
         if entry_stat(home.fd(), b"uploads").is_err() {
             fs::fsync(home.open_or_make(home.fd(), b"uploads")?)?;
         }
-        self.sweep(&home)?;
         fs::fsync(home.fd())?;
         Ok(fs::fsync(root)?)
     }
 
     /// Removes what uploads left at home that have not been written to for long.
-    fn sweep(&self, home: &Home) -> Result<(), WorkspaceError> {
+    fn remove_stale(&self, home: &Home) -> Result<u64, WorkspaceError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut removed = 0;
         for entry in Dir::new(fs::openat(home.fd(), c".", FOLDER_FLAGS, Mode::empty())?)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
@@ -201,9 +227,9 @@ impl Workspace {
             let written = entry_stat(home.fd(), name).map_or(0, |stat| stat.st_mtime);
             let written = Duration::from_secs(u64::try_from(written).unwrap_or(0));
             if now.saturating_sub(written) > STAGING_STALE_AFTER {
-                let _ = fs::unlinkat(home.fd(), name, AtFlags::empty());
+                removed += u64::from(fs::unlinkat(home.fd(), name, AtFlags::empty()).is_ok());
             }
         }
-        Ok(())
+        Ok(removed)
     }
 }

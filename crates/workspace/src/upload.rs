@@ -414,6 +414,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn files_of_interrupted_uploads_are_removed_when_they_are_old() {
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = crate::Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        let long_ago = std::time::SystemTime::now() - Duration::from_secs(3700);
+        let mut homes = Vec::new();
+        for number in 1..=2 {
+            let account = domain::id::AccountId::from_random(number);
+            let home = workspaces.provision(account, None).await.unwrap().host_dir();
+            let staged = String::from_utf8(staging_name().unwrap()).unwrap();
+            for name in [staged.as_str(), "a-file-of-the-user"] {
+                std::fs::File::create(home.join(name)).unwrap().set_modified(long_ago).unwrap();
+            }
+            let fresh = String::from_utf8(staging_name().unwrap()).unwrap();
+            std::fs::File::create(home.join(&fresh)).unwrap();
+            homes.push((home, staged, fresh));
+        }
+        std::fs::create_dir(root.path().join("no-account")).unwrap();
+        assert_eq!(workspaces.remove_stale_uploads().await.unwrap(), 2);
+        for (home, staged, fresh) in homes {
+            assert!(!home.join(staged).exists());
+            assert!(home.join(fresh).exists() && home.join("a-file-of-the-user").exists());
+        }
+        assert_eq!(workspaces.count().await.unwrap(), 2);
+    }
+
+    #[tokio::test]
     async fn a_file_system_without_nameless_files_will_do() {
         let root = tempfile::tempdir().unwrap();
         let workspaces = crate::Workspaces::new(root.path(), crate::Quota::default()).unwrap();

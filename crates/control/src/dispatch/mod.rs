@@ -206,6 +206,12 @@ impl Dispatch {
         self.shared.tasks.spawn(work).await
     }
 
+    /// Runs `work` in the background until it is done or the service ends, which waits for it.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shared.shutdown.clone();
+        self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(work).await });
+    }
+
     /// How many answers are being worked on here.
     #[must_use]
     pub fn turns(&self) -> usize {

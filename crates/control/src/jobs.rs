@@ -1,0 +1,248 @@
+//! The scheduler of background jobs: one task that claims what is due in the table of jobs and runs it here. [`domain::job`]
+//! has the rules, [`store::jobs`] the table, [`run`] what each kind does.
+//!
+//! Everything that outlives a process or concerns the data of all of them is a job. These loops are of one process by
+//! nature, and are none:
+//! - leases of answers and their renewal (`dispatch`), the exclusive lock on the database (`store`);
+//! - the supervision of machines (`machine`) and the end of answers that are shown here (`settle`);
+//! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
+//! - the disk of the data folder and its reserve (`disk`), the room that SQLite's files have beyond their ends (`store`);
+//! - memory given back to the system and the export of traces (`causerie`).
+
+mod figures;
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::{JobId, NodeId};
+use domain::job::{self, Job, Next};
+use store::jobs::{self, ClaimOptions, ClaimedJob, JobFence, NewJob};
+use store::{Store, StoreError};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use workspace::Workspaces;
+
+use crate::Environment;
+
+pub use figures::{JobCounts, JobFigures, KindFigures};
+
+/// Jobs that run here at the same time.
+const RUNNING_MAX: usize = 4;
+/// How often the store is looked at when nobody says that a job was written.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long a claim holds without being renewed, and how often it is renewed.
+const LEASE: Duration = Duration::from_secs(60);
+const RENEW_EVERY: Duration = Duration::from_secs(15);
+/// The longest run. What it has done stays done, and the next attempt goes on from there.
+const RUN_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Runs background jobs. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Jobs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    environment: Environment,
+    workspaces: Workspaces,
+    node: NodeId,
+    wake: Notify,
+    figures: JobFigures,
+}
+
+/// How a run ended.
+enum Ended {
+    /// By itself, with the error if it failed.
+    Done(Result<(), String>),
+    /// The lease is over, and another process has claimed the job.
+    LeaseLost,
+}
+
+impl Jobs {
+    /// Takes over the jobs that an earlier process of this node held, and plans the recurring ones.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) async fn begin(
+        store: Store,
+        environment: Environment,
+        workspaces: Workspaces,
+        node: NodeId,
+    ) -> Result<Self, StoreError> {
+        store.write(move |tx| jobs::take_over(tx, node)).await?;
+        let (wake, figures) = (Notify::new(), JobFigures::default());
+        let this = Self { shared: Arc::new(Shared { store, environment, workspaces, node, wake, figures }) };
+        this.plan().await?;
+        Ok(this)
+    }
+
+    /// A job was written: look at once.
+    pub(crate) fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// What jobs did here.
+    pub(crate) fn figures(&self) -> &JobFigures {
+        &self.shared.figures
+    }
+
+    /// Runs what is due until `shutdown`. Jobs that run then are interrupted and given back.
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
+        let mut running = JoinSet::new();
+        let mut looked = self.shared.environment.now();
+        loop {
+            let now = self.shared.environment.now();
+            if now < looked {
+                tracing::warn!(?looked, ?now, "the clock was set back: jobs are planned again");
+                self.replan().await;
+            }
+            looked = now;
+            match self.claim(RUNNING_MAX.saturating_sub(running.len())).await {
+                Ok(claimed) => {
+                    for job in claimed {
+                        running.spawn(self.clone().run_one(job, shutdown.clone()));
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "jobs could not be claimed"),
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = self.shared.wake.notified() => {}
+                Some(ended) = running.join_next(), if !running.is_empty() => tell_panic(ended),
+                () = sleep(LOOK_EVERY) => {}
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            tell_panic(ended);
+        }
+    }
+
+    /// Writes the recurring jobs that are missing, and brings forward what a clock that was ahead has put off.
+    async fn plan(&self) -> Result<(), StoreError> {
+        let now = self.shared.environment.now();
+        let missing = Job::RECURRING.map(|job| {
+            let id = JobId::made_at(now, self.shared.environment.bits());
+            NewJob { id, job, account: None, run_at: now, now }
+        });
+        let plan = move |tx: &mut dyn store::Sql| {
+            for new in &missing {
+                jobs::enqueue(tx, new)?;
+            }
+            jobs::bring_forward(tx, now).map(drop)
+        };
+        self.shared.store.write(plan).await
+    }
+
+    async fn replan(&self) {
+        if let Err(error) = self.plan().await {
+            tracing::warn!(%error, "recurring jobs could not be planned");
+        }
+    }
+
+    /// Claims up to `room` jobs. A read comes first: most of the time nothing is due.
+    async fn claim(&self, room: usize) -> Result<Vec<ClaimedJob>, StoreError> {
+        let now = self.shared.environment.now();
+        let store = &self.shared.store;
+        if room == 0 || !store.read(move |tx| jobs::is_due(tx, now, LEASE)).await? {
+            return Ok(Vec::new());
+        }
+        let limit = u32::try_from(room).unwrap_or(u32::MAX);
+        let options = ClaimOptions { node: self.shared.node, now, lease: LEASE, limit };
+        store.write(move |tx| jobs::claim(tx, &options)).await
+    }
+
+    async fn run_one(self, claimed: ClaimedJob, shutdown: CancellationToken) {
+        let (fence, began) = (claimed.fence, Instant::now());
+        let ended = if job::may_run(claimed.attempts) {
+            shutdown.run_until_cancelled(self.attempt(&claimed)).await
+        } else {
+            Some(Ended::Done(Err("the process ended during each attempt".to_owned())))
+        };
+        let id = fence.id;
+        match ended {
+            Some(Ended::Done(outcome)) => self.finish(&claimed, outcome, began.elapsed()).await,
+            Some(Ended::LeaseLost) => {
+                tracing::warn!(kind = claimed.kind, job = %id, "a job was claimed elsewhere while it ran here");
+            }
+            None => {
+                if let Err(error) = self.shared.store.write(move |tx| jobs::release(tx, fence)).await {
+                    tracing::warn!(job = %id, %error, "a job could not be given back");
+                }
+            }
+        }
+    }
+
+    /// Runs the job under its lease, which is renewed meanwhile.
+    async fn attempt(&self, claimed: &ClaimedJob) -> Ended {
+        let fence = claimed.fence;
+        let work = async {
+            let Some(job) = claimed.job else {
+                return Err("this version does not know the job, or its row is damaged".to_owned());
+            };
+            let Shared { store, environment, workspaces, .. } = &*self.shared;
+            let run = timeout(RUN_MAX, run::run(job, store, environment.now(), workspaces));
+            run.await.unwrap_or_else(|_| Err(format!("it takes longer than {RUN_MAX:?}")))
+        };
+        tokio::select! {
+            outcome = work => Ended::Done(outcome),
+            () = self.keep_lease(fence) => Ended::LeaseLost,
+        }
+    }
+
+    /// Renews the lease again and again. Comes back when it is lost.
+    async fn keep_lease(&self, fence: JobFence) {
+        loop {
+            sleep(RENEW_EVERY).await;
+            let until = self.shared.environment.now().plus(LEASE);
+            match self.shared.store.write(move |tx| jobs::renew(tx, fence, until)).await {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(job = %fence.id, %error, "the lease of a job could not be renewed")
+                }
+            }
+        }
+    }
+
+    async fn finish(&self, claimed: &ClaimedJob, outcome: Result<(), String>, took: Duration) {
+        let now = self.shared.environment.now();
+        let next = match &outcome {
+            Ok(()) => job::after_success(claimed.job, claimed.due, now),
+            Err(_) => {
+                let random = u64::from_be_bytes(self.shared.environment.bytes());
+                job::after_failure(claimed.job, claimed.attempts, claimed.due, now, random)
+            }
+        };
+        let (fence, error) = (claimed.fence, outcome.err());
+        let (id, kind, attempts) = (fence.id, claimed.kind.as_str(), claimed.attempts);
+        match (&error, next) {
+            (None, _) => tracing::debug!(kind, job = %id, ?took, "job done"),
+            (Some(error), Next::Retry(at)) => {
+                tracing::warn!(kind, job = %id, attempts, error, retry_at = %at, "job failed; it is tried again");
+            }
+            (Some(error), _) => tracing::error!(kind, job = %id, attempts, error, "job failed for good"),
+        }
+        self.shared.figures.ended(kind, error.is_some(), next, took);
+        let finish = move |tx: &mut dyn store::Sql| jobs::finish(tx, fence, next, error.as_deref(), now);
+        match self.shared.store.write(finish).await {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(kind, job = %id, "a job was claimed elsewhere while it ran here"),
+            // The lease will be over, and it runs again.
+            Err(error) => tracing::warn!(kind, job = %id, %error, "the end of a job could not be stored"),
+        }
+    }
+}
+
+/// A job that panicked keeps its lease until that is over, and the attempt counts.
+fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a job panicked");
+    }
+}
+
+#[cfg(test)]
+mod tests;
