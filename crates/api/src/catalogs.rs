@@ -9,28 +9,32 @@ use axum::response::{IntoResponse, Json, Response};
 use control::access::Caller;
 use control::{Catalog, Catalogs};
 use domain::catalog::{Jurisdiction, Language, negotiate};
+use domain::scope::Permission::{Ask, Read};
 use serde::Serialize;
 
 use crate::error::{Answered, ApiError};
 use crate::openapi::parameters::InLanguage;
 use crate::openapi::{examples, refusals};
+use crate::operations::operation;
 use crate::wire;
 
-/// Lists the models that a question may name
-///
-/// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
-/// still work, but are not for new clients.
-#[utoipa::path(
-    get,
-    path = "/api/v1/models",
-    operation_id = "listModels",
-    tag = "Catalogs",
-    params(InLanguage),
-    responses(
-        (status = 200, description = "The models", body = [wire::Model<'static>], example = json!(examples::models())),
-        refusals::Unlikely,
-    )
-)]
+operation! {
+    /// Lists the models that a question may name
+    ///
+    /// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
+    /// still work, but are not for new clients.
+    list_models = get "/api/v1/models" as "listModels" => models;
+    needs: &[Read, Ask];
+    headers: &[(&["200"], &["Content-Language", "Vary"])];
+    schema:
+        tag = "Catalogs",
+        params(InLanguage),
+        responses(
+            (status = 200, description = "The models", body = [wire::Model<'static>], example = json!(examples::models())),
+            refusals::Unlikely,
+        ),
+}
+
 pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderMap) -> Response {
     let language = language_of(&headers);
     let entries = catalog.entries();
@@ -39,20 +43,22 @@ pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderM
     localized(&models, language)
 }
 
-/// Lists the jurisdictions that a question may name
-///
-/// They say whose law a question is about, by the `id`s in `jurisdictions`.
-#[utoipa::path(
-    get,
-    path = "/api/v1/jurisdictions",
-    operation_id = "listJurisdictions",
-    tag = "Catalogs",
-    params(InLanguage),
-    responses(
-        (status = 200, description = "The jurisdictions", body = [wire::Jurisdiction<'static>]),
-        refusals::Unlikely,
-    )
-)]
+operation! {
+    /// Lists the jurisdictions that a question may name
+    ///
+    /// They say whose law a question is about, by the `id`s in `jurisdictions`.
+    list_jurisdictions = get "/api/v1/jurisdictions" as "listJurisdictions" => jurisdictions;
+    needs: &[Read, Ask];
+    headers: &[(&["200"], &["Content-Language", "Vary"])];
+    schema:
+        tag = "Catalogs",
+        params(InLanguage),
+        responses(
+            (status = 200, description = "The jurisdictions", body = [wire::Jurisdiction<'static>]),
+            refusals::Unlikely,
+        ),
+}
+
 pub(crate) async fn jurisdictions(
     State(jurisdictions): State<Arc<Vec<Jurisdiction>>>,
     headers: HeaderMap,
@@ -65,19 +71,20 @@ pub(crate) async fn jurisdictions(
     localized(&listed, language)
 }
 
-/// Lists the skills that a question may name
-///
-/// Those that the account has used most come first: chosen by its questions, or opened by the agent.
-#[utoipa::path(
-    get,
-    path = "/api/v1/skills",
-    operation_id = "listSkills",
-    tag = "Catalogs",
-    responses(
-        (status = 200, description = "The skills", body = [wire::Listed], example = json!(examples::skills())),
-        refusals::Unlikely,
-    )
-)]
+operation! {
+    /// Lists the skills that a question may name
+    ///
+    /// Those that the account has used most come first: chosen by its questions, or opened by the agent.
+    list_skills = get "/api/v1/skills" as "listSkills" => skills;
+    needs: &[Read, Ask];
+    schema:
+        tag = "Catalogs",
+        responses(
+            (status = 200, description = "The skills", body = [wire::Listed], example = json!(examples::skills())),
+            refusals::Unlikely,
+        ),
+}
+
 pub(crate) async fn skills(
     State(catalogs): State<Catalogs>,
     Extension(caller): Extension<Caller>,
@@ -86,19 +93,20 @@ pub(crate) async fn skills(
     Ok(Json(skills.into_iter().map(Into::into).collect()))
 }
 
-/// Lists the agents that a question may name
-///
-/// By full name. `causerie:assistant` answers when a question names none.
-#[utoipa::path(
-    get,
-    path = "/api/v1/agents",
-    operation_id = "listAgents",
-    tag = "Catalogs",
-    responses(
-        (status = 200, description = "The agents", body = [wire::Listed], example = json!(examples::agents())),
-        refusals::Unlikely,
-    )
-)]
+operation! {
+    /// Lists the agents that a question may name
+    ///
+    /// By full name. `causerie:assistant` answers when a question names none.
+    list_agents = get "/api/v1/agents" as "listAgents" => agents;
+    needs: &[Read, Ask];
+    schema:
+        tag = "Catalogs",
+        responses(
+            (status = 200, description = "The agents", body = [wire::Listed], example = json!(examples::agents())),
+            refusals::Unlikely,
+        ),
+}
+
 pub(crate) async fn agents(State(catalogs): State<Catalogs>) -> Json<Vec<wire::Listed>> {
     Json(catalogs.agents().into_iter().map(Into::into).collect())
 }

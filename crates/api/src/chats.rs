@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::request::Parts;
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
@@ -17,23 +16,21 @@ use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
 use domain::answer::Stamp;
 use domain::excerpt::Excerpt;
-use domain::id::{ConversationId, MessageId};
+use domain::id::ConversationId;
 use domain::limits::TITLE_MAX_CHARS;
+use domain::scope::Permission::{Ask, Read};
 use futures_util::stream;
 use http_common::limits::JSON_BODY_MAX_BYTES;
-use http_common::{BodyError, Budgets, Holder, limited_json_body};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use telemetry::trace::Context;
 
-use crate::Limits;
-use crate::error::{Answered, ApiError, Code};
-use crate::extract::{Named, Parameters, knows};
+use crate::error::{Answered, ApiError};
+use crate::extract::{AnswerPath, ChatPath, JsonBody, Parameters, knows};
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
 use crate::openapi::{examples, refusals, successes};
+use crate::operations::{Accepts, operation};
 use crate::streams::{Watch, revoked};
 use crate::wire::{self, Change, Conversation, Page, Question};
 
@@ -45,37 +42,39 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// The longest idempotency key.
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 
-/// Asks a question
-///
-/// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
-/// once and paid for once. A machine that does not run is started for it.
-#[utoipa::path(
-    post, path = "/api/v1/chats", operation_id = "askQuestion", tag = "Conversations",
-    params(Waiting, Repeatable),
-    request_body(content = Question, examples(
-        ("simple" = (value = json!(examples::question()))),
-        ("in full" = (value = json!(examples::question_in_full()))),
-        ("continued" = (value = json!(examples::question_continued()))),
-    )),
-    responses(successes::Asked, refusals::Ask),
-)]
+operation! {
+    /// Asks a question
+    ///
+    /// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
+    /// once and paid for once. A machine that does not run is started for it.
+    ask_question = post "/api/v1/chats" as "askQuestion" => ask;
+    needs: &[Ask];
+    accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
+    headers: &[(&["201", "202"], &["Idempotent-Replayed"]), (&["409"], &["Retry-After"])];
+    schema:
+        tag = "Conversations",
+        params(Waiting, Repeatable),
+        request_body(content = Question, examples(
+            ("simple" = (value = json!(examples::question()))),
+            ("in full" = (value = json!(examples::question_in_full()))),
+            ("continued" = (value = json!(examples::question_continued()))),
+        )),
+        responses(successes::Asked, refusals::Ask),
+}
+
 pub(crate) async fn ask(
     State(questions): State<Questions>,
     State(answers): State<Answers>,
     State(watch): State<Watch>,
-    State(limits): State<Limits>,
-    State(budgets): State<Budgets>,
     Extension(caller): Extension<Caller>,
-    request: Request,
+    trace: Option<Extension<Context>>,
+    headers: HeaderMap,
+    body: JsonBody,
 ) -> Answered<Response> {
-    let (Parts { headers, extensions, .. }, body) = request.into_parts();
-    let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
-    let read = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout, &mut held);
-    let raw: Box<RawValue> = read.await?;
-    let question: Question = object(&raw)?;
-    let idempotency = idempotency(&headers, raw.get())?;
-    drop(raw);
-    let trace = extensions.get::<Context>().copied();
+    let question: Question = body.object()?;
+    let idempotency = idempotency(&headers, body.text())?;
+    let held = body.into_share();
+    let trace = trace.map(|Extension(trace)| trace);
     let asking = Asking { idempotency, trace, ..asking(question)? };
     let taken = questions.ask(&caller, asking).await?;
     drop(held);
@@ -105,25 +104,26 @@ pub(crate) async fn ask(
     Ok(response)
 }
 
-/// Collects an answer as it stands
-///
-/// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
-#[utoipa::path(
-    get,
-    path = "/api/v1/chats/{chatId}/messages/{messageId}",
-    operation_id = "collectAnswer",
-    tag = "Conversations",
-    params(OfChat, OfMessage, Waiting, Known),
-    responses(successes::Collected, refusals::OfChat)
-)]
+operation! {
+    /// Collects an answer as it stands
+    ///
+    /// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
+    collect_answer = get "/api/v1/chats/{chatId}/messages/{messageId}" as "collectAnswer" => collect;
+    needs: &[Read];
+    headers: &[(&["200", "304"], &["ETag"])];
+    schema:
+        tag = "Conversations",
+        params(OfChat, OfMessage, Waiting, Known),
+        responses(successes::Collected, refusals::OfChat),
+}
+
 pub(crate) async fn collect(
     State(answers): State<Answers>,
     State(watch): State<Watch>,
     Extension(caller): Extension<Caller>,
-    Named((chat, message)): Named<(String, String)>,
+    AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let live = answers.find(caller.account, conversation, message).await?;
     if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
         return Ok(unauthorized());
@@ -150,14 +150,18 @@ pub(crate) struct Slice {
     limit: Option<String>,
 }
 
-/// Lists conversations
-///
-/// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
-#[utoipa::path(
-    get, path = "/api/v1/chats", operation_id = "listChats", tag = "Conversations",
-    params(Slice),
-    responses((status = 200, description = "A page of conversations", body = Page), refusals::ListChats),
-)]
+operation! {
+    /// Lists conversations
+    ///
+    /// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
+    list_chats = get "/api/v1/chats" as "listChats" => list;
+    needs: &[Read];
+    schema:
+        tag = "Conversations",
+        params(Slice),
+        responses((status = 200, description = "A page of conversations", body = Page), refusals::ListChats),
+}
+
 pub(crate) async fn list(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
@@ -171,44 +175,48 @@ pub(crate) async fn list(
     Ok(Json(Page { chats, offset, limit, total_count: page.total }))
 }
 
-/// Deletes a conversation with its answers
-///
-/// An answer that is being written is stopped first.
-#[utoipa::path(
-    delete, path = "/api/v1/chats/{chatId}", operation_id = "deleteChat", tag = "Conversations",
-    params(OfChat),
-    responses((status = 204, description = "It is gone"), refusals::OfChat),
-)]
+operation! {
+    /// Deletes a conversation with its answers
+    ///
+    /// An answer that is being written is stopped first.
+    delete_chat = delete "/api/v1/chats/{chatId}" as "deleteChat" => delete;
+    needs: &[Ask];
+    schema:
+        tag = "Conversations",
+        params(OfChat),
+        responses((status = 204, description = "It is gone"), refusals::OfChat),
+}
+
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Named(chat): Named<String>,
+    ChatPath(conversation): ChatPath,
 ) -> Answered<StatusCode> {
-    conversations.delete(caller.account, conversation_id(&chat)?).await?;
+    conversations.delete(caller.account, conversation).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Renames or pins a conversation
-///
-/// What the body does not give stays as it is. Neither moves the conversation in time.
-#[utoipa::path(
-    patch, path = "/api/v1/chats/{chatId}", operation_id = "changeChat", tag = "Conversations",
-    params(OfChat), request_body = Change,
-    responses((status = 200, description = "The conversation as changed", body = Conversation), refusals::PatchChat),
-)]
+operation! {
+    /// Renames or pins a conversation
+    ///
+    /// What the body does not give stays as it is. Neither moves the conversation in time.
+    change_chat = patch "/api/v1/chats/{chatId}" as "changeChat" => patch;
+    needs: &[Ask];
+    accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
+    schema:
+        tag = "Conversations",
+        params(OfChat),
+        request_body = Change,
+        responses((status = 200, description = "The conversation as changed", body = Conversation), refusals::PatchChat),
+}
+
 pub(crate) async fn patch(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    State(limits): State<Limits>,
-    State(budgets): State<Budgets>,
-    Named(chat): Named<String>,
-    body: Body,
+    ChatPath(conversation): ChatPath,
+    body: JsonBody,
 ) -> Answered<Json<Conversation>> {
-    let conversation = conversation_id(&chat)?;
-    let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
-    let read = limited_json_body(body, JSON_BODY_MAX_BYTES, limits.body_timeout, &mut held);
-    let raw: Box<RawValue> = read.await?;
-    let change: Change = object(&raw)?;
+    let change: Change = body.object()?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title
         && (title.is_empty()
@@ -223,42 +231,28 @@ pub(crate) async fn patch(
     Ok(Json(Conversation::of(conversations.patch(caller.account, conversation, patch).await?)))
 }
 
-/// Stops the answer that is being written
-///
-/// What was written stands. When nothing is being written, nothing changes.
-#[utoipa::path(
-    post, path = "/api/v1/chats/{chatId}/stop", operation_id = "stopChat", tag = "Conversations",
-    params(OfChat),
-    responses(
-        (status = 202, description = "The conversation; it may be `in_progress` for a moment yet", body = Conversation),
-        refusals::OfChat,
-    ),
-)]
+operation! {
+    /// Stops the answer that is being written
+    ///
+    /// What was written stands. When nothing is being written, nothing changes.
+    stop_chat = post "/api/v1/chats/{chatId}/stop" as "stopChat" => stop;
+    needs: &[Ask];
+    schema:
+        tag = "Conversations",
+        params(OfChat),
+        responses(
+            (status = 202, description = "The conversation; it may be `in_progress` for a moment yet", body = Conversation),
+            refusals::OfChat,
+        ),
+}
+
 pub(crate) async fn stop(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Named(chat): Named<String>,
+    ChatPath(conversation): ChatPath,
 ) -> Answered<(StatusCode, Json<Conversation>)> {
-    let summary = conversations.stop(caller.account, conversation_id(&chat)?).await?;
+    let summary = conversations.stop(caller.account, conversation).await?;
     Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
-}
-
-/// The conversation that a path names: one that is no UUID does not exist.
-pub(crate) fn conversation_id(text: &str) -> Answered<ConversationId> {
-    text.parse().map_err(|_| ApiError::not_found())
-}
-
-/// The message that a path names.
-pub(crate) fn message_id(text: &str) -> Answered<MessageId> {
-    text.parse().map_err(|_| ApiError::not_found())
-}
-
-/// Reads an object: serde would take an array for one, too, by the order of the fields.
-fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
-    if !raw.get().starts_with('{') {
-        return Err(ApiError::bad_request("the body is no JSON object"));
-    }
-    serde_json::from_str(raw.get()).map_err(|error| ApiError::of_json(&error))
 }
 
 fn asking(question: Question) -> Answered<Asking> {
@@ -357,30 +351,4 @@ fn answer_body(snapshot: &Snapshot) -> Response {
 
 pub(crate) fn json_body(body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.into()).into_response()
-}
-
-impl From<BodyError> for ApiError {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::TooLarge(_) => Self::new(Code::TooLarge, error),
-            BodyError::TooSlow => Self::new(Code::TooSlow, error),
-            BodyError::Malformed(error) => Self::of_json(&error),
-            BodyError::Broken(_) => Self::bad_request(error),
-            BodyError::Spent(spent) => spent.into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_is_no_question() {
-        let raw = |json: &str| RawValue::from_string(json.to_owned()).expect("JSON");
-        let read = object::<Question>(&raw("{\"input\":\"a\"}"));
-        assert_eq!(read.expect("a question").input.as_deref(), Some("a"));
-        let list = raw("[\"a\",null,null,null,null,null,null,null,null]");
-        assert!(object::<Question>(&list).is_err());
-    }
 }

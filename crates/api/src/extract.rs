@@ -1,26 +1,113 @@
-//! Paths and queries that cannot be read, answered in the interface's own way.
+//! Paths, queries and bodies. Those that cannot be read are answered in the interface's own way.
 
-use axum::extract::{FromRequestParts, Path, Query};
+use std::str::FromStr;
+
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
+use control::access::Caller;
+use domain::id::{ConversationId, MessageId};
+use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
-use crate::error::ApiError;
+use crate::error::{Answered, ApiError, Code};
+use crate::operations::{Accepts, Operation};
+use crate::{Limits, State};
 
-/// The names in a path. One that cannot be read names nothing: 404.
-pub(crate) struct Named<T>(pub(crate) T);
+/// The JSON body of an operation that [`Accepts::Json`], read within its bounds. It counts for its account until it is
+/// dropped.
+pub(crate) struct JsonBody {
+    raw: Box<RawValue>,
+    held: Share,
+}
 
-impl<T, S> FromRequestParts<S> for Named<T>
-where
-    T: DeserializeOwned + Send,
-    S: Send + Sync,
-{
+impl JsonBody {
+    /// Reads an object: serde would take an array for one, too, by the order of the fields.
+    pub(crate) fn object<T: DeserializeOwned>(&self) -> Answered<T> {
+        object(&self.raw)
+    }
+
+    /// The body as it was sent.
+    pub(crate) fn text(&self) -> &str {
+        self.raw.get()
+    }
+
+    /// Forgets the body, and keeps what was counted for it: what was read of it is still held.
+    pub(crate) fn into_share(self) -> Share {
+        self.held
+    }
+}
+
+impl FromRequest<State> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &State) -> Result<Self, ApiError> {
+        let (limits, budgets) = (Limits::from_ref(state), Budgets::from_ref(state));
+        let extensions = request.extensions();
+        let operation = extensions.get::<&'static Operation>().map(|operation| operation.accepts);
+        let (Some(Accepts::Json { max_bytes }), Some(caller)) = (operation, extensions.get::<Caller>())
+        else {
+            return Err(ApiError::internal("an operation reads a body that it does not declare"));
+        };
+        let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
+        let read = limited_json_body(request.into_body(), max_bytes, limits.body_timeout, &mut held);
+        Ok(Self { raw: read.await?, held })
+    }
+}
+
+fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
+    if !raw.get().starts_with('{') {
+        return Err(ApiError::bad_request("the body is no JSON object"));
+    }
+    serde_json::from_str(raw.get()).map_err(|error| ApiError::of_json(&error))
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(_) => Self::new(Code::TooLarge, error),
+            BodyError::TooSlow => Self::new(Code::TooSlow, error),
+            BodyError::Malformed(error) => Self::of_json(&error),
+            BodyError::Broken(_) => Self::bad_request(error),
+            BodyError::Spent(spent) => spent.into(),
+        }
+    }
+}
+
+/// The conversation that a path names. One that is no UUID does not exist: 404.
+pub(crate) struct ChatPath(pub(crate) ConversationId);
+
+/// The answer that a path names, and its conversation.
+pub(crate) struct AnswerPath(pub(crate) ConversationId, pub(crate) MessageId);
+
+impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let names = Path::<T>::from_request_parts(parts, state).await;
-        names.map(|Path(names)| Self(names)).map_err(|_| ApiError::not_found())
+        let Path(chat) = named::<String, S>(parts, state).await?;
+        Ok(Self(id(&chat)?))
     }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AnswerPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Path((chat, message)) = named::<(String, String), S>(parts, state).await?;
+        Ok(Self(id(&chat)?, id(&message)?))
+    }
+}
+
+async fn named<T: DeserializeOwned + Send, S: Send + Sync>(
+    parts: &mut Parts,
+    state: &S,
+) -> Answered<Path<T>> {
+    Path::from_request_parts(parts, state).await.map_err(|_| ApiError::not_found())
+}
+
+fn id<T: FromStr>(text: &str) -> Answered<T> {
+    text.parse().map_err(|_| ApiError::not_found())
 }
 
 /// Whether the client says with `If-None-Match` that it has what this entity tag names.
@@ -45,5 +132,20 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         query.map(|Query(query)| Self(query)).map_err(|error| ApiError::bad_request(error.body_text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Question;
+
+    #[test]
+    fn a_list_is_no_question() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).expect("JSON");
+        let read = object::<Question>(&raw("{\"input\":\"a\"}"));
+        assert_eq!(read.expect("a question").input.as_deref(), Some("a"));
+        let list = raw("[\"a\",null,null,null,null,null,null,null,null]");
+        assert!(object::<Question>(&list).is_err());
     }
 }

@@ -8,8 +8,9 @@ use axum::response::{IntoResponse, Json, Response};
 use control::Access;
 use control::access::Caller;
 use domain::excerpt::Excerpt;
+use domain::scope::Permission::Files;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
-use http_common::{Budgets, Holder, Shares, Until, UploadError};
+use http_common::{Until, UploadError};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use workspace::{AskedPath, Workspaces};
@@ -21,6 +22,7 @@ use crate::extract::Parameters;
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
 use crate::openapi::{examples, refusals, successes};
+use crate::operations::{Accepts, operation};
 use crate::streams::revoked;
 use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
 
@@ -31,28 +33,33 @@ const FOLDERS: &str = "/api/v1/directories";
 /// Listings that are being made; others wait.
 static LISTED_AT_ONCE: Semaphore = Semaphore::const_new(16);
 
-/// Uploads a file
-///
-/// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
-/// Parts come in any order, and others than those described are passed over.
-#[utoipa::path(
-    post, path = "/api/v1/files", operation_id = "uploadFile", tag = "Files",
-    request_body(
-        content = UploadForm, content_type = "multipart/form-data",
-        example = json!({"file": "(the bytes of lease.pdf)", "destination": "/contracts"}),
-    ),
-    responses((status = 201, description = "The file is stored", body = Uploaded), refusals::Upload),
-)]
+operation! {
+    /// Uploads a file
+    ///
+    /// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
+    /// Parts come in any order, and others than those described are passed over.
+    upload_file = post "/api/v1/files" as "uploadFile" => upload;
+    routes: ["/api/v1/files", "/api/v1/files/"];
+    needs: &[Files];
+    accepts: Accepts::Form;
+    transfer: true;
+    schema:
+        tag = "Files",
+        request_body(
+            content = UploadForm, content_type = "multipart/form-data",
+            example = json!({"file": "(the bytes of lease.pdf)", "destination": "/contracts"}),
+        ),
+        responses((status = 201, description = "The file is stored", body = Uploaded), refusals::Upload),
+}
+
 pub(crate) async fn upload(
     State(workspaces): State<Workspaces>,
     State(limits): State<Limits>,
-    State(budgets): State<Budgets>,
     State(access): State<Access>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
 ) -> Answered<Response> {
-    let _transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let workspace = workspaces.of(caller.account);
     let receiving = http_common::receive_upload(
         &workspace,
@@ -70,37 +77,43 @@ pub(crate) async fn upload(
     Ok((StatusCode::CREATED, Json(uploaded)).into_response())
 }
 
-/// Downloads a file
-///
-/// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
-/// the content.
-#[utoipa::path(
-    get,
-    path = "/api/v1/files/{path}",
-    operation_id = "downloadFile",
-    tag = "Files",
-    params(OfPath, Ranged, Known),
-    responses(successes::Downloaded, refusals::Download)
-)]
+operation! {
+    /// Downloads a file
+    ///
+    /// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
+    /// the content.
+    download_file = get "/api/v1/files/{path}" as "downloadFile" => download;
+    routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
+    needs: &[Files];
+    transfer: true;
+    headers: &[
+        (&["200"], &["Accept-Ranges"]),
+        (&["200", "206"], &["Content-Disposition", "Content-Length"]),
+        (&["206", "416"], &["Content-Range"]),
+        (&["200", "206", "304"], &["ETag", "Last-Modified"]),
+    ];
+    schema:
+        tag = "Files",
+        params(OfPath, Ranged, Known),
+        responses(successes::Downloaded, refusals::Download),
+}
+
 pub(crate) async fn download(
     State(workspaces): State<Workspaces>,
-    State(budgets): State<Budgets>,
     State(access): State<Access>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
     method: Method,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    let transfer = budgets.transfers.take(Holder::Account(caller.account), 1)?;
     let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
-    let mut response = match http_common::download_response(&file, &method, &headers) {
+    let response = match http_common::download_response(&file, &method, &headers) {
         Ok(response) => response,
         Err(refused) => {
             let range = [(header::CONTENT_RANGE, refused.content_range())];
             return Ok((range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response());
         }
     };
-    Shares::hold(response.extensions_mut(), transfer);
     // One that is soon over is not looked after.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
         return Ok(response.map(|body| Body::new(Until::new(body, revoked(access, caller)))));
@@ -117,14 +130,19 @@ pub(crate) struct Deletion {
     recursive: Option<String>,
 }
 
-/// Deletes a file or a folder
-///
-/// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
-#[utoipa::path(
-    delete, path = "/api/v1/files/{path}", operation_id = "deleteFile", tag = "Files",
-    params(OfPath, Deletion),
-    responses((status = 204, description = "It is gone"), refusals::DeleteFile),
-)]
+operation! {
+    /// Deletes a file or a folder
+    ///
+    /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
+    delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete;
+    routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
+    needs: &[Files];
+    schema:
+        tag = "Files",
+        params(OfPath, Deletion),
+        responses((status = 204, description = "It is gone"), refusals::DeleteFile),
+}
+
 pub(crate) async fn delete(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
@@ -145,13 +163,18 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Lists the home folder
-///
-/// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
-#[utoipa::path(
-    get, path = "/api/v1/directories", operation_id = "listHomeDirectory", tag = "Files",
-    responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), refusals::ListHome),
-)]
+operation! {
+    /// Lists the home folder
+    ///
+    /// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
+    list_home_directory = get "/api/v1/directories" as "listHomeDirectory" => list_home;
+    routes: ["/api/v1/directories", "/api/v1/directories/"];
+    needs: &[Files];
+    schema:
+        tag = "Files",
+        responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), refusals::ListHome),
+}
+
 pub(crate) async fn list_home(
     workspaces: State<Workspaces>,
     caller: Extension<Caller>,
@@ -160,15 +183,20 @@ pub(crate) async fn list_home(
     list(workspaces, caller, uri).await
 }
 
-/// Lists a folder
-///
-/// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
-/// by calls of their own, with the `path` of their entry.
-#[utoipa::path(
-    get, path = "/api/v1/directories/{path}", operation_id = "listDirectory", tag = "Files",
-    params(OfPath),
-    responses((status = 200, description = "The folder, one level", body = Listing), refusals::ListFolder),
-)]
+operation! {
+    /// Lists a folder
+    ///
+    /// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
+    /// by calls of their own, with the `path` of their entry.
+    list_directory = get "/api/v1/directories/{path}" as "listDirectory" => list;
+    routes: ["/api/v1/directories/{*path}"];
+    needs: &[Files];
+    schema:
+        tag = "Files",
+        params(OfPath),
+        responses((status = 200, description = "The folder, one level", body = Listing), refusals::ListFolder),
+}
+
 pub(crate) async fn list(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
@@ -182,14 +210,19 @@ pub(crate) async fn list(
     Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
 }
 
-/// Creates a folder
-///
-/// The folder that it is to be in must exist.
-#[utoipa::path(
-    post, path = "/api/v1/directories/{path}", operation_id = "createDirectory", tag = "Files",
-    params(OfPath),
-    responses((status = 201, description = "The folder is created", body = CreatedFolder), refusals::CreateFolder),
-)]
+operation! {
+    /// Creates a folder
+    ///
+    /// The folder that it is to be in must exist.
+    create_directory = post "/api/v1/directories/{path}" as "createDirectory" => create_folder;
+    routes: ["/api/v1/directories/{*path}", "/api/v1/directories/"];
+    needs: &[Files];
+    schema:
+        tag = "Files",
+        params(OfPath),
+        responses((status = 201, description = "The folder is created", body = CreatedFolder), refusals::CreateFolder),
+}
+
 pub(crate) async fn create_folder(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,

@@ -14,6 +14,7 @@ use control::access::Caller;
 use control::conversations::Message;
 use control::{Access, Answers, Conversations};
 use domain::id::{AccountId, ConversationId};
+use domain::scope::Permission::Read;
 use futures_util::{StreamExt, stream};
 use http_common::{Budgets, Holder, Piecewise, Share, Until};
 use tokio::sync::{OnceCell, Semaphore};
@@ -21,12 +22,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::Limits;
-use crate::chats::{conversation_id, json_body};
+use crate::chats::json_body;
 use crate::error::{Answered, ApiError};
-use crate::extract::Named;
+use crate::extract::ChatPath;
 use crate::openapi::answer::ChatDetail;
 use crate::openapi::parameters::OfChat;
 use crate::openapi::refusals;
+use crate::operations::operation;
 use crate::streams::revoked;
 use crate::wire::{self, Conversation};
 
@@ -37,22 +39,25 @@ const ROOM_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// At how many pages those that nobody reads any more are forgotten, at least.
 const SWEEP_AT_LEAST: usize = 64;
 
-/// Shows a conversation with all that was said
-///
-/// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
-#[utoipa::path(
-    get, path = "/api/v1/chats/{chatId}", operation_id = "getChat", tag = "Conversations",
-    params(OfChat),
-    responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
-)]
+operation! {
+    /// Shows a conversation with all that was said
+    ///
+    /// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
+    get_chat = get "/api/v1/chats/{chatId}" as "getChat" => detail;
+    needs: &[Read];
+    schema:
+        tag = "Conversations",
+        params(OfChat),
+        responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
+}
+
 pub(crate) async fn detail(
     State(history): State<History>,
     State(access): State<Access>,
     State(limits): State<Limits>,
     Extension(caller): Extension<Caller>,
-    Named(chat): Named<String>,
+    ChatPath(conversation): ChatPath,
 ) -> Answered<Response> {
-    let conversation = conversation_id(&chat)?;
     let summary = history.conversations.summary(caller.account, conversation).await?;
     let of = (caller.account, conversation);
     let first = history.page(of, 0).await?;

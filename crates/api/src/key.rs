@@ -11,12 +11,12 @@ use control::Access;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
 use http_common::limits::TARGET_MAX_BYTES;
-use http_common::{Guard, Holder, Oversize, Share, Shares};
+use http_common::{Guard, Holder, Oversize, Share, Shares, Spent};
 use telemetry::trace::Context;
 
 use crate::error::{ApiError, Code};
 use crate::figures::Figures;
-use crate::operations::Operation;
+use crate::operations::{Accepts, Operation};
 
 /// The header that carries the key.
 const API_KEY: &str = "x-api-key";
@@ -37,12 +37,17 @@ pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next:
     let oversize = http_common::oversize(&request);
     let traced = request.extensions().get::<Context>().is_some();
     let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
-        Ok((caller, share)) => {
+        Ok((caller, shares)) => {
             let holder = Holder::Account(caller.account);
             request.extensions_mut().insert(caller);
+            if let Some(operation) = operation.known().filter(|one| one.accepts != Accepts::Nothing) {
+                request.extensions_mut().insert(operation);
+            }
             let mut response = next.run(request).await;
             response.extensions_mut().insert(holder);
-            Shares::hold(response.extensions_mut(), share);
+            for share in shares.into_iter().flatten() {
+                Shares::hold(response.extensions_mut(), share);
+            }
             response
         }
         Err(refusal) => refusal,
@@ -121,7 +126,7 @@ impl Gate {
         headers: &HeaderMap,
         asked: Asked,
         oversize: Option<Oversize>,
-    ) -> Result<(Caller, Share), Response> {
+    ) -> Result<(Caller, [Option<Share>; 2]), Response> {
         let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
@@ -150,9 +155,13 @@ impl Gate {
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }
         if asked.allowed(caller.scope) {
-            let under_way = self.guard.budgets.requests.take(Holder::Account(caller.account), 1);
-            let share = under_way.map_err(|spent| ApiError::from(spent).into_response())?;
-            return Ok((caller, share));
+            let (budgets, holder) = (&self.guard.budgets, Holder::Account(caller.account));
+            let refused = |spent: Spent| ApiError::from(spent).into_response();
+            let request = budgets.requests.take(holder, 1).map_err(refused)?;
+            let transfer = asked.known().filter(|operation| operation.transfer);
+            let transfer =
+                transfer.map(|_| budgets.transfers.take(holder, 1)).transpose().map_err(refused)?;
+            return Ok((caller, [Some(request), transfer]));
         }
         let what = asked.known().map_or("an unknown operation", |operation| operation.id);
         self.access.note_beyond_scope(&caller, what);

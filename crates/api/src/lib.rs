@@ -1,8 +1,9 @@
 //! The public interface, `/api/v1`: JSON in, use case, JSON out.
 //!
 //! Handlers extract, call one use case and convert; what a status means is decided in [`error`], how things
-//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at. What the
-//! handlers' annotations tell is put together and published by [`openapi`].
+//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at. Each operation
+//! is declared once, beside its handler, and listed in [`operations`]: the router, the check of scopes and the document
+//! that [`openapi`] publishes follow from that.
 
 mod catalogs;
 mod chats;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
+use axum::routing::{any, get};
 use control::{Access, Answers, Catalog, Catalogs, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
 use http_common::{Budgets, Guard};
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
 use crate::history::{History, Pages};
+use crate::operations::OPERATIONS;
 use crate::streams::Watch;
 pub use error::{ApiError, Code};
 pub use figures::Figures;
@@ -119,27 +121,13 @@ pub fn router(
         ending,
         figures,
     }));
-    let interface = Router::new()
-        .route("/api/v1/vm", get(vm::status))
-        .route("/api/v1/vm/start", post(vm::start))
-        .route("/api/v1/vm/stop", post(vm::stop))
-        .route("/api/v1/models", get(catalogs::models))
-        .route("/api/v1/jurisdictions", get(catalogs::jurisdictions))
-        .route("/api/v1/skills", get(catalogs::skills))
-        .route("/api/v1/agents", get(catalogs::agents))
-        // Without a slash after them the two take no path; with one, it is that of the home folder.
-        .route("/api/v1/files", post(files::upload))
-        .route("/api/v1/files/", post(files::upload).get(files::download).delete(files::delete))
-        .route("/api/v1/files/{*path}", get(files::download).delete(files::delete))
-        .route("/api/v1/directories", get(files::list_home))
-        .route("/api/v1/directories/", get(files::list_home).post(files::create_folder))
-        .route("/api/v1/directories/{*path}", get(files::list).post(files::create_folder))
-        .route("/api/v1/chats", post(chats::ask).get(chats::list))
-        .route("/api/v1/chats/{chatId}", get(history::detail).delete(chats::delete).patch(chats::patch))
-        .route("/api/v1/chats/{chatId}/stop", post(chats::stop))
-        .route("/api/v1/chats/{chatId}/events", get(streams::conversation))
-        .route("/api/v1/chats/{chatId}/messages/{messageId}", get(chats::collect))
-        .route("/api/v1/chats/{chatId}/messages/{messageId}/events", get(streams::answer))
+    let mut declared = Router::new();
+    for operation in &OPERATIONS {
+        for path in operation.routes() {
+            declared = declared.route(path, (operation.route)());
+        }
+    }
+    let interface = declared
         .route("/api/{*path}", any(error::no_such_path))
         .method_not_allowed_fallback(error::no_such_method)
         // Bodies have bounds of their own; uploads are streamed.

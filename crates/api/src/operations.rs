@@ -1,11 +1,15 @@
-//! What each operation is called and what a key must be allowed for it: the one table, beside the routes.
+//! The operations of the interface, each declared once: beside its handler, by [`operation!`].
+//!
+//! A declaration has everything that is said of an operation: its routes, who may call it, what body it takes and how
+//! that is bounded, and its schema. The router, the check of the key's scope, the bounds of bodies and transfers, the
+//! metrics and the `OpenAPI` document are made from the list below.
 
 use axum::http::Method;
-use domain::scope::Permission::{self, Ask, Files, Machine, Read};
-use domain::scope::Scope;
+use axum::routing::MethodRouter;
+use domain::scope::{Permission, Scope};
 
 /// An operation of the interface.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Operation {
     /// Its name, as the schema has it.
     pub id: &'static str,
@@ -14,44 +18,119 @@ pub struct Operation {
     pub(crate) method: Method,
     /// The path as the router has it.
     pub path: &'static str,
+    /// Further paths by which the router reaches it.
+    pub(crate) aliases: &'static [&'static str],
+    /// The body that it reads.
+    pub(crate) accepts: Accepts,
+    /// Whether it is a transfer of a file, of which an account has a bounded number under way.
+    pub(crate) transfer: bool,
+    /// Headers of its responses, by their statuses.
+    pub(crate) headers: &'static [(&'static [&'static str], &'static [&'static str])],
+    pub(crate) route: fn() -> MethodRouter<crate::State>,
 }
 
-const fn operation(
-    method: Method,
-    path: &'static str,
-    id: &'static str,
-    needs: &'static [Permission],
-) -> Operation {
-    Operation { id, needs, method, path }
+/// The body that an operation reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accepts {
+    Nothing,
+    /// A JSON object, read by [`crate::extract::JsonBody`].
+    Json {
+        max_bytes: usize,
+    },
+    /// A form with a file, streamed to disk and bounded by the operator's limit and the quota.
+    Form,
 }
 
-/// Every operation.
-pub static OPERATIONS: [Operation; 22] = [
-    // By it a key is tried, so any key may.
-    operation(Method::GET, "/api/v1/vm", "getVm", &Permission::ALL),
-    operation(Method::POST, "/api/v1/vm/start", "startVm", &[Machine]),
-    operation(Method::POST, "/api/v1/vm/stop", "stopVm", &[Machine]),
-    // Who may ask may see what there is to choose from.
-    operation(Method::GET, "/api/v1/models", "listModels", &[Read, Ask]),
-    operation(Method::GET, "/api/v1/jurisdictions", "listJurisdictions", &[Read, Ask]),
-    operation(Method::GET, "/api/v1/skills", "listSkills", &[Read, Ask]),
-    operation(Method::GET, "/api/v1/agents", "listAgents", &[Read, Ask]),
-    operation(Method::POST, "/api/v1/files", "uploadFile", &[Files]),
-    operation(Method::GET, "/api/v1/files/{*path}", "downloadFile", &[Files]),
-    operation(Method::DELETE, "/api/v1/files/{*path}", "deleteFile", &[Files]),
-    operation(Method::GET, "/api/v1/directories", "listHomeDirectory", &[Files]),
-    operation(Method::GET, "/api/v1/directories/{*path}", "listDirectory", &[Files]),
-    operation(Method::POST, "/api/v1/directories/{*path}", "createDirectory", &[Files]),
-    operation(Method::POST, "/api/v1/chats", "askQuestion", &[Ask]),
-    operation(Method::GET, "/api/v1/chats", "listChats", &[Read]),
-    operation(Method::GET, "/api/v1/chats/{chatId}", "getChat", &[Read]),
-    operation(Method::DELETE, "/api/v1/chats/{chatId}", "deleteChat", &[Ask]),
-    operation(Method::PATCH, "/api/v1/chats/{chatId}", "changeChat", &[Ask]),
-    operation(Method::POST, "/api/v1/chats/{chatId}/stop", "stopChat", &[Ask]),
-    operation(Method::GET, "/api/v1/chats/{chatId}/messages/{messageId}", "collectAnswer", &[Read]),
-    operation(Method::GET, "/api/v1/chats/{chatId}/messages/{messageId}/events", "streamAnswer", &[Read]),
-    operation(Method::GET, "/api/v1/chats/{chatId}/events", "streamChat", &[Read]),
-];
+/// Declares an operation:
+///
+/// ```text
+/// operation! {
+///     /// Summary
+///     ///
+///     /// Description
+///     name = method "path of the document" as "operationId" => handler;
+///     routes: ["path of the router", "another"];  // unless it is that of the document
+///     needs: &[Permission];
+///     accepts: Accepts::Json { .. };              // unless it reads no body
+///     transfer: true;                             // where it moves a file
+///     headers: &[(&[status], &[header])];         // where its responses have some
+///     schema:
+///         params(..), request_body(..), responses(..), // as utoipa takes them
+/// }
+/// ```
+macro_rules! operation {
+    (
+        $(#[doc = $doc:literal])+
+        $name:ident = $method:ident $path:literal as $id:literal => $handler:ident;
+        $(routes: [$route:literal $(, $alias:literal)*];)?
+        needs: $needs:expr;
+        $(accepts: $accepts:expr;)?
+        $(transfer: $transfer:literal;)?
+        $(headers: $headers:expr;)?
+        schema: $($schema:tt)*
+    ) => {
+        #[utoipa::path($method, path = $path, operation_id = $id, $($schema)*)]
+        $(#[doc = $doc])+
+        pub(crate) const fn $name() -> $crate::operations::Operation {
+            $crate::operations::Operation {
+                id: $id,
+                needs: $needs,
+                method: $crate::operations::operation!(@method $method),
+                path: $crate::operations::operation!(@or $path $(, $route)?),
+                aliases: &[$($($alias),*)?],
+                accepts: $crate::operations::operation!(@or $crate::operations::Accepts::Nothing $(, $accepts)?),
+                transfer: $crate::operations::operation!(@or false $(, $transfer)?),
+                headers: $crate::operations::operation!(@or &[] $(, $headers)?),
+                route: || axum::routing::$method($handler),
+            }
+        }
+    };
+    (@method get) => { axum::http::Method::GET };
+    (@method post) => { axum::http::Method::POST };
+    (@method patch) => { axum::http::Method::PATCH };
+    (@method delete) => { axum::http::Method::DELETE };
+    (@or $default:expr) => { $default };
+    (@or $default:expr, $given:expr) => { $given };
+}
+pub(crate) use operation;
+
+/// Lists the declarations.
+macro_rules! operations {
+    ($($module:ident::$name:ident,)+) => {
+        /// Every operation.
+        pub static OPERATIONS: [Operation; [$(stringify!($name)),+].len()] = [$(crate::$module::$name()),+];
+
+        /// Their part of the document.
+        #[derive(utoipa::OpenApi)]
+        #[openapi(paths($(crate::$module::$name),+))]
+        pub(crate) struct Declared;
+    };
+}
+
+operations! {
+    vm::get_vm,
+    vm::start_vm,
+    vm::stop_vm,
+    catalogs::list_models,
+    catalogs::list_jurisdictions,
+    catalogs::list_skills,
+    catalogs::list_agents,
+    files::upload_file,
+    files::download_file,
+    files::delete_file,
+    files::list_home_directory,
+    files::list_directory,
+    files::create_directory,
+    chats::ask_question,
+    chats::list_chats,
+    history::get_chat,
+    chats::delete_chat,
+    chats::change_chat,
+    chats::stop_chat,
+    chats::collect_answer,
+    streams::stream_answer,
+    streams::stream_chat,
+}
 
 impl Operation {
     /// The operation behind a method and the path of a route; `None` when the path has no such method.
@@ -70,10 +149,17 @@ impl Operation {
     pub fn allowed(&self, scope: Scope) -> bool {
         self.needs.iter().any(|permission| scope.allows(*permission))
     }
+
+    /// Every path by which the router reaches it.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.path).chain(self.aliases.iter().copied())
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::scope::Permission::{Ask, Files, Machine, Read};
+
     use super::*;
 
     #[test]

@@ -11,48 +11,50 @@ use control::access::Caller;
 use control::answers::Follower;
 use control::live::Snapshot;
 use control::{Access, Answers};
+use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
 use telemetry::Held;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::Ending;
-use crate::chats::{conversation_id, message_id};
 use crate::error::Answered;
-use crate::extract::Named;
+use crate::extract::{AnswerPath, ChatPath};
 use crate::figures::Figures;
 use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
 use crate::openapi::{refusals, successes};
+use crate::operations::operation;
 use crate::wire::{self, event_id, event_word, read_event_id};
 
 /// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
 const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Streams one answer
-///
-/// Each event has the whole state of the answer and supersedes those before: `message` while it is in progress, at
-/// last `completed`, which ends the stream. `data` is an `Answer` in one line of JSON, `id` what `Last-Event-ID`
-/// takes. The present state comes at once; of an answer that is done, `completed` alone. A comment comes every ten
-/// seconds; a reader that takes nothing for a minute is let go. A stream that ends without `completed` was cut:
-/// connect again.
-#[utoipa::path(
-    get,
-    path = "/api/v1/chats/{chatId}/messages/{messageId}/events",
-    operation_id = "streamAnswer",
-    tag = "Conversations",
-    params(OfChat, OfMessage, Resumed),
-    responses(successes::AnswerEvents, refusals::OfChat)
-)]
+operation! {
+    /// Streams one answer
+    ///
+    /// Each event has the whole state of the answer and supersedes those before: `message` while it is in progress, at
+    /// last `completed`, which ends the stream. `data` is an `Answer` in one line of JSON, `id` what `Last-Event-ID`
+    /// takes. The present state comes at once; of an answer that is done, `completed` alone. A comment comes every ten
+    /// seconds; a reader that takes nothing for a minute is let go. A stream that ends without `completed` was cut:
+    /// connect again.
+    stream_answer = get "/api/v1/chats/{chatId}/messages/{messageId}/events" as "streamAnswer" => answer;
+    needs: &[Read];
+    headers: &[(&["200"], &["Cache-Control"])];
+    schema:
+        tag = "Conversations",
+        params(OfChat, OfMessage, Resumed),
+        responses(successes::AnswerEvents, refusals::OfChat),
+}
+
 pub(crate) async fn answer(
     State(answers): State<Answers>,
     State(access): State<Access>,
     State(ending): State<Ending>,
     State(figures): State<Arc<Figures>>,
     Extension(caller): Extension<Caller>,
-    Named((chat, message)): Named<(String, String)>,
+    AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    let (conversation, message) = (conversation_id(&chat)?, message_id(&message)?);
     let mut follower = answers.follow(caller.account, conversation, message).await?;
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -60,31 +62,33 @@ pub(crate) async fn answer(
     Ok(event_stream(events(follower, access, caller, ending, figures.answer_streams.hold())))
 }
 
-/// Streams a conversation through its questions
-///
-/// Each event has the whole state of an answer and supersedes those before: `message` while it is in progress,
-/// `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in one line of JSON,
-/// `id` what `Last-Event-ID` takes. The present state of the latest answer comes at once, which may be completed long
-/// since: compare its `id`. The stream stays open until the conversation is deleted. A comment comes every ten
-/// seconds; a reader that takes nothing for a minute is let go.
-#[utoipa::path(
-    get,
-    path = "/api/v1/chats/{chatId}/events",
-    operation_id = "streamChat",
-    tag = "Conversations",
-    params(OfChat, Resumed),
-    responses(successes::ChatEvents, refusals::OfChat)
-)]
+operation! {
+    /// Streams a conversation through its questions
+    ///
+    /// Each event has the whole state of an answer and supersedes those before: `message` while it is in progress,
+    /// `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in one line of JSON,
+    /// `id` what `Last-Event-ID` takes. The present state of the latest answer comes at once, which may be completed long
+    /// since: compare its `id`. The stream stays open until the conversation is deleted. A comment comes every ten
+    /// seconds; a reader that takes nothing for a minute is let go.
+    stream_chat = get "/api/v1/chats/{chatId}/events" as "streamChat" => conversation;
+    needs: &[Read];
+    headers: &[(&["200"], &["Cache-Control"])];
+    schema:
+        tag = "Conversations",
+        params(OfChat, Resumed),
+        responses(successes::ChatEvents, refusals::OfChat),
+}
+
 pub(crate) async fn conversation(
     State(answers): State<Answers>,
     State(access): State<Access>,
     State(ending): State<Ending>,
     State(figures): State<Arc<Figures>>,
     Extension(caller): Extension<Caller>,
-    Named(chat): Named<String>,
+    ChatPath(conversation): ChatPath,
     headers: HeaderMap,
 ) -> Answered<Response> {
-    let mut follower = answers.watch(caller.account, conversation_id(&chat)?).await?;
+    let mut follower = answers.watch(caller.account, conversation).await?;
     resume(&mut follower, &headers);
     Ok(event_stream(events(follower, access, caller, ending, figures.chat_streams.hold())))
 }

@@ -7,19 +7,25 @@ use control::Vm;
 use control::access::Caller;
 use control::vm::MachineError;
 use domain::machine::MachineStatus;
+use domain::scope::Permission::{self, Machine};
 
 use crate::error::{Answered, ApiError};
 use crate::openapi::refusals;
+use crate::operations::operation;
 use crate::wire::VmStatus;
 
-/// Tells what the machine is doing
-///
-/// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
-/// starts it.
-#[utoipa::path(
-    get, path = "/api/v1/vm", operation_id = "getVm", tag = "Machine",
-    responses((status = 200, description = "The machine's state", body = VmStatus), refusals::VmStatus),
-)]
+operation! {
+    /// Tells what the machine is doing
+    ///
+    /// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
+    /// starts it.
+    get_vm = get "/api/v1/vm" as "getVm" => status;
+    needs: &Permission::ALL;
+    schema:
+        tag = "Machine",
+        responses((status = 200, description = "The machine's state", body = VmStatus), refusals::VmStatus),
+}
+
 pub(crate) async fn status(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
@@ -31,17 +37,21 @@ pub(crate) async fn status(
     }
 }
 
-/// Starts the machine
-///
-/// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
-/// one that is stopping starts once it has stopped. A question starts the machine by itself.
-#[utoipa::path(
-    post, path = "/api/v1/vm/start", operation_id = "startVm", tag = "Machine",
-    responses(
-        (status = 202, description = "The machine will start", body = VmStatus, example = json!({"status": "STARTING"})),
-        refusals::VmCommand,
-    ),
-)]
+operation! {
+    /// Starts the machine
+    ///
+    /// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
+    /// one that is stopping starts once it has stopped. A question starts the machine by itself.
+    start_vm = post "/api/v1/vm/start" as "startVm" => start;
+    needs: &[Machine];
+    schema:
+        tag = "Machine",
+        responses(
+            (status = 202, description = "The machine will start", body = VmStatus, example = json!({"status": "STARTING"})),
+            refusals::VmCommand,
+        ),
+}
+
 pub(crate) async fn start(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
@@ -50,17 +60,21 @@ pub(crate) async fn start(
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Starting))))
 }
 
-/// Stops the machine
-///
-/// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
-/// started, or a new question starts it. Files stay.
-#[utoipa::path(
-    post, path = "/api/v1/vm/stop", operation_id = "stopVm", tag = "Machine",
-    responses(
-        (status = 202, description = "The machine will stop", body = VmStatus, example = json!({"status": "STOPPING"})),
-        refusals::VmCommand,
-    ),
-)]
+operation! {
+    /// Stops the machine
+    ///
+    /// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
+    /// started, or a new question starts it. Files stay.
+    stop_vm = post "/api/v1/vm/stop" as "stopVm" => stop;
+    needs: &[Machine];
+    schema:
+        tag = "Machine",
+        responses(
+            (status = 202, description = "The machine will stop", body = VmStatus, example = json!({"status": "STOPPING"})),
+            refusals::VmCommand,
+        ),
+}
+
 pub(crate) async fn stop(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,

@@ -1,27 +1,14 @@
-//! Headers of responses: which responses have which, and what each header says, told once.
+//! Headers of responses. Each operation declares which of its responses have which; here is what each says.
 
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{Header, HeaderBuilder, OpenApi, Ref, RefOr, Response};
 
+use crate::operations::OPERATIONS;
+
 /// What every response has, whatever became of the request.
 const EVERYWHERE: &str = "X-Request-Id";
-
-/// The headers of an operation's responses with these statuses.
-const TOLD: &[(&str, &[&str], &[&str])] = &[
-    ("listModels", &["200"], &["Content-Language", "Vary"]),
-    ("listJurisdictions", &["200"], &["Content-Language", "Vary"]),
-    ("downloadFile", &["200"], &["Accept-Ranges"]),
-    ("downloadFile", &["200", "206"], &["Content-Disposition", "Content-Length"]),
-    ("downloadFile", &["206", "416"], &["Content-Range"]),
-    ("downloadFile", &["200", "206", "304"], &["ETag", "Last-Modified"]),
-    ("askQuestion", &["201", "202"], &["Idempotent-Replayed"]),
-    ("askQuestion", &["409"], &["Retry-After"]),
-    ("collectAnswer", &["200", "304"], &["ETag"]),
-    ("streamAnswer", &["200"], &["Cache-Control"]),
-    ("streamChat", &["200"], &["Cache-Control"]),
-];
 
 /// What a header says, and one that it may be.
 fn meaning(name: &str) -> (&'static str, Value) {
@@ -59,7 +46,8 @@ fn meaning(name: &str) -> (&'static str, Value) {
 pub(super) fn add(document: &mut OpenApi) {
     for operation in super::operations_mut(document) {
         let id = operation.operation_id.clone().unwrap_or_default();
-        for (_, statuses, names) in TOLD.iter().filter(|(operation, ..)| *operation == id) {
+        let declared = OPERATIONS.iter().find(|declared| declared.id == id);
+        for (statuses, names) in declared.map_or(&[][..], |declared| declared.headers) {
             for status in *statuses {
                 add_to(operation, status, names);
             }

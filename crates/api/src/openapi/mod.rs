@@ -1,6 +1,6 @@
 //! The machine-readable schema of the interface (sections 4.4 and 9), made from what serves it.
 //!
-//! Operations are annotated at their handlers and fields at their wire types; what those lack is here: the
+//! Operations are declared beside their handlers and fields at their wire types; what those lack is here: the
 //! refusals of each operation ([`refusals`]), operations that succeed in several ways ([`successes`]), headers of
 //! responses ([`headers`]), parameters that operations share ([`parameters`]), closed sets of words ([`words`]), the
 //! shape of answers, which are written by hand ([`answer`]), examples ([`examples`], and [`composed`] where there is
@@ -34,8 +34,8 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 use self::answer::{Answer, StreamEvent};
 use self::refusals::Error;
 use crate::extract::knows;
+use crate::operations::Declared;
 use crate::wire::{Jurisdiction, Model};
-use crate::{catalogs, chats, files, history, streams, vm};
 
 /// The name of the schema's one way to authenticate.
 const KEY: &str = "apiKey";
@@ -58,14 +58,6 @@ const KEY: &str = "apiKey";
     ),
     // What responses of several kinds refer to.
     components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
-    paths(
-        vm::status, vm::start, vm::stop,
-        catalogs::models, catalogs::jurisdictions, catalogs::skills, catalogs::agents,
-        files::upload, files::download, files::delete,
-        files::list_home, files::list, files::create_folder,
-        chats::ask, chats::list, history::detail, chats::delete, chats::patch, chats::stop, chats::collect,
-        streams::answer, streams::conversation,
-    ),
 )]
 struct Interface;
 
@@ -126,7 +118,10 @@ pub(crate) async fn reference(headers: HeaderMap) -> Response {
 /// The schema.
 fn interface() -> utoipa::openapi::OpenApi {
     let mut interface = Interface::openapi();
+    let declared = Declared::openapi();
+    interface.paths = declared.paths;
     let components = interface.components.get_or_insert_default();
+    components.schemas.extend(declared.components.unwrap_or_default().schemas);
     let told = "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
     let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", told));
     components.add_security_scheme(KEY, SecurityScheme::ApiKey(key));
