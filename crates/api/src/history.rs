@@ -264,15 +264,7 @@ async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -
 fn write(out: &mut BytesMut, account: AccountId, message: Message, answers: &Answers) -> Answered<()> {
     match message {
         Message::Question(question) => {
-            let message = wire::UserMessage {
-                id: question.id.to_string(),
-                role: "USER",
-                status: "completed",
-                created_at: question.created_at.to_string(),
-                text: &question.text,
-                file_paths: &question.attachments,
-            };
-            out.put_slice(&serde_json::to_vec(&message).map_err(ApiError::internal)?);
+            wire::user_message(&question).iter().for_each(|piece| out.put_slice(piece));
         }
         Message::Answer(stored) => {
             let snapshot = answers.shown(account, *stored);

@@ -1,24 +1,20 @@
-//! How things look on the wire (section 2 of the interface). Answers are written from shared segments,
-//! everything else by serde. What is said here of a type and its fields is published in the schema.
+//! How things look on the wire (section 2 of the interface). What is said here of a type and its fields is published
+//! in the schema.
 
+mod answer;
 mod catalog;
 
-use std::io::Write;
-
-use bytes::Bytes;
 use control::conversations::Summary;
-use control::live::{Citation, Rope, Shape, ShotPart, Snapshot};
-use domain::answer::{Ending, RunState, Stamp};
-use domain::citation::Place;
+use domain::answer::{RunState, Stamp};
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
-use http_common::json_escape_into;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use workspace::{Entry, EntryKind};
 
+pub(crate) use self::answer::{Answer, Message, answer, assistant_message, user_message};
 pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
-use crate::openapi::words::{AnswerStatus, EntryType, MachineState, UserRole};
+use crate::openapi::words::{AnswerStatus, EntryType, MachineState};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -286,222 +282,6 @@ pub fn read_event_id(text: &str) -> Option<(MessageId, Stamp)> {
     let (message, stamp) = text.split_once(':')?;
     let (epoch, revision) = stamp.split_once('.')?;
     Some((message.parse().ok()?, Stamp { epoch: epoch.parse().ok()?, revision: revision.parse().ok()? }))
-}
-
-/// An answer (2.8) as one line of JSON, in segments that readers of the same revision share.
-#[must_use]
-pub fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
-    let mut out = Writer::with_room_for(snapshot);
-    let meta = &snapshot.meta;
-    out.raw("{\"id\":\"").display(meta.answer).raw("\",\"chatId\":\"").display(meta.conversation);
-    out.raw("\",\"status\":\"").raw(status_word(snapshot.ending.is_some()));
-    out.raw("\",\"createdAt\":\"").display(meta.created_at).raw("\",\"model\":").text(&meta.model);
-    out.raw(",\"text\":").rope(&snapshot.text);
-    out.raw(",\"parts\":");
-    out.list(&snapshot.parts, Writer::part);
-    if let Some(Ending::Failed(error)) = &snapshot.ending {
-        out.raw(",\"error\":{\"code\":\"").raw(error.code.as_str());
-        out.raw("\",\"message\":").text(&error.message).raw("}");
-    }
-    out.raw("}");
-    out.segments()
-}
-
-/// A message of the history that is an answer (2.9).
-pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
-    let mut out = Writer::default();
-    out.raw("{\"id\":\"").display(snapshot.meta.answer).raw("\",\"role\":\"ASSISTANT\",\"status\":\"");
-    out.raw(status_word(snapshot.ending.is_some()))
-        .raw("\",\"createdAt\":\"")
-        .display(snapshot.meta.created_at);
-    out.raw("\",\"text\":").rope(&snapshot.text).raw(",\"parts\":");
-    out.list(&snapshot.parts, Writer::part);
-    if let Some(Ending::Failed(error)) = &snapshot.ending {
-        out.raw(",\"error\":{\"code\":\"").raw(error.code.as_str());
-        out.raw("\",\"message\":").text(&error.message).raw("}");
-    }
-    out.raw("}");
-    out.segments()
-}
-
-/// A question in the history of its conversation.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct UserMessage<'a> {
-    /// The question.
-    #[schema(format = "uuid", examples("d5e6f708-192a-4b3c-84d5-e6f708192a3b"))]
-    pub(crate) id: String,
-    #[schema(inline, value_type = UserRole)]
-    pub(crate) role: &'static str,
-    /// Always `completed`.
-    #[schema(value_type = AnswerStatus)]
-    pub(crate) status: &'static str,
-    /// When it was accepted.
-    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
-    pub(crate) created_at: String,
-    /// The text.
-    #[schema(examples("When is the rent due?"))]
-    pub(crate) text: &'a str,
-    /// What was attached.
-    #[schema(examples("/uploads/lease.pdf"))]
-    pub(crate) file_paths: &'a [String],
-}
-
-/// Longer answers are shared segments for the most part.
-const ROOM_MAX_BYTES: usize = 16 << 10;
-/// A shorter segment is written beside its neighbours.
-const COPIED_MAX_BYTES: usize = 4 << 10;
-
-/// Writes JSON into segments: short pieces together, shared ones as they are.
-#[derive(Default)]
-struct Writer {
-    done: Vec<Bytes>,
-    open: Vec<u8>,
-}
-
-impl Writer {
-    /// A writer that an answer of short texts will not outgrow.
-    fn with_room_for(snapshot: &Snapshot) -> Self {
-        const HEAD_BYTES: usize = 256;
-        const PART_BYTES: usize = 192;
-        let text = |rope: &Rope| rope.len() + rope.len() / 16;
-        let part = |part: &ShotPart| match &part.shape {
-            Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => {
-                PART_BYTES + text(html)
-            }
-            Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => {
-                PART_BYTES
-            }
-        };
-        let room = HEAD_BYTES + text(&snapshot.text) + snapshot.parts.iter().map(part).sum::<usize>();
-        Self { done: Vec::new(), open: Vec::with_capacity(room.min(ROOM_MAX_BYTES)) }
-    }
-
-    fn raw(&mut self, text: &str) -> &mut Self {
-        self.open.extend_from_slice(text.as_bytes());
-        self
-    }
-
-    /// What needs no escaping: identifiers, times, numbers.
-    fn display(&mut self, value: impl std::fmt::Display) -> &mut Self {
-        // A buffer that grows takes everything.
-        let _ = write!(self.open, "{value}");
-        self
-    }
-
-    fn text(&mut self, text: &str) -> &mut Self {
-        self.raw("\"");
-        json_escape_into(text, &mut self.open);
-        self.raw("\"")
-    }
-
-    fn rope(&mut self, rope: &Rope) -> &mut Self {
-        self.raw("\"");
-        for segment in rope.segments() {
-            if segment.text().len() < COPIED_MAX_BYTES {
-                json_escape_into(segment.text(), &mut self.open);
-                continue;
-            }
-            let encoded = segment.encoded(|text| {
-                let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
-                json_escape_into(text, &mut escaped);
-                Bytes::from(escaped)
-            });
-            self.close();
-            self.done.push(encoded);
-        }
-        self.raw("\"")
-    }
-
-    fn close(&mut self) {
-        if !self.open.is_empty() {
-            self.done.push(std::mem::take(&mut self.open).into());
-        }
-    }
-
-    fn list<T>(&mut self, items: &[T], write: impl Fn(&mut Self, &T)) -> &mut Self {
-        self.raw("[");
-        for (index, item) in items.iter().enumerate() {
-            if index > 0 {
-                self.raw(",");
-            }
-            write(self, item);
-        }
-        self.raw("]")
-    }
-
-    /// A part (2.10).
-    fn part(&mut self, part: &ShotPart) {
-        self.raw("{\"partId\":\"").display(part.id).raw("\",\"type\":\"");
-        match &part.shape {
-            Shape::Text { html, citations } => {
-                self.raw("TEXT\",\"content\":").rope(html).raw(",\"citations\":");
-                self.list(citations, Self::citation);
-            }
-            Shape::Reasoning { html } => {
-                self.raw("REASONING\",\"content\":").rope(html);
-            }
-            Shape::Tool { tool, call, state, sources } => {
-                self.raw("TOOL\",\"toolName\":").text(tool).raw(",\"toolCallId\":").text(call);
-                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"sources\":");
-                self.list(sources, Self::source);
-            }
-            Shape::WebSearch { query, call, state, sources } => {
-                self.raw("WEB_SEARCH\",\"toolName\":\"web_search\",\"toolCallId\":").text(call);
-                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"query\":").text(query);
-                self.raw(",\"sources\":");
-                self.list(sources, Self::source);
-            }
-            Shape::Agent { agent, state, html, citations } => {
-                self.raw("AGENT\",\"agentId\":\"").display(agent.id).raw("\",\"name\":").text(&agent.name);
-                self.raw(",\"fullName\":").text(&agent.full_name);
-                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\",\"content\":").rope(html);
-                self.raw(",\"citations\":");
-                self.list(citations, Self::citation);
-            }
-            Shape::Skill { skill, state } => {
-                self.raw("SKILL\",\"skillId\":\"").display(skill.id).raw("\",\"name\":").text(&skill.name);
-                self.raw(",\"fullName\":").text(&skill.full_name);
-                self.raw(",\"state\":\"").raw(state_word(*state)).raw("\"");
-            }
-            Shape::File { path } => {
-                let name = path.rsplit('/').next().unwrap_or(path);
-                self.raw("FILE\",\"path\":").text(path).raw(",\"name\":").text(name);
-            }
-        }
-        self.raw("}");
-    }
-
-    fn citation(&mut self, citation: &Citation) {
-        self.raw("{\"citationId\":").text(&citation.id());
-        self.raw(",\"source\":");
-        self.source(&citation.place);
-        self.raw("}");
-    }
-
-    /// A source (2.10), with page and lines where there are any.
-    fn source(&mut self, place: &Place) {
-        match place {
-            Place::File { path, page, lines } => {
-                self.raw("{\"type\":\"FILE\",\"path\":").text(path);
-                if let Some(page) = page {
-                    self.raw(",\"page\":").display(page);
-                }
-                if let Some((first, last)) = lines {
-                    self.raw(",\"lines\":[").display(first).raw(",").display(last).raw("]");
-                }
-            }
-            Place::Web { url, title } => {
-                self.raw("{\"type\":\"URL\",\"url\":").text(url).raw(",\"title\":").text(title);
-            }
-        }
-        self.raw("}");
-    }
-
-    fn segments(mut self) -> Vec<Bytes> {
-        self.close();
-        self.done
-    }
 }
 
 pub(crate) const fn state_word(state: RunState) -> &'static str {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId};
 use store::conversations;
-pub use store::conversations::{ConversationError, EXCHANGES_PAGE_MAX, Message, Page, Patch, Summary};
+pub use store::conversations::{
+    ConversationError, EXCHANGES_PAGE_MAX, Message, Page, Patch, Question, Summary,
+};
 use store::{Store, StoreError};
 
 use crate::Environment;

@@ -3,6 +3,9 @@
 /// Most text needs no escape, and is looked at in runs of so many bytes.
 const RUN_BYTES: usize = 16;
 
+/// A text that is not longer is looked at in one run, first of all.
+const SHORT_BYTES: usize = 64;
+
 /// Whether nothing in the run may need an escape. Without a branch for each byte.
 fn plain(run: &[u8]) -> bool {
     let may_need = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2);
@@ -14,6 +17,11 @@ fn plain(run: &[u8]) -> bool {
 /// escaped one by one and put together are the whole escaped at once.
 pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
+    // Words, identifiers and times: looked at once as a whole.
+    if bytes.len() <= SHORT_BYTES && plain(bytes) {
+        out.extend_from_slice(bytes);
+        return;
+    }
     out.reserve(bytes.len() + bytes.len() / 16);
     let (mut kept, mut at) = (0, 0);
     while let Some(byte) = bytes.get(at) {

@@ -19,6 +19,7 @@ pub mod limits;
 mod outgoing;
 mod pace;
 mod rate;
+mod segments;
 mod upload;
 
 pub use address::{Network, NotANetwork, Peer, client_address, counted};
@@ -35,4 +36,5 @@ pub use json::json_escape_into;
 pub use outgoing::{BrokenOff, Outgoing, Piecewise, Progress, Shares, Until, account_for};
 pub use pace::Stalled;
 pub use rate::{Limiter, NotARate, Rate};
+pub use segments::{SHARED_MIN_BYTES, SegmentsError, to_segments};
 pub use upload::{UploadError, UploadForm, receive_upload, upload_form};

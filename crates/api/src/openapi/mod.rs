@@ -3,7 +3,7 @@
 //! Operations are declared beside their handlers and fields at their wire types; what those lack is here: the
 //! refusals of each operation ([`refusals`]), operations that succeed in several ways ([`successes`]), headers of
 //! responses ([`headers`]), parameters that operations share ([`parameters`]), closed sets of words ([`words`]), the
-//! shape of answers, which are written by hand ([`answer`]), examples ([`examples`], and [`composed`] where there is
+//! shape of what is sent piece by piece ([`answer`]), examples ([`examples`], and [`composed`] where there is
 //! none), and what follows on what ([`links`]). [`page`] shows it to people. Nothing else reads these types.
 //!
 //! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
@@ -31,11 +31,11 @@ use utoipa::OpenApi;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
-use self::answer::{Answer, StreamEvent};
+use self::answer::StreamEvent;
 use self::refusals::Error;
 use crate::extract::knows;
 use crate::operations::Declared;
-use crate::wire::{Jurisdiction, Model};
+use crate::wire::{Answer, Jurisdiction, Model};
 
 /// The name of the schema's one way to authenticate.
 const KEY: &str = "apiKey";
@@ -57,7 +57,7 @@ const KEY: &str = "apiKey";
         (name = "Conversations", description = "Questions, and their answers: collected, streamed, stopped, deleted"),
     ),
     // What responses of several kinds refer to.
-    components(schemas(Answer, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
+    components(schemas(Answer<'static>, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
 )]
 struct Interface;
 

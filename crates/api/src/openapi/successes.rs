@@ -5,18 +5,18 @@ use utoipa::IntoResponses;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 
-use super::answer::Answer;
 use super::examples;
+use crate::wire::Answer;
 
 /// A question that was taken.
 #[derive(IntoResponses)]
 pub(crate) enum Asked {
     /// The question is accepted and safely stored; its answer is being written
     #[response(status = 202, example = json!(examples::answer_begun()))]
-    Begun(Answer),
+    Begun(Answer<'static>),
     /// The question is answered already
     #[response(status = 201, example = json!(examples::answer_completed()))]
-    Completed(Answer),
+    Completed(Answer<'static>),
 }
 
 /// An answer that was collected.
@@ -30,7 +30,7 @@ pub(crate) enum Collected {
             ("completed" = (value = json!(examples::answer_completed())))
         )
     )]
-    AsItStands(Answer),
+    AsItStands(Answer<'static>),
     /// The client has this state already
     #[response(status = 304)]
     Known,

@@ -3,6 +3,7 @@
 use domain::answer::{ErrorCode, RunState};
 use domain::catalog::{ModelStatus, ProviderName};
 use domain::machine::MachineStatus;
+use serde::{Serialize, Serializer};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
@@ -60,42 +61,66 @@ words! {
 
     /// Whether the answer is still being written, or done.
     EventName = [false, true].map(event_word);
+}
 
+/// A field that has one value always, which tells objects apart: its type writes that value, too.
+macro_rules! constants {
+    ($($(#[doc = $told:literal])+ $name:ident = $word:literal;)+) => {$(
+        $(#[doc = $told])+
+        pub(crate) struct $name;
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($word)
+            }
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                one_of(concat!($($told),+).trim(), &[$word])
+            }
+        }
+
+        impl ToSchema for $name {}
+    )+};
+}
+
+constants! {
     /// A message of the user.
-    UserRole = ["USER"];
+    UserRole = "USER";
 
     /// A message of the agent.
-    AssistantRole = ["ASSISTANT"];
+    AssistantRole = "ASSISTANT";
 
     /// A piece of the answer.
-    TextType = ["TEXT"];
+    TextType = "TEXT";
 
     /// Reasoning.
-    ReasoningType = ["REASONING"];
+    ReasoningType = "REASONING";
 
     /// A tool that was run.
-    ToolType = ["TOOL"];
+    ToolType = "TOOL";
 
     /// A search of the web.
-    WebSearchType = ["WEB_SEARCH"];
+    WebSearchType = "WEB_SEARCH";
 
     /// The name of the tool that searches the web.
-    WebSearchName = ["web_search"];
+    WebSearchName = "web_search";
 
     /// A skill that was used.
-    SkillType = ["SKILL"];
+    SkillType = "SKILL";
 
     /// Another agent.
-    AgentType = ["AGENT"];
+    AgentType = "AGENT";
 
     /// A workspace file.
-    FileType = ["FILE"];
+    FileType = "FILE";
 
     /// A place in a workspace file.
-    FileSourceType = ["FILE"];
+    FileSourceType = "FILE";
 
     /// A page of the web.
-    UrlSourceType = ["URL"];
+    UrlSourceType = "URL";
 }
 
 fn one_of(told: &str, words: &[&'static str]) -> RefOr<Schema> {

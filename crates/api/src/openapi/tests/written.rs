@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use control::conversations::Question;
 use control::live::{Citation, Meta, Rope, Shape, ShotPart, Snapshot};
 use domain::agent::AgentName;
 use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
@@ -139,16 +140,14 @@ fn every_code_of_a_failed_answer_is_told() {
 
 #[test]
 fn a_question_in_the_history_is_written_as_told() {
-    let files = ["/uploads/lease.pdf".to_owned()];
-    let message = wire::UserMessage {
-        id: MessageId::from_random(1).to_string(),
-        role: "USER",
-        status: "completed",
-        created_at: Timestamp::from_micros(0).to_string(),
-        text: "When?",
-        file_paths: &files,
+    let question = Question {
+        ordinal: 0,
+        id: MessageId::from_random(1),
+        created_at: Timestamp::from_micros(0),
+        text: "When?".to_owned(),
+        attachments: vec!["/uploads/lease.pdf".to_owned()],
     };
-    let written = serde_json::to_value(&message).unwrap();
+    let written = read(wire::user_message(&question));
     fits("UserMessage", &written);
     fits("Message", &written);
 }

@@ -1,0 +1,582 @@
+//! Answers and messages (sections 2.8 to 2.10): the types that make both their JSON and its schema.
+//!
+//! They borrow from a snapshot, and are written in segments: long texts are escaped once, and shared by all who read
+//! any revision that has them.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use control::conversations::Question;
+use control::live::{self, Rope, Segment, Shape, ShotPart, Snapshot};
+use domain::answer::Ending;
+use domain::citation::Place;
+use domain::id::{AgentId, ConversationId, MessageId, PartId, SkillId};
+use domain::time::Timestamp;
+use http_common::{SHARED_MIN_BYTES, json_escape_into, to_segments};
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{state_word, status_word};
+use crate::openapi::examples;
+use crate::openapi::words::{
+    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileSourceType, FileType, ReasoningType,
+    RunProgress, SkillType, TextType, ToolType, UrlSourceType, UserRole, WebSearchName, WebSearchType,
+};
+
+/// The answer as one line of JSON, in segments.
+pub(crate) fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
+    segments(snapshot, &Answer::of(snapshot))
+}
+
+/// The answer as a message of the history of its conversation, likewise.
+pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
+    segments(snapshot, &Message::Assistant(AssistantMessage::of(snapshot)))
+}
+
+/// A question as a message of the history, likewise.
+pub(crate) fn user_message(question: &Question) -> Vec<Bytes> {
+    let room = HEAD_BYTES + question.text.len() + question.text.len() / 16;
+    to_segments(&Message::User(UserMessage::of(question)), room, |_| None).expect(WRITABLE)
+}
+
+/// Why writing does not fail.
+const WRITABLE: &str = "messages have neither maps nor floats";
+/// About what everything takes besides texts and parts.
+const HEAD_BYTES: usize = 256;
+/// Longer answers are shared segments for the most part.
+const ROOM_MAX_BYTES: usize = 16 << 10;
+
+fn segments(snapshot: &Snapshot, value: &impl Serialize) -> Vec<Bytes> {
+    // In the order in which they are written.
+    let mut long = ropes(snapshot)
+        .flat_map(Rope::segments)
+        .filter(|segment| segment.text().len() >= SHARED_MIN_BYTES)
+        .peekable();
+    let shared = |text: &str| {
+        let segment = long.next_if(|segment| std::ptr::eq(segment.text(), text))?;
+        Some(escaped(segment))
+    };
+    to_segments(value, room(snapshot).min(ROOM_MAX_BYTES), shared).expect(WRITABLE)
+}
+
+fn escaped(segment: &Segment) -> Bytes {
+    segment.encoded(|text| {
+        let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
+        json_escape_into(text, &mut escaped);
+        escaped.into()
+    })
+}
+
+/// The text, then that of each part that has one.
+fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
+    let parts = snapshot.parts.iter().filter_map(|part| match &part.shape {
+        Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => Some(html),
+        Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => None,
+    });
+    std::iter::once(&snapshot.text).chain(parts)
+}
+
+/// What an answer of short texts will not outgrow.
+fn room(snapshot: &Snapshot) -> usize {
+    const PART_BYTES: usize = 192;
+    let texts = ropes(snapshot).map(|rope| rope.len() + rope.len() / 16);
+    HEAD_BYTES + PART_BYTES * snapshot.parts.len() + texts.sum::<usize>()
+}
+
+/// A text in segments.
+struct Text<'a>(&'a Rope);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self.0)
+    }
+}
+
+/// A list whose items are made as they are written.
+struct Each<'a, T, S>(&'a [S], PhantomData<fn() -> T>);
+
+impl<'a, T, S> Each<'a, T, S> {
+    fn of(items: &'a [S]) -> Self {
+        Self(items, PhantomData)
+    }
+}
+
+impl<'a, T: From<&'a S> + Serialize, S> Serialize for Each<'a, T, S> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        serializer.collect_seq(self.0.iter().map(T::from))
+    }
+}
+
+fn shown<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+/// An answer as it stands: at first empty, then written bit by bit, at last completed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(examples(examples::answer_begun, examples::answer_completed))]
+pub(crate) struct Answer<'a> {
+    /// The answer, by which it is collected.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
+    id: MessageId,
+    /// Its conversation, by which the next question goes on with it.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
+    chat_id: ConversationId,
+    /// `completed` once `text` and `parts` are whole.
+    #[schema(value_type = AnswerStatus)]
+    status: &'static str,
+    /// When the question was accepted.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
+    created_at: Timestamp,
+    /// The model that the conversation answers with.
+    #[schema(examples("reader"))]
+    model: &'a str,
+    /// What is written so far, as Markdown without the marks of citations.
+    #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
+    text: Text<'a>,
+    /// What the answer consists of, in the order created. Parts come and change until the answer is completed.
+    #[schema(value_type = Vec<AnswerPart<'static>>)]
+    parts: Each<'a, AnswerPart<'a>, ShotPart>,
+    /// Why the answer could not be finished. Absent from any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = AnswerError<'static>)]
+    error: Option<AnswerError<'a>>,
+}
+
+/// Why an answer could not be finished. What was written stands, and the text ends with a sentence that says so.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AnswerError<'a> {
+    /// For programs.
+    #[schema(value_type = AnswerErrorCode)]
+    code: &'static str,
+    /// For people.
+    #[schema(examples("The model could not be reached."))]
+    message: &'a str,
+}
+
+/// A part of an answer, told by its `type`. A client that wants the answer alone reads `text`.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(discriminator(property_name = "type", mapping(
+    ("TEXT" = "#/components/schemas/TextPart"),
+    ("REASONING" = "#/components/schemas/ReasoningPart"),
+    ("TOOL" = "#/components/schemas/ToolPart"),
+    ("WEB_SEARCH" = "#/components/schemas/WebSearchPart"),
+    ("SKILL" = "#/components/schemas/SkillPart"),
+    ("AGENT" = "#/components/schemas/AgentPart"),
+    ("FILE" = "#/components/schemas/FilePart"),
+)))]
+pub(crate) enum AnswerPart<'a> {
+    Text(TextPart<'a>),
+    Reasoning(ReasoningPart<'a>),
+    Tool(ToolPart<'a>),
+    WebSearch(WebSearchPart<'a>),
+    Skill(SkillPart<'a>),
+    Agent(AgentPart<'a>),
+    File(FilePart<'a>),
+}
+
+/// A piece of the answer.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TextPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("5a1e7b90-2c3d-4e5f-8a6b-9c0d1e2f3a4b"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: TextType,
+    /// Safe HTML in which citations are links to their sources.
+    #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
+    content: Text<'a>,
+    /// What the piece cites, in order, each once.
+    #[schema(value_type = Vec<Citation<'static>>)]
+    citations: Each<'a, Citation<'a>, live::Citation>,
+}
+
+/// What the model thought before it answered.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReasoningPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("0b4c2d6e-7f80-4912-a3b4-c5d6e7f80912"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: ReasoningType,
+    /// Safe HTML.
+    #[schema(value_type = String, examples("<p>The lease will say when rent is due.</p>"))]
+    content: Text<'a>,
+}
+
+/// A tool that the agent ran.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("7d2f4a6c-8e10-4b3d-9f5a-6c7e8091a2b3"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: ToolType,
+    /// Which tool.
+    #[schema(examples("search"))]
+    tool_name: &'a str,
+    /// This run of it.
+    #[schema(examples("call_1"))]
+    tool_call_id: &'a str,
+    /// How far the run has come.
+    #[schema(value_type = RunProgress)]
+    state: &'static str,
+    /// Where it found something.
+    #[schema(value_type = Vec<Source<'static>>)]
+    sources: Each<'a, Source<'a>, Place>,
+}
+
+/// A search of the web.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WebSearchPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("2e4f6a8c-0b1d-4c3e-8f5a-7b9c1d3e5f70"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: WebSearchType,
+    #[schema(inline)]
+    tool_name: WebSearchName,
+    /// This run of it.
+    #[schema(examples("call_2"))]
+    tool_call_id: &'a str,
+    /// How far the search has come.
+    #[schema(value_type = RunProgress)]
+    state: &'static str,
+    /// What was searched for.
+    #[schema(examples("rent due date customary"))]
+    query: &'a str,
+    /// What was found.
+    #[schema(value_type = Vec<Source<'static>>)]
+    sources: Each<'a, Source<'a>, Place>,
+}
+
+/// A skill that the agent opened, to follow its instructions.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SkillPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("91a2b3c4-d5e6-4f70-8192-a3b4c5d6e7f8"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: SkillType,
+    /// The skill, as the catalog names it.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
+    skill_id: SkillId,
+    /// Its short name.
+    #[schema(examples("contract-review"))]
+    name: &'a str,
+    /// Its full name.
+    #[schema(examples("causerie:contract-review"))]
+    full_name: &'a str,
+    /// Whether it could be opened.
+    #[schema(value_type = RunProgress)]
+    state: &'static str,
+}
+
+/// Another agent that was given a part of the task.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AgentPart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("a3b4c5d6-e7f8-4091-a2b3-c4d5e6f70819"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: AgentType,
+    /// The agent, as the catalog names it.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("9c3f1b7a-2d4e-5f60-8a1b-0c2d3e4f5a6b"))]
+    agent_id: AgentId,
+    /// Its short name.
+    #[schema(examples("lawyer"))]
+    name: &'a str,
+    /// Its full name, which no other agent has.
+    #[schema(examples("causerie:lawyer"))]
+    full_name: &'a str,
+    /// How far it has come.
+    #[schema(value_type = RunProgress)]
+    state: &'static str,
+    /// What it says: safe HTML. Its citations are links once it is done.
+    #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
+    content: Text<'a>,
+    /// What it cites, in order, each once; nothing before it is done.
+    #[schema(value_type = Vec<Citation<'static>>)]
+    citations: Each<'a, Citation<'a>, live::Citation>,
+}
+
+/// A workspace file that entered the answer.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FilePart<'a> {
+    /// The part, under the same name as long as the answer exists.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("c4d5e6f7-0819-4a2b-b3c4-d5e6f708192a"))]
+    part_id: PartId,
+    #[schema(inline)]
+    r#type: FileType,
+    /// The file in the workspace.
+    #[schema(examples("/uploads/lease.pdf"))]
+    path: &'a str,
+    /// Its name.
+    #[schema(examples("lease.pdf"))]
+    name: &'a str,
+}
+
+/// A source that a piece of the answer cites.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Citation<'a> {
+    /// The citation, which its link in `content` carries as well.
+    #[schema(examples("c1"))]
+    citation_id: String,
+    source: Source<'a>,
+}
+
+/// Where something was found, told by its `type`.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(discriminator(property_name = "type", mapping(
+    ("FILE" = "#/components/schemas/FileSource"),
+    ("URL" = "#/components/schemas/UrlSource"),
+)))]
+pub(crate) enum Source<'a> {
+    File(FileSource<'a>),
+    Url(UrlSource<'a>),
+}
+
+/// A place in a workspace file.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FileSource<'a> {
+    #[schema(inline)]
+    r#type: FileSourceType,
+    /// The file in the workspace.
+    #[schema(examples("/uploads/lease.pdf"))]
+    path: &'a str,
+    /// The page, from 1, of a file that has pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32, required = false, minimum = 1, examples(3))]
+    page: Option<u32>,
+    /// The first line and the last, from 1, of a file that has lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<u32>, required = false, min_items = 2, max_items = 2, examples(12))]
+    lines: Option<(u32, u32)>,
+}
+
+/// A page of the web.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UrlSource<'a> {
+    #[schema(inline)]
+    r#type: UrlSourceType,
+    /// Where it is.
+    #[schema(format = "uri", examples("https://example.org/rent"))]
+    url: &'a str,
+    /// Its title.
+    #[schema(examples("When rent is due"))]
+    title: &'a str,
+}
+
+/// A question or an answer, told by its `role`.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[schema(discriminator(property_name = "role", mapping(
+    ("USER" = "#/components/schemas/UserMessage"),
+    ("ASSISTANT" = "#/components/schemas/AssistantMessage"),
+)))]
+pub(crate) enum Message<'a> {
+    User(UserMessage<'a>),
+    Assistant(AssistantMessage<'a>),
+}
+
+/// A question in the history of its conversation.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UserMessage<'a> {
+    /// The question.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("d5e6f708-192a-4b3c-84d5-e6f708192a3b"))]
+    id: MessageId,
+    #[schema(inline)]
+    role: UserRole,
+    /// Always `completed`.
+    #[schema(value_type = AnswerStatus)]
+    status: &'static str,
+    /// When it was accepted.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
+    created_at: Timestamp,
+    /// The text.
+    #[schema(examples("When is the rent due?"))]
+    text: &'a str,
+    /// What was attached.
+    #[schema(examples("/uploads/lease.pdf"))]
+    file_paths: &'a [String],
+}
+
+/// An answer in the history of its conversation.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AssistantMessage<'a> {
+    /// The answer, by which it is collected.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
+    id: MessageId,
+    #[schema(inline)]
+    role: AssistantRole,
+    /// `completed` once `text` and `parts` are whole.
+    #[schema(value_type = AnswerStatus)]
+    status: &'static str,
+    /// When its question was accepted.
+    #[serde(serialize_with = "shown")]
+    #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
+    created_at: Timestamp,
+    /// What is written so far, as Markdown without the marks of citations.
+    #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
+    text: Text<'a>,
+    /// What the answer consists of, in the order created.
+    #[schema(value_type = Vec<AnswerPart<'static>>)]
+    parts: Each<'a, AnswerPart<'a>, ShotPart>,
+    /// Why the answer could not be finished. Absent from any other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = AnswerError<'static>)]
+    error: Option<AnswerError<'a>>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            id: snapshot.meta.answer,
+            chat_id: snapshot.meta.conversation,
+            status: status_word(snapshot.ending.is_some()),
+            created_at: snapshot.meta.created_at,
+            model: &snapshot.meta.model,
+            text: Text(&snapshot.text),
+            parts: Each::of(&snapshot.parts),
+            error: AnswerError::of(snapshot.ending.as_ref()),
+        }
+    }
+}
+
+impl<'a> UserMessage<'a> {
+    fn of(question: &'a Question) -> Self {
+        Self {
+            id: question.id,
+            role: UserRole,
+            status: status_word(true),
+            created_at: question.created_at,
+            text: &question.text,
+            file_paths: &question.attachments,
+        }
+    }
+}
+
+impl<'a> AssistantMessage<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            id: snapshot.meta.answer,
+            role: AssistantRole,
+            status: status_word(snapshot.ending.is_some()),
+            created_at: snapshot.meta.created_at,
+            text: Text(&snapshot.text),
+            parts: Each::of(&snapshot.parts),
+            error: AnswerError::of(snapshot.ending.as_ref()),
+        }
+    }
+}
+
+impl<'a> AnswerError<'a> {
+    fn of(ending: Option<&'a Ending>) -> Option<Self> {
+        match ending {
+            Some(Ending::Failed(error)) => Some(Self { code: error.code.as_str(), message: &error.message }),
+            Some(Ending::Done | Ending::Stopped) | None => None,
+        }
+    }
+}
+
+impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
+    fn from(part: &'a ShotPart) -> Self {
+        let part_id = part.id;
+        match &part.shape {
+            Shape::Text { html, citations } => Self::Text(TextPart {
+                part_id,
+                r#type: TextType,
+                content: Text(html),
+                citations: Each::of(citations),
+            }),
+            Shape::Reasoning { html } => {
+                Self::Reasoning(ReasoningPart { part_id, r#type: ReasoningType, content: Text(html) })
+            }
+            Shape::Tool { tool, call, state, sources } => Self::Tool(ToolPart {
+                part_id,
+                r#type: ToolType,
+                tool_name: tool,
+                tool_call_id: call,
+                state: state_word(*state),
+                sources: Each::of(sources),
+            }),
+            Shape::WebSearch { query, call, state, sources } => Self::WebSearch(WebSearchPart {
+                part_id,
+                r#type: WebSearchType,
+                tool_name: WebSearchName,
+                tool_call_id: call,
+                state: state_word(*state),
+                query,
+                sources: Each::of(sources),
+            }),
+            Shape::Skill { skill, state } => Self::Skill(SkillPart {
+                part_id,
+                r#type: SkillType,
+                skill_id: skill.id,
+                name: &skill.name,
+                full_name: &skill.full_name,
+                state: state_word(*state),
+            }),
+            Shape::Agent { agent, state, html, citations } => Self::Agent(AgentPart {
+                part_id,
+                r#type: AgentType,
+                agent_id: agent.id,
+                name: &agent.name,
+                full_name: &agent.full_name,
+                state: state_word(*state),
+                content: Text(html),
+                citations: Each::of(citations),
+            }),
+            Shape::File { path } => Self::File(FilePart {
+                part_id,
+                r#type: FileType,
+                path,
+                name: path.rsplit('/').next().unwrap_or(path),
+            }),
+        }
+    }
+}
+
+impl<'a> From<&'a live::Citation> for Citation<'a> {
+    fn from(citation: &'a live::Citation) -> Self {
+        Self { citation_id: citation.id(), source: Source::from(&citation.place) }
+    }
+}
+
+impl<'a> From<&'a Place> for Source<'a> {
+    fn from(place: &'a Place) -> Self {
+        match place {
+            Place::File { path, page, lines } => {
+                Self::File(FileSource { r#type: FileSourceType, path, page: *page, lines: *lines })
+            }
+            Place::Web { url, title } => Self::Url(UrlSource { r#type: UrlSourceType, url, title }),
+        }
+    }
+}
