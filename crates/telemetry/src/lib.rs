@@ -1,10 +1,10 @@
-//! Figures of a running service, and the text in which Prometheus reads them.
+//! Metrics and traces of a running service.
 //!
-//! Whoever counts holds its own [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct; a [`Page`] is written of them
-//! when somebody asks. Counting takes an atomic addition, and no memory besides the struct's own: there are no labels
-//! but those that the struct has fields for.
+//! Each crate keeps its [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct of its own. [`Page`] writes them in the
+//! Prometheus text format on request. Recording a value is one atomic addition and allocates nothing. Labels are fixed
+//! at compile time: one field for each combination.
 //!
-//! What took how long in the course of one request or answer is told by the spans of [`trace`].
+//! [`trace`] records spans of requests and answers.
 
 pub mod trace;
 
@@ -12,48 +12,48 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// Returns the current count.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What grows and shrinks.
+/// A value that goes up and down.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicI64);
 
 impl Gauge {
-    /// One more for as long as what is returned lives.
+    /// Adds one until the returned guard is dropped.
     #[must_use]
     pub fn hold(self: &std::sync::Arc<Self>) -> Held {
         self.0.fetch_add(1, Ordering::Relaxed);
         Held(self.clone())
     }
 
-    /// How many there are.
+    /// Returns the current value.
     #[must_use]
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One of those that a [`Gauge`] counts.
+/// A guard that keeps a [`Gauge`] incremented.
 #[derive(Debug)]
 pub struct Held(std::sync::Arc<Gauge>);
 
@@ -63,41 +63,41 @@ impl Drop for Held {
     }
 }
 
-/// The greatest number of bounds of a histogram.
+/// The maximum number of buckets of a histogram, without `+Inf`.
 const BOUNDS_MAX: usize = 15;
 
-/// Bounds for times from a tenth of a millisecond to ten seconds, in seconds.
+/// Buckets for durations from 0.1 ms to 10 s, in seconds.
 pub const QUICK: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Bounds for times from ten milliseconds to ten minutes, in seconds.
+/// Buckets for durations from 10 ms to 10 minutes, in seconds.
 pub const SLOW: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Bounds for sizes of groups.
+/// Buckets for batch sizes.
 pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// How often something was how great.
+/// A histogram of observed values.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One for each bound, and one for what is beyond.
+    /// One for each bucket, and one for `+Inf`.
     counts: [AtomicU64; BOUNDS_MAX + 1],
     /// In millionths.
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// An empty one of at most fifteen bounds, which rise.
+    /// Creates an empty histogram. `bounds` must be sorted and hold at most 15 values.
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
         debug_assert!(bounds.len() <= BOUNDS_MAX && bounds.is_sorted());
         Self { bounds, counts: Default::default(), sum: AtomicU64::new(0) }
     }
 
-    /// It took so long.
+    /// Records a duration, in seconds.
     pub fn took(&self, time: Duration) {
         self.record(time.as_secs_f64());
     }
 
-    /// It was so great.
+    /// Records a value.
     pub fn record(&self, value: f64) {
         let at = self.bounds.iter().take(BOUNDS_MAX).position(|bound| value <= *bound);
         self.counts[at.unwrap_or(self.bounds.len().min(BOUNDS_MAX))].fetch_add(1, Ordering::Relaxed);
@@ -105,44 +105,39 @@ impl Histogram {
         self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the number of observations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows while the process lives.
     Counter,
-    /// It grows and shrinks.
     Gauge,
-    /// It tells how often something was how great.
     Histogram,
 }
 
-/// The name of a metric, what it is and what it tells.
+/// The name, type and help text of a metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name.
     pub name: &'static str,
-    /// What it is.
     pub kind: Kind,
-    /// What it tells, a line without backslashes.
+    /// The help text: one line, without backslashes.
     pub help: &'static str,
 }
 
-/// Names and values.
+/// Label names and values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// The text that Prometheus reads. All samples of a metric come after its head.
+/// An encoder for the Prometheus text format. All samples of a metric follow its header.
 #[derive(Debug, Default)]
 pub struct Page(String);
 
 impl Page {
-    /// Begins a metric.
+    /// Starts a metric: writes its `HELP` and `TYPE` lines.
     pub fn metric(&mut self, metric: &Metric) -> Samples<'_> {
         let kind = match metric.kind {
             Kind::Counter => "counter",
@@ -154,7 +149,7 @@ impl Page {
         Samples { page: self, name: metric.name }
     }
 
-    /// All of it.
+    /// Returns the text.
     #[must_use]
     pub fn text(self) -> String {
         self.0
@@ -185,7 +180,7 @@ impl Page {
     }
 }
 
-/// Where the samples of one metric are written.
+/// Writes the samples of one metric.
 #[derive(Debug)]
 pub struct Samples<'a> {
     page: &'a mut Page,
@@ -193,13 +188,13 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// A value.
+    /// Writes one sample.
     pub fn value(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
         self.page.sample(self.name, "", labels, &[], value);
         self
     }
 
-    /// A histogram.
+    /// Writes the buckets, sum and count of a histogram.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut so_far = 0;
         for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {

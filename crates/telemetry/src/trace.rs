@@ -1,11 +1,11 @@
-//! Spans of traces: what took how long, and in whose course.
+//! Spans of distributed traces.
 //!
-//! Whoever does something begins a [`Span`] of a [`Tracer`] and lets it go when it is done. Finished spans wait in a queue
-//! of bounded length for whoever exports them; what does not fit is dropped and counted, so that nobody ever waits for
-//! an exporter. Without one ([`Tracer::off`]) there are no spans, and beginning one costs nothing.
+//! A [`Tracer`] starts a [`Span`]; dropping the span finishes it. Finished spans wait in a bounded queue for the
+//! exporter. Spans that do not fit are dropped and counted, so no caller waits for the exporter. A disabled tracer
+//! ([`Tracer::off`]) creates no spans and costs nothing.
 //!
-//! A trace and a span are known by the numbers of [W3C Trace Context](https://www.w3.org/TR/trace-context/). Spans are
-//! only ever made of traces that are to be recorded: whoever does not want that hands no [`Context`] on.
+//! Trace and span ids follow [W3C Trace Context](https://www.w3.org/TR/trace-context/). Only sampled traces have spans:
+//! for the others no [`Context`] is passed on.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,31 +14,31 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Counter;
 
-/// Spans that wait to be exported.
+/// The maximum number of finished spans that wait for the exporter.
 pub const SPANS_WAITING_MAX: usize = 8192;
-/// Attributes of a span; more are left out.
+/// The maximum number of attributes of a span; further ones are dropped.
 const ATTRIBUTES_MAX: usize = 16;
 
-/// A span that others may belong to: the trace, and which of its spans.
+/// Identifies a span: its trace id and its span id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
-    /// The trace; never zero.
+    /// The trace id; never zero.
     pub trace: u128,
-    /// The span; never zero.
+    /// The span id; never zero.
     pub span: u64,
 }
 
-/// What a client says of the trace that its request belongs to.
+/// The trace context that a client sent in `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Given {
     /// The client's span.
     pub context: Context,
-    /// Whether the trace is recorded.
+    /// The `sampled` flag.
     pub sampled: bool,
 }
 
 impl Given {
-    /// Reads a `traceparent`; `None` of what is none, which is to be ignored.
+    /// Parses a `traceparent` header. Returns `None` if it is malformed; the header is then ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |from: usize, to: usize| {
@@ -60,25 +60,23 @@ impl Given {
     }
 }
 
-/// Whose side of an exchange a span tells of.
+/// The role of a span in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Something within the service.
+    /// An operation inside the service.
     Internal,
-    /// A request that it answers.
+    /// A request that the service answers.
     Server,
-    /// A request that it makes.
+    /// A request that the service sends.
     Client,
 }
 
-/// The value of an attribute. Never what users wrote, and no name, path or key of theirs.
+/// The value of an attribute. Never holds user content, names, paths or keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// A word of the program or of its operator.
+    /// A constant of the program or a value from the configuration.
     Text(Cow<'static, str>),
-    /// A number.
     Number(i64),
-    /// Yes or no.
     Flag(bool),
 }
 
@@ -112,43 +110,40 @@ impl From<bool> for Value {
     }
 }
 
-/// A span that is over.
+/// A finished span, ready for export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Its trace and itself.
+    /// The trace id and the span's own id.
     pub context: Context,
-    /// The span that it belongs to.
+    /// The id of the parent span.
     pub parent: Option<u64>,
-    /// What was done.
+    /// The name of the operation.
     pub name: Cow<'static, str>,
-    /// Whose side it tells of.
     pub side: Side,
-    /// When it began, in nanoseconds since 1970.
+    /// The start, in nanoseconds since the Unix epoch.
     pub begun_nanos: u64,
-    /// When it ended.
+    /// The end, in nanoseconds since the Unix epoch.
     pub ended_nanos: u64,
-    /// What else is told of it.
     pub attributes: Vec<(&'static str, Value)>,
-    /// Whether it failed.
     pub failed: bool,
 }
 
-/// Makes spans. Cheap to clone.
+/// Starts spans. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Tracer(Option<Arc<Spans>>);
 
-/// Finished spans on their way to an exporter.
+/// The bounded queue of finished spans.
 #[derive(Debug)]
 pub struct Spans {
     waiting: Mutex<Vec<Finished>>,
-    /// Spans that were dropped, because too many were waiting.
+    /// The number of spans that were dropped because the queue was full.
     pub dropped: Counter,
     seed: u128,
     made: AtomicU64,
 }
 
 impl Spans {
-    /// Those of a process that these random bits tell from others.
+    /// Creates an empty queue. `seed` makes the ids of this process unique.
     #[must_use]
     pub fn new(seed: u128) -> Arc<Self> {
         Arc::new(Self {
@@ -159,7 +154,7 @@ impl Spans {
         })
     }
 
-    /// Takes at most so many of those that are finished, the oldest first.
+    /// Removes up to `at_most` finished spans, oldest first.
     #[must_use]
     pub fn take(&self, at_most: usize) -> Vec<Finished> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,7 +171,7 @@ impl Spans {
         waiting.push(span);
     }
 
-    /// 64 bits that come once, and look like any others.
+    /// Returns 64 unique bits that look random.
     fn number(&self, seed: u128) -> u64 {
         let count = self.made.fetch_add(1, Ordering::Relaxed);
         // SplitMix64, whose steps are a bijection: within a process no number comes twice from one seed.
@@ -192,25 +187,26 @@ impl Spans {
 }
 
 impl Tracer {
-    /// One whose spans wait there.
+    /// Creates a tracer that puts its spans into this queue.
     #[must_use]
     pub fn new(spans: Arc<Spans>) -> Self {
         Self(Some(spans))
     }
 
-    /// One that makes none.
+    /// Creates a tracer that is disabled.
     #[must_use]
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Whether spans are made.
+    /// Returns true if spans are recorded.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Begins a span of a new trace, or of the client's; `None` when there is to be none.
+    /// Starts the root span of a request, in the client's trace if it sent one. Returns `None` if the trace is not
+    /// sampled.
     #[must_use]
     pub fn request(&self, given: Option<Given>, name: &'static str) -> Option<Span> {
         let spans = self.0.as_ref()?;
@@ -226,7 +222,7 @@ impl Tracer {
         Some(Span::begun(spans, context, parent, name, Side::Server))
     }
 
-    /// Begins a span that belongs to another.
+    /// Starts a child span. Returns `None` without a parent.
     #[must_use]
     pub fn span(&self, parent: Option<Context>, name: &'static str) -> Option<Span> {
         let (spans, parent) = (self.0.as_ref()?, parent?);
@@ -234,19 +230,19 @@ impl Tracer {
         Some(Span::begun(spans, context, Some(parent.span), name, Side::Internal))
     }
 
-    /// Begins a span whose number is known beforehand, so that others can belong to it wherever they are made.
+    /// Starts a span whose id was chosen in advance, so that its children can be started elsewhere.
     #[must_use]
     pub fn known(&self, context: Context, parent: u64, name: &'static str) -> Option<Span> {
         Some(Span::begun(self.0.as_ref()?, context, Some(parent), name, Side::Internal))
     }
 }
 
-/// Something that is being done; finished when it is let go.
+/// An operation in progress; dropping it finishes the span.
 #[derive(Debug)]
 pub struct Span {
     spans: Arc<Spans>,
     begun: Instant,
-    /// Taken when it is over.
+    /// Taken when the span finishes.
     told: Option<Finished>,
     context: Context,
 }
@@ -273,27 +269,27 @@ impl Span {
         Self { spans: spans.clone(), begun: Instant::now(), told: Some(told), context }
     }
 
-    /// What other spans belong to it by.
+    /// Returns the ids that child spans refer to.
     #[must_use]
     pub fn context(&self) -> Context {
         self.context
     }
 
-    /// Tells something of it.
+    /// Sets an attribute.
     pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
         if let Some(told) = self.told.as_mut().filter(|told| told.attributes.len() < ATTRIBUTES_MAX) {
             told.attributes.push((name, value.into()));
         }
     }
 
-    /// Calls it otherwise.
+    /// Renames the span.
     pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
         if let Some(told) = &mut self.told {
             told.name = name.into();
         }
     }
 
-    /// It makes a request of another.
+    /// Marks the span as an outgoing request.
     #[must_use]
     pub fn of_client(mut self) -> Self {
         if let Some(told) = &mut self.told {
@@ -302,14 +298,14 @@ impl Span {
         self
     }
 
-    /// It failed.
+    /// Marks the span as failed.
     pub fn fail(&mut self) {
         if let Some(told) = &mut self.told {
             told.failed = true;
         }
     }
 
-    /// It began so long ago.
+    /// Moves the start back by `age`.
     pub fn since(&mut self, age: Duration) {
         if let Some(told) = &mut self.told {
             told.begun_nanos = told.begun_nanos.saturating_sub(nanos(age));
