@@ -34,7 +34,7 @@ pub fn fold(text: &str) -> String {
     out
 }
 
-/// Whether the character only adds a mark to the one before.
+/// Returns true for combining marks.
 #[must_use]
 pub fn is_combining(c: char) -> bool {
     ('\u{0300}'..='\u{036f}').contains(&c)

@@ -1,4 +1,4 @@
-//! A guess at the language of a question or a document.
+//! Detects the language of a question or a document.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -40,7 +40,7 @@ static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
     known
 });
 
-/// How many words of a long text are looked at.
+/// The maximum number of words that are examined.
 const WORDS_MAX: usize = 2_000;
 
 /// The language of a text, if anything in it tells. Meant for short questions and whole documents alike.
@@ -70,7 +70,7 @@ pub fn guess(text: &str) -> Option<Language> {
     Language::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
 }
 
-/// Whether a word ends as Slovak words do and Czech ones do not: `zamestnancov`, `konanie`.
+/// Returns true if a word has an ending that is Slovak and not Czech: `zamestnancov`, `konanie`.
 fn has_slovak_ending(folded: &str) -> bool {
     const ENDINGS: [&str; 6] = ["ov", "och", "anie", "enie", "ania", "enia"];
     folded.len() > 5 && ENDINGS.iter().any(|ending| folded.ends_with(ending))

@@ -1,8 +1,8 @@
-//! Words of Czech, Slovak and English, so that a question meets a document: tokens, folding, stems,
-//! stop words, related words and a guess at the language.
+//! Text analysis for Czech, Slovak and English: tokenization, folding, stemming, stop words, synonyms and language
+//! detection.
 //!
-//! Everything is a pure function over text, without tables that have to be loaded. Stems are no words of
-//! a language: they only have to be the same for the forms of one word, in the query and in the document.
+//! All functions are pure and need no external tables. A stem need not be a word: it only has to be equal for all forms
+//! of one word, in the query and in the document.
 
 pub mod fold;
 pub mod guess;

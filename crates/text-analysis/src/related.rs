@@ -1,5 +1,5 @@
-//! Words that stand for nearly the same in contracts, statutes, minutes and price lists, across the three
-//! languages, so that a question need not guess a document's wording.
+//! Synonyms in contracts, statutes, minutes and price lists, across the three languages, so that a question need not
+//! match the wording of a document.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

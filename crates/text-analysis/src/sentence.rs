@@ -1,4 +1,4 @@
-//! Sentences of a passage, as places in its text.
+//! Splits a passage into sentences, as byte ranges.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     found.push(start..start + trimmed.len());
 }
 
-/// Whether a line break separates: before a blank line, an item or a heading, and after a row of a table.
+/// Returns true if a line break ends a sentence: before a blank line, an item or a heading, and after a table row.
 fn breaks_line(text: &str, at: usize) -> bool {
     let line_before = text[..at].rsplit('\n').next().unwrap_or_default().trim();
     let rest = &text[at + 1..];
@@ -72,13 +72,13 @@ fn is_row(line: &str) -> bool {
         || line.matches(';').count() >= 3
 }
 
-/// Whether the line's last word is an abbreviation that a name follows.
+/// Returns true if the last word of the line is an abbreviation before a name.
 fn ends_with_title(line: &str) -> bool {
     let word = line.trim_end_matches('.').rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
     ABBREVIATIONS.contains(&crate::fold::fold(word).as_str())
 }
 
-/// Whether the line begins with a label: `Place: the town hall`.
+/// Returns true if the line begins with a label: `Place: the town hall`.
 fn is_labelled(line: &str) -> bool {
     line.starts_with(|c: char| c.is_uppercase() || c == '*')
         && line.split_once(": ").or_else(|| line.split_once(":** ")).is_some_and(|(label, _)| {

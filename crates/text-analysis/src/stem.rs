@@ -1,4 +1,4 @@
-//! Stems: what stays of a word when its endings go.
+//! Stemming: removes the endings of a word.
 
 mod english;
 mod slavic;

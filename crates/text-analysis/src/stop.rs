@@ -1,4 +1,4 @@
-//! Words that say nothing about a text's subject, question words among them.
+//! Stop words: words that say nothing about the subject of a text, question words included.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -40,7 +40,7 @@ s t re ve ll d m need needs there";
 static STOP: LazyLock<HashSet<&'static str>> =
     LazyLock::new(|| SLAVIC.split_whitespace().chain(ENGLISH.split_whitespace()).collect());
 
-/// Whether a folded word says nothing about a text's subject, in any of the three languages.
+/// Returns true if a folded word is a stop word in any of the three languages.
 #[must_use]
 pub fn is_stop(folded: &str) -> bool {
     STOP.contains(folded) || (folded.chars().count() == 1 && !folded.chars().all(|c| c.is_ascii_digit()))

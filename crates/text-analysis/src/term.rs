@@ -1,4 +1,4 @@
-//! Terms: what a text is indexed and asked by.
+//! Terms: the normalized tokens of the index and of queries.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ pub struct Term {
     pub exact: String,
     /// Where it stands in the text.
     pub range: Range<usize>,
-    /// Whether it is a word that says nothing about a text's subject.
+    /// True for a stop word.
     pub stop: bool,
-    /// Whether it is a number.
+    /// True for a number.
     pub number: bool,
     /// Its place among the text's terms.
     pub position: usize,

@@ -1,8 +1,8 @@
-//! Tokens: words and numbers with their places in the text.
+//! Tokenizer: words and numbers with their positions in the text.
 
 use crate::fold::is_combining;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Letters, perhaps with digits among them: `byt`, `2kk`.
@@ -16,7 +16,6 @@ pub enum Kind {
 /// A word or a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
-    /// What it is.
     pub kind: Kind,
     /// The text as it stands; of a section only the number.
     pub text: &'a str,

@@ -1,5 +1,5 @@
-//! English, on folded words: plural and tense, the silent `e`, and the commonest endings of nouns and
-//! adverbs. Endings that name another person or thing (`employer`, `employee`) stay.
+//! The English stemmer, on folded words. Removes plural, tense, the silent `e` and the most common endings of nouns and
+//! adverbs. Keeps endings that name another person or thing (`employer`, `employee`).
 
 /// Words whose forms no rule brings together.
 const IRREGULAR: &[(&str, &[&str])] = &[

@@ -1,10 +1,9 @@
-//! Czech and Slovak, on folded words.
+//! The Czech and Slovak stemmer, on folded words.
 //!
-//! Two passes: the inflectional ending goes first (case, number, gender, person), by rules that must agree
-//! for every form of a word; what happens then depends only on what the first pass left, so that forms
-//! that have met stay together: suffixes of verbs and of adjectives, the vowel that comes and goes
-//! (`nájem`, `nájmu`), and the softened last consonant (`úředník`, `úředníci`). The prefix of negation
-//! stays: what is not allowed is another thing than what is.
+//! Runs in two passes. The first removes the inflectional ending (case, number, gender, person) by rules that agree for
+//! every form of a word. The second depends only on the result of the first, so that forms that became equal stay
+//! equal: it removes suffixes of verbs and adjectives, drops the fleeting vowel (`nájem`, `nájmu`), and normalizes a
+//! softened last consonant (`úředník`, `úředníci`). The prefix of negation stays, because it changes the meaning.
 
 /// Words whose forms no rule brings together: the stem, then its forms.
 const IRREGULAR: &[(&str, &[&str])] = &[
