@@ -1,4 +1,4 @@
-//! The folder of all workspaces, and the workspace of one account in it.
+//! The folder of all workspaces, and the workspace of one account.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::usage::{Books, Quota, Usage, walk};
 /// So many accounts' books are kept; beyond it those that nobody is working with are counted anew later.
 const BOOKS_MAX: usize = 10_000;
 
-/// What an upload left in a crash is cleared away after this.
+/// The age at which leftovers of an interrupted upload are removed.
 const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
 
 /// The mode of the folder of all accounts. A machine may give its files any rights, its home too; nobody else on the
@@ -45,7 +45,7 @@ impl Workspaces {
     /// the service.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// Errors of the file system.
     pub fn new(root_dir: impl Into<PathBuf>, quota: Quota) -> io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
         let root_dir = root_dir.into();
@@ -72,10 +72,10 @@ impl Workspaces {
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books: books.clone() }
     }
 
-    /// How many accounts have a folder.
+    /// Returns the number of accounts that have a folder.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn count(&self) -> Result<usize, WorkspaceError> {
         Ok(self.accounts().await?.len())
     }
@@ -122,7 +122,7 @@ impl Workspaces {
     /// group) is given, both are theirs, as is everything that the service makes there later.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// Errors of the file system.
     pub async fn provision(
         &self,
         account: AccountId,
@@ -153,16 +153,16 @@ impl Workspace {
         self.shared.root_dir.join(&*self.name)
     }
 
-    /// Whether there is a home folder. One call of the kernel.
+    /// Returns true if the home folder exists. One system call.
     #[must_use]
     pub fn is_made(&self) -> bool {
         fs::statat(self.shared.root.as_fd(), &*self.name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
 
-    /// What the account's files take, counted if the last count is older than the quota says.
+    /// Returns the disk usage of the account, recounted if the last count is older than the quota allows.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotFound`] without a home folder, and what the file system answers.
+    /// [`WorkspaceError::NotFound`] without a home folder, and errors of the file system.
     pub async fn usage(&self) -> Result<Usage, WorkspaceError> {
         self.counted(self.shared.quota.recount_after).await
     }

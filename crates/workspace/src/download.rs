@@ -1,4 +1,4 @@
-//! Downloads: a file that is open, and its bytes as a stream.
+//! Downloads: an open file and its bytes as a stream.
 
 use std::future::Future;
 use std::io::{self, IoSliceMut};
@@ -33,7 +33,7 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 /// than changing threads, and keeps no other request waiting for long.
 const AT_HAND_BYTES: u64 = 64 * 1024;
 
-/// How long a file that is leased is waited for, and how often it is looked at.
+/// The maximum wait for a leased file, and the interval between attempts.
 const LEASE_WAIT: Duration = Duration::from_secs(2);
 const LEASE_EVERY: Duration = Duration::from_millis(50);
 
@@ -91,7 +91,7 @@ impl Workspace {
     }
 }
 
-/// What an attempt to open a file came to.
+/// The result of one attempt to open a file.
 enum Found {
     Open(OpenFile),
     /// It is leased; open as a path alone.
@@ -112,8 +112,8 @@ fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
     }
 }
 
-/// Waits for a file that is leased. Whoever holds the lease was told by the attempt to open it; the kernel takes it away
-/// from one who does not listen, but later than a request waits.
+/// Waits for a file that is leased. Whoever holds the lease was told by the attempt to open it; the kernel takes it
+/// away from one who does not listen, but later than a request waits.
 async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
     let deadline = Instant::now() + LEASE_WAIT;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! What can go wrong with a workspace, and how the kernel's answers are read.
+//! Errors of workspaces, and their mapping from `errno`.
 
 use std::io;
 

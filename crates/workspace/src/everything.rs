@@ -1,4 +1,4 @@
-//! Every file of every account, for backups: without following a link, whatever machines do meanwhile.
+//! Walks all files of all accounts for backups. Follows no links, and tolerates changes by machines during the walk.
 
 use std::ffi::{CStr, OsString};
 use std::fs::File;
@@ -18,17 +18,17 @@ use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
 use crate::path::is_staging;
 use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
 
-/// What has a longer path, from the folder of all accounts on, is left out. No client of the interface can name
-/// half of it; tools can nest folders without end.
+/// The maximum length of a path, relative to the folder of all accounts; longer ones are skipped. Clients of the
+/// interface cannot create half of it, but tools can nest folders without limit.
 const PATH_KEPT_MAX_BYTES: usize = 8 * 1024;
 
 /// So many leased files are looked at again in the end; what comes beyond them is left out.
 const LEASED_MAX: usize = 256;
 
-/// How long files stay leased at most once somebody wants to read them, by the kernel's own default, and some more.
+/// The maximum time that a file stays leased after another process wants to open it: the kernel's default and a margin.
 const LEASE_WAIT: Duration = Duration::from_secs(50);
 
-/// How often a leased file is looked at.
+/// The interval between attempts to open a leased file.
 const LEASE_EVERY: Duration = Duration::from_millis(100);
 
 /// A hole that is smaller than this counts as content.
@@ -46,11 +46,10 @@ pub struct Kept {
     pub mode: u32,
     /// When it was changed, in seconds since 1970.
     pub modified: u64,
-    /// What it is.
     pub content: Content,
 }
 
-/// What is kept of something.
+/// The content of an entry in a backup.
 #[derive(Debug)]
 pub enum Content {
     /// A file.
@@ -68,11 +67,11 @@ pub enum Content {
 pub struct KeptFile {
     /// The open file.
     pub file: File,
-    /// How many bytes it had when it was opened.
+    /// The size in bytes when the file was opened.
     pub size: u64,
     /// Where it had content, in order; all between are holes.
     pub pieces: Vec<Range<u64>>,
-    /// What tells it from other files, if it has more than one name.
+    /// The device and inode of a file with more than one name.
     pub shared: Option<(u64, u64)>,
 }
 
@@ -85,7 +84,7 @@ impl Workspaces {
     /// Blocks; waits at most a minute for files that are leased.
     ///
     /// # Errors
-    /// What the file system answers for the folder of all accounts, or `visit`, which ends it.
+    /// Errors of the file system for the folder of all accounts, and errors of `visit`, which stop the walk.
     pub fn everything(&self, visit: &mut dyn FnMut(Kept) -> io::Result<()>) -> io::Result<()> {
         self.everything_within(LEASE_WAIT, visit)
     }
@@ -145,7 +144,7 @@ impl Workspaces {
     }
 }
 
-/// What there is to an entry.
+/// The result of examining an entry.
 enum Looked {
     Kept(Kept),
     Leased(Leased),

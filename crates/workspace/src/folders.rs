@@ -1,4 +1,4 @@
-//! Folders are made and things are deleted.
+//! Creates folders, and deletes files and folders.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -217,7 +217,7 @@ impl Tree {
 /// Removes a folder of the service's own with all that is in it, however deep, following no link. Blocks.
 ///
 /// # Errors
-/// What the file system answers; a folder that is missing is none.
+/// Errors of the file system. A missing folder is not an error.
 pub fn remove_folder(path: &Path) -> std::io::Result<()> {
     let failed = |error| match error {
         WorkspaceError::Io(error) => error,

@@ -1,7 +1,7 @@
-//! The path jail: every look-up starts at the home folder's descriptor and is kept beneath it by the kernel.
+//! Path confinement. Every lookup starts at the descriptor of the home folder, and the kernel keeps it beneath.
 //!
-//! A path is resolved by `openat2` with `RESOLVE_BENEATH` in the same call that opens, so that nothing can be
-//! swapped between a check and its use. What is done to an entry is done by its name in a folder that is open.
+//! `openat2` with `RESOLVE_BENEATH` resolves and opens a path in one system call, so nothing can be swapped between a
+//! check and its use. Operations on an entry use its name in an open folder.
 
 use std::ffi::CString;
 
@@ -19,7 +19,7 @@ const LOOK_UPS_MAX: usize = 128;
 /// The unit in which `stat` tells what a file takes on the disk.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// What file systems round a file's size up by, and need to find its blocks.
+/// The rounding of file sizes by file systems, and the space for their block maps.
 const ROUNDING_MAX_BYTES: u64 = 16 * 1024;
 
 /// Permissions of files that the service makes.
@@ -123,8 +123,8 @@ impl Home {
         Ok(fs::fchmod(fd, mode)?)
     }
 
-    /// Whose the home is, when it is not the service's own and things can be given away, which only root can: the
-    /// tools run as them.
+    /// Returns the owner of the home if it is not the service's own user. Only root can give files away; tools run as
+    /// that user.
     fn owner(&self) -> Result<Option<(Uid, Gid)>, Errno> {
         let ours = rustix::process::geteuid();
         if !ours.is_root() {
@@ -148,7 +148,7 @@ pub(crate) fn open_at_hand(
     fs::openat2(root, whole, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// What an entry of an open folder is, without following it.
+/// Stats an entry of an open folder without following links.
 pub(crate) fn entry_stat(parent: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
     fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
 }
@@ -163,18 +163,18 @@ pub(crate) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// What a file takes on the disk, in bytes, by what `stat` tells: nothing where it has holes.
+/// Returns the disk usage of a file in bytes, as `stat` reports it; holes count as nothing.
 pub(crate) fn size_on_disk(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES)
 }
 
-/// What a file counts for: its size, but without its holes, and with what is kept for it beyond its end.
+/// Returns the size that a file is charged with: its size without holes, and space allocated beyond its end.
 pub(crate) fn size_charged(stat: &Stat) -> u64 {
     let (size, disk) = (size(stat), size_on_disk(stat));
     if disk > size && disk - size <= ROUNDING_MAX_BYTES { size } else { disk }
 }
 
-/// What a folder counts for besides what is in it: many long names, those of files that are gone among them.
+/// Returns the size that a folder is charged with, besides its contents: long names, also those of deleted files.
 pub(crate) fn folder_size_charged(stat: &Stat) -> u64 {
     size_on_disk(stat).saturating_sub(ROUNDING_MAX_BYTES)
 }

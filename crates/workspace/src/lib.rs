@@ -1,9 +1,8 @@
-//! The account's files: sections 2.5 to 2.7 and 4.3 of the interface.
+//! The files of accounts: sections 2.5 to 2.7 and 4.3 of the interface.
 //!
-//! A [`WorkspacePath`] cannot climb out by counting, and every look-up is kept beneath the home folder by
-//! the kernel. Files come in and go out as streams; none is ever held in memory whole. What lies in a
-//! workspace was put there by the account's machine as much as by its clients, so links, pipes, names and
-//! sizes are all taken for hostile.
+//! A [`WorkspacePath`] cannot leave the home folder, and the kernel keeps every lookup beneath it. Files are streamed
+//! in both directions and are never in memory whole. Machines write into workspaces as well as clients, so links,
+//! pipes, names and sizes are untrusted input.
 
 mod account;
 mod download;

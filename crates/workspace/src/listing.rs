@@ -1,4 +1,4 @@
-//! Listings of one folder level, and looking up what is at a path.
+//! Lists one level of a folder, and looks up the entry at a path.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::path::{AskedPath, WorkspacePath, shown};
 /// So many entries are listed at most; a folder with more is refused.
 pub const ENTRIES_MAX: usize = 100_000;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file with content.
@@ -36,7 +36,6 @@ pub struct Entry {
     pub name: String,
     /// Where it is.
     pub path: WorkspacePath,
-    /// What it is.
     pub kind: EntryKind,
     /// Bytes of a file, 0 of everything else.
     pub size: u64,
@@ -51,7 +50,7 @@ pub struct Entry {
 pub struct Listing {
     /// The folder: the one of the places asked for that exists.
     pub path: WorkspacePath,
-    /// What is in it. Taken from the front one by one, it needs no second copy to be written out.
+    /// The entries. Consumed from the front, so that writing them needs no second copy.
     pub entries: VecDeque<Entry>,
 }
 
@@ -60,7 +59,7 @@ pub struct Listing {
 pub struct Found {
     /// Where it is: the one of the places asked for that exists.
     pub path: WorkspacePath,
-    /// What it is; never a link.
+    /// The type of the entry; never a link.
     pub kind: EntryKind,
     /// Bytes of a file, 0 of everything else.
     pub size: u64,

@@ -1,6 +1,6 @@
-//! Paths and names as they come in from the wire, parsed once into types that cannot climb.
+//! Parses paths and names from requests into types that cannot leave the workspace.
 //!
-//! The count made here gives the status of a request; what guards the files is the kernel (see `jail`).
+//! This check decides the status of a request. The kernel enforces the boundary (see `jail`).
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ pub const PATH_MAX_BYTES: usize = 4095;
 /// The longest name that file systems take.
 pub const NAME_MAX_BYTES: usize = 255;
 
-/// How many hexadecimal digits make a fresh name.
+/// The number of hexadecimal digits in a generated name.
 pub(crate) const FRESH_DIGITS: usize = 32;
 
-/// What the hidden names of uploads under way begin with, in the home folder.
+/// The prefix of the hidden names of uploads in progress, in the home folder.
 pub(crate) const STAGING_PREFIX: &str = ".upload-";
 
 /// Why a text is no path of a workspace.
@@ -97,7 +97,7 @@ impl WorkspacePath {
         if joined.len() > PATH_MAX_BYTES { Err(PathError::TooLong) } else { Ok(Self(joined)) }
     }
 
-    /// Whether this is the home folder itself.
+    /// Returns true for the home folder itself.
     #[must_use]
     pub fn is_home(&self) -> bool {
         self.0.is_empty()
@@ -166,8 +166,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
 
 /// A path that somebody asks for, which may mean one of a few places: what exists decides.
 ///
-/// Whoever reads tries the preferred place first and the others when nothing is at the first; whoever
-/// makes something takes the preferred one only.
+/// Readers try the preferred path first, and the others if it does not exist. Writers use only the preferred path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath {
     preferred: WorkspacePath,
@@ -267,7 +266,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Whether a name is one that uploads under way have.
+/// Returns true for the name of an upload in progress.
 pub(crate) fn is_staging(name: &[u8]) -> bool {
     name.strip_prefix(STAGING_PREFIX.as_bytes())
         .is_some_and(|rest| rest.len() == FRESH_DIGITS && rest.iter().all(u8::is_ascii_hexdigit))

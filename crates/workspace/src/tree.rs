@@ -1,7 +1,7 @@
-//! Walks a tree of folders by descriptors: of any depth, with few of them open, without following a link.
+//! Walks a folder tree of any depth by descriptors. Keeps few folders open and follows no links.
 //!
-//! Whoever works in a machine may take a folder's permissions away, nest folders deeper than a path can name, and move
-//! them while they are walked. The service owns what lies in a workspace, so it gives itself back what it needs.
+//! A process in a machine can remove permissions, nest folders deeper than `PATH_MAX`, and move folders during a walk.
+//! The service owns all files of a workspace, so it restores the permissions that it needs.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::AsRawFd;
@@ -12,13 +12,13 @@ use rustix::io::Errno;
 
 use crate::jail::{FOLDER_FLAGS, file_type};
 
-/// How many folders in each other stay open; of those below, only the deepest is.
+/// The number of nested folders that stay open; below them only the deepest one is.
 const OPEN_MAX: usize = 64;
 
-/// What an owner needs of a folder to read it, to look things up in it and to change it.
+/// The permissions that the owner needs to read and change a folder.
 const FOLDER_NEEDS: Mode = Mode::RWXU;
 
-/// What an owner needs of a file to read it.
+/// The permission that the owner needs to read a file.
 const FILE_NEEDS: Mode = Mode::RUSR;
 
 /// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
@@ -29,7 +29,7 @@ pub(crate) const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).uni
 pub(crate) struct TreeEntry {
     /// Its name in the folder that [`TreeWalk::folder`] tells until the walk goes on.
     pub(crate) name: CString,
-    /// What the folder says that it is.
+    /// The type that the folder reports.
     pub(crate) kind: FileType,
     /// In how many folders of the walk it is, from 1 on.
     pub(crate) depth: usize,
@@ -54,7 +54,7 @@ impl TreeWalk {
     /// Begins in an open folder.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// Errors of the file system.
     pub(crate) fn new(top: OwnedFd) -> Result<Self, Errno> {
         Ok(Self { levels: vec![Level::new(top)?] })
     }
@@ -95,7 +95,7 @@ impl TreeWalk {
     /// Enters a folder in the present one: its entries come next. Tells what `stat` tells of it.
     ///
     /// # Errors
-    /// What the file system answers; the walk then goes on beside it.
+    /// Errors of the file system; the walk then continues with the next entry.
     pub(crate) fn enter(&mut self, name: &CStr) -> Result<Stat, Errno> {
         let folder = open_folder(self.folder()?, name)?;
         let stat = fs::fstat(&folder)?;
@@ -190,7 +190,7 @@ pub(crate) fn open_file(at: &OwnedFd, stat: &Stat) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// What is under a name in an open folder, open for nothing but to be named.
+/// Opens an entry of an open folder with `O_PATH`.
 pub(crate) fn open_path(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }

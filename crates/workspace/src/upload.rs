@@ -1,4 +1,4 @@
-//! Uploads: streamed into a file without a name, placed whole or not at all.
+//! Uploads: streamed into an unnamed file, then linked whole or not at all.
 
 use std::fs::File;
 use std::io::Write;
@@ -205,7 +205,7 @@ impl Staging {
 }
 
 impl Staged {
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size

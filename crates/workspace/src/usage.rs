@@ -1,8 +1,8 @@
-//! What an account's files take, counted now and then and kept up to date in between.
+//! Tracks the disk usage of an account.
 //!
-//! The machine writes into the workspace, too, and tells nobody. So usage is counted by a bounded walk,
-//! adjusted by what the service does itself, and counted anew once the count is old or would refuse
-//! somebody. Room is taken before bytes are written, so that uploads side by side never pass the quota.
+//! The machine also writes into the workspace without notice. A bounded walk counts the usage; the service adjusts the
+//! count by its own changes and recounts when it is old or would cause a refusal. Uploads reserve space before they
+//! write, so that concurrent uploads never exceed the quota.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ const WALKS_MAX: usize = 3;
 /// A count that took long is made anew only after so many times its own duration.
 const WALK_SHARE: u32 = 20;
 
-/// What an account may hold, and what the disk must keep free.
+/// The limits of an account, and the space that must stay free on the disk.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
     /// Bytes in all files of one account.
@@ -47,7 +47,7 @@ impl Default for Quota {
     }
 }
 
-/// What an account's files take.
+/// The disk usage of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes in files.
@@ -70,7 +70,7 @@ impl Usage {
 struct Count {
     used: Usage,
     taken: Usage,
-    /// What was added while a walk goes on; the walk may have missed it.
+    /// The usage added during a walk, which the walk may have missed.
     added: Usage,
     counted: Option<(Instant, Duration)>,
     /// Names of the uploads under way that the walk would see.
