@@ -1,4 +1,4 @@
-//! Writes the HTML of parsed Markdown: known elements only, everything else escaped.
+//! Writes HTML from parsed Markdown: known elements only, everything else escaped.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::prepare::{MARK_CLOSE, MARK_OPEN};
 use crate::sanitize::LINK_REL;
 use crate::{Sources, link};
 
-/// How deep elements may be nested; what lies deeper is written without its elements.
+/// The maximum depth of nested elements; deeper content is written without its elements.
 const NESTING_MAX: usize = 64;
 
 static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
@@ -47,9 +47,9 @@ pub(crate) fn emit(prepared: &str, sources: &dyn Sources) -> String {
 struct Writer<'s> {
     sources: &'s dyn Sources,
     out: String,
-    /// What ends each element that is open.
+    /// The closing tag of each open element.
     ends: Vec<&'static str>,
-    /// How many links are open: within one there is no other.
+    /// The number of open links; links do not nest.
     links: usize,
     /// Where the text of each open image begins in `out`.
     images: Vec<usize>,

@@ -1,14 +1,12 @@
-//! Answers as HTML: Markdown with marks like `[1]` becomes HTML that is safe wherever it is shown, with a
-//! link to the source in place of each mark.
+//! Renders answers as HTML. Markdown with marks like `[1]` becomes safe HTML with a link to the source for each mark.
 //!
-//! [`whole`] renders a finished text. [`Renderer`] renders a text that is being written: finished blocks
-//! once, only the last one again. It shows the same blocks that the whole will have.
+//! [`whole`] renders a finished text. [`Renderer`] renders a growing text: finished blocks once, only the last block
+//! again. Both produce the same blocks.
 //!
-//! What is safe is decided twice, independently: [`emit`] writes only the few elements and attributes that it
-//! knows and escapes everything else, and [`sanitize`] lets nothing but these through. Raw HTML is shown as
-//! text. Nothing remote is loaded: images become links. Links lead to `http`, `https` and `mailto` only, and
-//! to the files that the answer cites. Reference definitions (`[a]: address`) are text: what a link means
-//! never depends on another block.
+//! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the
+//! rest; [`sanitize`] removes everything else. Raw HTML is shown as text. Nothing remote is loaded: images become
+//! links. Links lead to `http`, `https` and `mailto`, and to files that the answer cites. Reference definitions (`[a]:
+//! address`) are text, so that the meaning of a link never depends on another block.
 
 mod emit;
 mod link;
@@ -23,7 +21,7 @@ use domain::citation::Place;
 pub use link::{citation_id, href};
 pub use renderer::Renderer;
 
-/// What the numbers of the marks stand for.
+/// Resolves the numbers of marks to sources.
 pub trait Sources {
     /// The place of this number's passage; `None` when the number names nothing and its mark is dropped.
     fn place(&self, number: u32) -> Option<&Place>;

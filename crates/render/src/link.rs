@@ -1,4 +1,4 @@
-//! Where links may lead.
+//! Decides which link targets are allowed.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Makes Markdown ready for the parser: marks are put where no other syntax can take them apart, unknown ones
-//! dropped, and reference definitions made text.
+//! Prepares Markdown for the parser: moves marks to places where other syntax cannot split them, removes unknown marks,
+//! and escapes reference definitions.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::Sources;
 pub(crate) const MARK_OPEN: char = '\u{e000}';
 /// See [`MARK_OPEN`].
 pub(crate) const MARK_CLOSE: char = '\u{e001}';
-/// How far before a mark an address is looked for that must not swallow it.
+/// The number of bytes before a mark that are searched for an autolink.
 const ADDRESS_MAX_BYTES: usize = 2048;
 
 /// The text with one kind of line end and without the characters that are put in later.
@@ -61,7 +61,7 @@ fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
     }
 }
 
-/// Whether the last word is an address, which the parser would let go on over the mark.
+/// Returns true if the last word is an autolink, which the parser would extend over the mark.
 fn ends_with_address(text: &str) -> bool {
     let mut start = text.len().saturating_sub(ADDRESS_MAX_BYTES);
     while !text.is_char_boundary(start) {

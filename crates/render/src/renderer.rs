@@ -1,4 +1,4 @@
-//! Renders a text while it is being written.
+//! Renders a growing text.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct Renderer {
     tail_html: String,
     /// Where the open block begins, and how much of it is known to be plain.
     plain: (usize, usize),
-    /// How long the tail was when it was rendered last; `None` when it has to be in any case.
+    /// The length of the tail at its last rendering; `None` forces a rendering.
     rendered: Option<usize>,
     ended: bool,
 }
@@ -111,8 +111,8 @@ impl Renderer {
     }
 }
 
-/// Whether it is a paragraph in which nothing has a meaning of its own: most of what is written, and by far the
-/// cheapest to show. So much of its beginning is `known` to be.
+/// Returns true for a paragraph without any markup, the most common block and the cheapest to render. The first `known`
+/// bytes were checked before.
 fn is_plain_paragraph(block: &str, known: usize) -> bool {
     let is_plain = |byte: &u8| {
         byte.is_ascii_alphanumeric()

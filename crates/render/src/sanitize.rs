@@ -1,4 +1,4 @@
-//! The second guard: lets through only the elements and attributes that [`crate::emit`] writes.
+//! The second layer of protection: keeps only the elements and attributes that [`crate::emit`] writes.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -36,7 +36,7 @@ const ELEMENTS: [&str; 25] = [
     "ul",
 ];
 
-/// What every link says of the page that it leads to.
+/// The `rel` attribute of every link.
 pub(crate) const LINK_REL: &str = "noopener noreferrer nofollow";
 
 static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
@@ -64,7 +64,7 @@ pub(crate) fn checked(html: String) -> String {
     if is_known_form(&html) { html } else { sanitize(&html) }
 }
 
-/// Whether there is nothing but text and tags of the elements and attributes on the list, written exactly so.
+/// Returns true if the HTML consists of text and allowed tags only, in canonical form.
 fn is_known_form(html: &str) -> bool {
     let mut pieces = html.split('<');
     if pieces.next().is_some_and(|text| text.contains('>')) {

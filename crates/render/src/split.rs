@@ -1,12 +1,12 @@
-//! Tells where a text that is being written can be cut into blocks that are rendered apart.
+//! Finds places where a growing text can be split into blocks that are rendered separately.
 //!
-//! A cut is made only where the parser, given both sides together, would make the same blocks of them. The
-//! splitter follows the blocks at the top level line by line:
+//! A split is made only where the parser would produce the same blocks from both sides together. The splitter tracks
+//! the top-level blocks line by line:
 //!
 //! ```text
 //!            blank line, heading, rule                 any line that is none of these
 //! Between ──────────────────────────── Paragraph, Html, List, Quote, Code, Fence
-//!    └── a line that could be read in two ways ──> Unsure: no more cuts
+//!    └── an ambiguous line ──> Unsure: no more splits
 //! ```
 
 /// The least that is cut off: blocks shorter than this go together.
@@ -16,7 +16,7 @@ const SEGMENT_MIN_BYTES: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     splitter: Splitter,
-    /// How much of the text was looked at.
+    /// The number of bytes that were examined.
     seen: usize,
     /// The last place where it can be cut.
     closed: usize,
@@ -62,7 +62,7 @@ enum Cut {
     After,
 }
 
-/// What is open at the top level.
+/// The open top-level block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     /// Nothing.
@@ -85,7 +85,7 @@ enum State {
     Unsure,
 }
 
-/// What a line with less than four columns of indentation looks like by itself.
+/// The kind of a line with less than four columns of indentation, taken by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
     Text,
@@ -260,7 +260,7 @@ fn columns(line: &str) -> usize {
     columns
 }
 
-/// Whether a line may be a table's.
+/// Returns true if a line may belong to a table.
 fn is_piped(rest: &[u8]) -> bool {
     rest.contains(&b'|') || rest.iter().all(|byte| matches!(byte, b':' | b'-' | b' ' | b'\t'))
 }
