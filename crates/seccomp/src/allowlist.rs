@@ -1,6 +1,6 @@
-//! The calls that programs need.
+//! The allowlist of system calls.
 //!
-//! What container engines allow and this list does not, with the reason:
+//! Calls that container engines allow and this list does not:
 //!
 //! | call | reason |
 //! |---|---|

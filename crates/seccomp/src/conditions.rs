@@ -1,4 +1,4 @@
-//! Calls that are refused for some arguments, or with another answer than that of an unknown call.
+//! Calls that are denied for some arguments, or with an `errno` other than `ENOSYS`.
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,

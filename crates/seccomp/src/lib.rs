@@ -1,12 +1,12 @@
-//! The system calls that processes of a machine may make: one allowlist for all of them, and the filters made of it.
+//! The seccomp filters of the processes in a machine, built from one allowlist.
 //!
-//! Two walls use it. The machine's driver filters the agent and everything below it ([`Profile::Agent`]); the agent
-//! filters each tool again ([`Profile::Program`], [`Profile::Worker`]). A call that the list does not name fails with
-//! `ENOSYS`, as on a kernel that does not have it, so that libraries fall back to what they did before it existed.
-//! Calls that are known and forbidden fail with `EPERM`.
+//! Two layers use them. The machine driver filters the agent and all its descendants ([`Profile::Agent`]); the agent
+//! filters each tool again ([`Profile::Program`], [`Profile::Worker`]). A call that is not listed fails with `ENOSYS`,
+//! as on a kernel without it, so that libraries fall back. Known but forbidden calls fail with `EPERM`.
 //!
-//! The list follows the default profile of container engines, less what takes from other users of the host
-//! (see [`allowlist`]). Calls whose arguments lie in memory, where a filter cannot look, are not on it: `clone3`,
+//! The list follows the default profile of container engines, without the calls that affect other users of the host
+//! (see [`allowlist`]). Calls that take their arguments from memory, which a filter cannot read, are excluded:
+//! `clone3`,
 //! `openat2`, `fchmodat2`, `io_uring_setup`.
 
 pub mod allowlist;
@@ -22,7 +22,7 @@ pub enum Profile {
     /// The agent and everything in its machine. Memory that belongs to no process is refused unless it is
     /// `counted` by a control group.
     Agent {
-        /// Whether a control group counts the memory of the whole machine.
+        /// True if a control group accounts the memory of the whole machine.
         counted: bool,
     },
     /// A command line or another program that runs on behalf of a model.
