@@ -1,4 +1,4 @@
-//! What a machine is made of: the closed set of drivers.
+//! Machine drivers: a closed set.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,6 @@ use crate::simulated::{Simulated, SimulatedMachine};
 /// The account's things that a driver needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
-    /// Whose machine it is.
     pub account: AccountId,
     /// The account's number within this service, from 0, never given twice: it picks the host's ids.
     pub ordinal: u32,
@@ -41,7 +40,7 @@ pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// How machines are made.
+/// Creates and finds machines.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a service has one")]
 pub enum Driver {

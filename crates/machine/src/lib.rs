@@ -1,20 +1,17 @@
-//! The account's machine: its supervisor and its drivers.
+//! The machines of accounts: their supervisor and drivers.
 //!
-//! [`Machines`] holds one task for each account's machine, which brings it from what it is to what it is meant to
-//! be, and gives [`GuestConnection`]s: HTTP/2 connections to the programs in them, over which a [`Session`] runs the calls of an
-//! answer. A [`Driver`] makes the machines: [`sandbox`] in
-//! namespaces of the host, [`simulated`] inside the process for tests. What state follows which is decided in
-//! [`domain::machine`]; nothing here knows of questions, answers or tools.
+//! [`Machines`] runs one task for each machine. The task drives the machine from its actual to its desired state, and
+//! provides [`GuestConnection`]s: HTTP/2 connections to the programs in the machines, over which a [`Session`] runs the
+//! calls of an answer. A [`Driver`] creates machines: [`sandbox`] in namespaces of the host, [`simulated`] inside the
+//! process for tests. [`domain::machine`] decides the state transitions. This crate knows no questions or answers.
 //!
-//! What must hold: a machine has no network, no key and nothing of the host but its programs, read-only; its one
-//! way out is the connection that the host opens. Only the agent's user can accept that connection, not the
-//! tools'. Machines outlive the service. No two services run a machine of the same account. Unsafe code stands in
-//! `sandbox::sys` alone.
+//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only. Its only channel is the
+//! connection that the host opens, and only the agent's user can accept it, not the tools' user. Machines outlive the
+//! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
 
 pub mod connection;
 pub mod driver;
 pub mod limits;
-
 pub mod sandbox;
 pub mod session;
 pub mod simulated;

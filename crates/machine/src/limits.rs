@@ -1,4 +1,4 @@
-//! What bounds the parts of the host that a machine can take from others.
+//! Limits on the host resources that a machine can use.
 
 /// Says of one resource of the host what keeps a machine from taking more than its part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -6,13 +6,13 @@ pub struct LimitStatus {
     /// The resource, by a name that stays the same: `memory`, `kernel_memory`, `processes`, `cpu`, `disk_bytes`,
     /// `disk_files`, `file_size`, `temporary_files`, `epoll_watches`, `inotify_watches`, `ipc`.
     pub limit: &'static str,
-    /// Who enforces it on this host.
+    /// The mechanism that enforces it on this host.
     pub enforced_by: Enforcement,
     /// By what means; where it is not the kernel, why not and what the operator can do.
     pub detail: String,
 }
 
-/// Who enforces a limit.
+/// The mechanism that enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
     /// The kernel: the limit cannot be passed.

@@ -1,4 +1,4 @@
-//! The driver `simulated`: agents inside the service's process, for tests of what stands above the machine.
+//! The `simulated` driver: runs agents inside the process of the service, for tests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::driver::DriverError;
 
-/// What each direction of a stream holds before its writer waits.
+/// The buffer of each direction of a stream.
 const STREAM_BYTES: usize = 64 * 1024;
 
 /// One connection that an agent serves: whose, in which life, over what.
 #[derive(Debug)]
 pub struct Connection {
-    /// Whose machine.
     pub account: AccountId,
     /// The life of the agent; another after each start.
     pub instance: InstanceId,
@@ -87,13 +86,13 @@ impl Simulated {
         }
     }
 
-    /// How many starts there were, failed ones included.
+    /// Returns the number of starts, failed ones included.
     #[must_use]
     pub fn starts(&self) -> u64 {
         self.state().starts
     }
 
-    /// Whether the account's machine runs.
+    /// Returns true if the machine of the account runs.
     #[must_use]
     pub fn runs(&self, account: AccountId) -> bool {
         self.state().machines.contains_key(&account)

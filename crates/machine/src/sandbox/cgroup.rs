@@ -1,4 +1,4 @@
-//! Control groups, where the service may make some: limits on all processes of a machine together.
+//! Control groups, where the service may create them: limits on all processes of a machine together.
 
 use std::fs;
 use std::io;
@@ -63,7 +63,7 @@ impl Cgroups {
         }
     }
 
-    /// Whether groups share the processors out.
+    /// Returns true if control groups share the processors between machines.
     pub(crate) fn bounds_cpu(&self) -> bool {
         match self {
             Self::Unified(base) => fs::read_to_string(base.join("cgroup.subtree_control"))
@@ -146,7 +146,7 @@ impl Cgroups {
 struct Group {
     folder: PathBuf,
     needed: Vec<(&'static str, String)>,
-    /// What some kernels lack and a machine can do without.
+    /// Optional limits, which some kernels do not support.
     wanted: Vec<(&'static str, String)>,
 }
 

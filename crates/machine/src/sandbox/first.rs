@@ -1,4 +1,4 @@
-//! The first process of a machine: it reaps, keeps the log within its bound, and ends with the agent.
+//! The init process of a machine: reaps children, bounds the log, and exits with the agent.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
@@ -78,7 +78,7 @@ fn note(log: &mut File, line: &str) {
     write(log, format!("{line}\n").as_bytes());
 }
 
-/// Whether SIGTERM is among the signals that came.
+/// Returns true if SIGTERM was received.
 fn terminated(signals: &OwnedFd) -> bool {
     /// The size of the kernel's `signalfd_siginfo`; its first four bytes are the signal's number.
     const RECORD: usize = 128;

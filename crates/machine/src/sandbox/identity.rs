@@ -1,4 +1,4 @@
-//! Telling a machine's first process from any other, and what lives below it.
+//! Identifies the init process of a machine, and lists its descendants.
 
 use std::collections::HashMap;
 use std::fs;
@@ -49,7 +49,7 @@ pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Whether the process has ended, though perhaps nobody has reaped it.
+/// Returns true if the process has exited, reaped or not.
 fn ended(process: &OwnedFd) -> io::Result<bool> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let look = || poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once));

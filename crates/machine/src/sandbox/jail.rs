@@ -1,4 +1,4 @@
-//! The inside of a launch: the maker, which enters the namespaces, and the first process, which prepares the agent.
+//! The steps of a launch inside the namespaces: the maker enters them, then the init process prepares the agent.
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -19,7 +19,7 @@ use super::sys::{self, Doing, Failure, Fork};
 /// The number under which the agent finds its listening socket.
 pub(crate) const LISTENER: i32 = 3;
 
-/// What the maker takes over from the launcher.
+/// The parameters that the launcher passes to the maker.
 pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) prepared: Option<Sources>,
@@ -219,8 +219,8 @@ fn check_as_tools() -> Failure {
     }
 }
 
-/// What must hold inside, as far as a shell can see: the right user, a workspace that can be written, a system that
-/// can't, and nothing of the host.
+/// The self-test of the sandbox, run by a shell inside: the right user, a writable workspace, a read-only system, and
+/// nothing of the host.
 const CHECK: &str = "test \"$(id -u)\" = 1000 && : > /workspace/.causerie-check && rm /workspace/.causerie-check \
     && ! test -e /home && ! test -e /sys && ! test -w /usr && ! test -r /index && test -r /proc/self/status";
 

@@ -1,13 +1,13 @@
-//! The launcher: the service's own program, run again with a single thread, which makes one machine and ends.
+//! The launcher: a second, single-threaded run of the service's program, which creates one machine and exits.
 //!
 //! ```text
-//! service ── launcher ── maker (enters the namespaces) ── first (pid 1 inside) ── agent
-//!              │            ends                            lives on
-//!              └ writes the id maps, keeps the identity, commits, ends
+//! service ── launcher ── maker (enters the namespaces) ── init (pid 1 inside) ── agent
+//!              │            exits                          keeps running
+//!              └ writes the id maps, stores the identity, commits, exits
 //! ```
-//! Until the commit every process waits on a pipe that ends with the launcher, so that a launch which is cut
-//! anywhere leaves no process behind. The lock on the machine's folder passes to the first process and is held
-//! as long as the machine lives.
+//! Until the commit every process waits on a pipe that closes with the launcher, so an interrupted launch leaves no
+//! process behind. The lock on the machine's folder passes to the init process, which holds it for the machine's
+//! lifetime.
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -26,7 +26,7 @@ use super::root::{Sources, tree};
 use super::spec::{Identity, Ids, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task};
 use super::sys::{self, Doing, Failure, Fork};
 
-/// What the maker and the first process say to the launcher.
+/// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
     /// The namespaces are there and wait for their id maps.
     pub(crate) const UNSHARED: u8 = b'U';

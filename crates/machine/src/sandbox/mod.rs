@@ -1,8 +1,8 @@
-//! The driver `sandbox`: the agent in namespaces of its own on the service's host.
+//! The `sandbox` driver: runs the agent in its own namespaces on the host of the service.
 //!
-//! A machine is a process that the service has started through a launcher (see [`launch_main`]) and that lives on
-//! without it. Its folder, `machines/<account>` in the service's data folder, has the agent's socket, a lock that
-//! the machine holds while it lives, the identity by which a later service finds it, the log and the index.
+//! The service starts a machine through a launcher (see [`launch_main`]); the machine then runs without it. The folder
+//! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
+//! identity by which a later service finds it, the log and the index.
 
 mod cgroup;
 mod first;
@@ -48,13 +48,13 @@ use crate::limits::LimitStatus;
 /// The first argument of a program that is to run [`launch_main`].
 pub const LAUNCH_ARGUMENT: &str = "machine-launch";
 
-/// How long a launch may take.
+/// The maximum duration of a launch.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an agent that was asked to end may take.
+/// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a killed machine may take to be gone.
+/// The maximum time for a killed machine to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a lock that a dying process holds is looked at, and for how long at most.
+/// The interval between attempts to take the lock of a dying process, and their total duration.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
 /// The first of the host's ids that a root service gives to machines, two for each account.
@@ -74,9 +74,9 @@ pub struct SandboxConfig {
     pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
-    /// What each machine may use.
+    /// The limits of each machine.
     pub limits: Limits,
-    /// What an account's workspace, and its index, may take on disk where the kernel can bound it.
+    /// The disk space of an account's workspace and index, where the kernel can enforce it.
     pub disk_quota: Option<DiskQuota>,
 }
 

@@ -1,4 +1,4 @@
-//! What the processes of a machine may not do: limits, capabilities, system calls, files.
+//! Drops the privileges of processes in a machine: resource limits, capabilities, system calls, file access.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
@@ -17,7 +17,8 @@ use seccomp::Profile;
 use super::spec::Limits;
 use super::sys::{self, Doing, Failure};
 
-/// What the agent needs to run tools as another user and to end them: CAP_KILL, CAP_SETGID, CAP_SETUID.
+/// The capabilities that the agent needs to run tools as another user and to kill them: CAP_KILL, CAP_SETGID,
+/// CAP_SETUID.
 const KEPT: [u32; 3] = [5, 6, 7];
 /// The priority of a machine without a share of the processors; 0 is the service's.
 const BEHIND_THE_SERVICE: i32 = 5;

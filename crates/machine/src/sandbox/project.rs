@@ -1,8 +1,7 @@
-//! Project quotas: the kernel's bound on what an account's folders take on disk, whoever writes there.
+//! Project quotas: limits by the kernel on the disk space of an account's folders, for all writers.
 //!
-//! Files inherit the project of the folder that they are made in. A machine cannot change it: outside of the first user
-//! namespace the kernel refuses, and the filter of system calls does too. Needs root, and ext4 or XFS mounted with
-//! `prjquota`.
+//! Files inherit the project of their folder. A machine cannot change it: the kernel refuses this outside of the
+//! initial user namespace, and so does the seccomp filter. Needs root, and ext4 or XFS mounted with `prjquota`.
 
 use std::fs;
 use std::io;
@@ -20,7 +19,7 @@ const DEPTH_MAX: usize = 64;
 /// The flag `FS_XFLAG_PROJINHERIT`: what is made in the folder gets its project.
 const INHERIT: u32 = 0x200;
 
-/// What an account may take on disk.
+/// The disk quota of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskQuota {
     /// Bytes, rounded up to 1 KiB.
@@ -40,10 +39,11 @@ pub fn missing_disk_quota(folder: &Path) -> Option<String> {
     }
 }
 
-/// Bounds the workspace and the index of the account of this number. Blocks; the first time for as long as it takes to visit all their files.
+/// Bounds the workspace and the index of the account of this number. Blocks; the first time for as long as it takes to
+/// visit all their files.
 ///
 /// # Errors
-/// What the kernel answers; then the folders may be bounded in part.
+/// Errors of the kernel; the quota may then apply to some of the folders only.
 pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota) -> io::Result<()> {
     for (folder, project) in [(workspace, 2 * ordinal), (index, 2 * ordinal + 1)] {
         let (folder, project) = (open(folder)?, PROJECTS_FROM + project);
@@ -58,7 +58,8 @@ pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota
     Ok(())
 }
 
-/// Gives everything below a folder to the project. What vanishes meanwhile, and what is no file or folder, is passed over.
+/// Gives everything below a folder to the project. What vanishes meanwhile, and what is no file or folder, is passed
+/// over.
 fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Which limits of a sandbox the kernel enforces on this host.
+//! Reports which sandbox limits the kernel enforces on this host.
 
 use super::Users;
 use super::cgroup::{Cgroups, LimitsKind};

@@ -1,5 +1,5 @@
-//! The private file system of a machine: the host's programs and the skills' files read-only, the workspace, and
-//! nothing else.
+//! The root file system of a machine: the host's programs and the skills' files read-only, the workspace, and nothing
+//! else.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +23,7 @@ const READ_ONLY: u64 = QUIET | libc::MOUNT_ATTR_RDONLY;
 const SITE: &str = "/tmp";
 /// Folders of programs and libraries; on most hosts links into `/usr`.
 const SYSTEM: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-/// What programs look up below `/etc` and what says nothing about the host.
+/// The files of `/etc` that programs need and that reveal nothing about the host.
 const ETC: [&str; 5] = ["alternatives", "fonts", "ld.so.cache", "localtime", "mime.types"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// The most inotify instances and watches of all processes of a machine together.

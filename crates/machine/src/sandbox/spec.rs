@@ -1,4 +1,4 @@
-//! What the service tells the launcher, what the launcher answers, and what it leaves in the machine's folder.
+//! The messages between service and launcher, and the files in the machine's folder.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ pub(crate) const SOCKET: &str = "agent.sock";
 pub(crate) const LOCK: &str = "lock";
 /// The machine's [`Identity`].
 pub(crate) const STATE: &str = "state.json";
-/// What agent and jail wrote to standard output and error.
+/// The standard output and error of the agent and the jail.
 pub(crate) const LOG: &str = "agent.log";
 /// The user of tools inside.
 pub(crate) const TOOLS_ID: u32 = 1000;
 
-/// What a machine may use.
+/// The resource limits of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory of all processes together where there is a control group, else of each process.
@@ -61,7 +61,7 @@ pub(crate) struct Ids {
     pub(crate) tools_gid: u32,
 }
 
-/// What a launcher is to do.
+/// The request to a launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Task {
     /// Start the machine.
@@ -81,7 +81,7 @@ pub(crate) struct Spec {
     pub(crate) agent: PathBuf,
     /// The files of skills, shown to all machines read-only.
     pub(crate) plugins: Option<PathBuf>,
-    /// Whether the service is root and maps ids itself.
+    /// True if the service runs as root and maps ids itself.
     pub(crate) privileged: bool,
     pub(crate) ids: Ids,
     pub(crate) limits: Limits,
@@ -90,7 +90,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// Whether control groups bound all processes of the machine together.
+    /// Returns true if control groups limit all processes of the machine together.
     pub(crate) fn grouped(&self) -> bool {
         !self.cgroups.is_empty()
     }

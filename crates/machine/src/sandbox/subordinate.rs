@@ -1,4 +1,4 @@
-//! The ids that an ordinary user may give to processes of its own: `/etc/subuid` and `/etc/subgid`.
+//! Subordinate ids, which an ordinary user may map: `/etc/subuid` and `/etc/subgid`.
 
 use std::fmt;
 use std::fs;
@@ -31,7 +31,7 @@ impl fmt::Display for Range {
 /// Finds the first ranges of users and of groups that belong to this user, and to nobody else.
 ///
 /// # Errors
-/// What is to be installed or configured.
+/// A message that says which package or entry is missing.
 pub(crate) fn find(uid: u32) -> Result<(Range, Range), String> {
     for program in ["/usr/bin/newuidmap", "/usr/bin/newgidmap"] {
         if !Path::new(program).exists() {

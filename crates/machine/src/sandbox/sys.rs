@@ -1,4 +1,4 @@
-//! The system calls that rustix does not wrap, or wraps as unsafe. All unsafe code of this crate stands here.
+//! System calls that rustix does not wrap, or wraps as unsafe. Contains all unsafe code of this crate.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper; each block says why it is sound")]
 
 use std::ffi::CString;

@@ -1,8 +1,8 @@
-//! The machines of a service: one task for each account's machine, which alone changes it.
+//! Supervises the machines of a service: one task for each, which alone changes it.
 //!
-//! What is to happen is decided by [`domain::machine::Machine`]; the task in [`task`] carries it out with the driver
-//! and tells everybody else what it sees through a watch. Machines outlive the service: [`Machines::shutdown`] ends
-//! the tasks and leaves the machines alone, [`Machines::begin`] takes over those of an earlier service.
+//! [`domain::machine::Machine`] decides; the task in [`task`] executes its effects with the driver and publishes the
+//! observed state through a watch channel. Machines outlive the service: [`Machines::shutdown`] ends the tasks and
+//! leaves the machines running, and [`Machines::begin`] attaches to machines of an earlier service.
 
 mod task;
 
@@ -24,19 +24,18 @@ use crate::driver::{Driver, Home};
 
 /// Requests that wait for one machine's task.
 const MAILBOX_MAX: usize = 32;
-/// How long a look at a machine waits for the first look at the host.
+/// The time that a status request waits for the first check of the host.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long [`Machines::when_running`] waits for a start of a machine that is stopped.
+/// The time that [`Machines::when_running`] waits for a stopped machine to be started.
 const START_PATIENCE: Duration = Duration::from_secs(1);
-/// How long [`Machines::ensure_running`] waits.
+/// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What the store knows of an account's machine.
+/// The stored record of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineRecord {
-    /// What the driver needs.
+    /// The folders that the driver needs.
     pub home: Home,
-    /// What the machine is meant to be.
     pub desired: Desired,
 }
 
@@ -84,22 +83,22 @@ pub enum MachineError {
     Records(#[from] RecordsError),
 }
 
-/// What can be seen of a machine.
+/// The observable state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
     /// Its state, as the interface shows it.
     pub status: MachineStatus,
     /// Why its start was given up, for its owner.
     pub failure: Option<String>,
-    /// How many turns want it.
+    /// The number of turns that need it.
     pub turns: u32,
 }
 
-/// What a task shows of its machine.
+/// The state that a machine's task publishes.
 #[derive(Debug, Clone)]
 struct Seen {
     view: MachineView,
-    /// Whether the host has been looked at since the service began.
+    /// True once the host was checked after the start of the service.
     settled: bool,
     link: Option<GuestConnection>,
 }
@@ -200,7 +199,7 @@ impl Machines {
         Ok(self.view(account).await?.status)
     }
 
-    /// What can be seen of the account's machine.
+    /// Returns the state of the account's machine.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -293,7 +292,7 @@ impl Machines {
         handles.values().map(|handle| handle.seen.borrow().view.status).collect()
     }
 
-    /// How the machines are made.
+    /// Returns the driver.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.shared.driver

@@ -15,7 +15,7 @@ use super::{MachineRecord, MachineView, Seen, Shared};
 use crate::connection::GuestConnection;
 use crate::driver::{DriverError, Home, RunningMachine};
 
-/// How often a connection to an agent is tried before the agent counts as lost.
+/// The number of connection attempts before an agent counts as lost.
 const GREETINGS_MAX: u32 = 3;
 /// The pause between two tries.
 const GREETING_PAUSE: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ const BRIEF_LINKS_MAX: u32 = 8;
 const KEEP_PAUSE: Duration = Duration::from_secs(1);
 const KEEP_DOUBLINGS_MAX: u32 = 6;
 
-/// What a machine's task is asked.
+/// Commands to the task of a machine.
 #[derive(Debug)]
 pub(super) enum Command {
     Start(oneshot::Sender<()>),
@@ -40,7 +40,7 @@ pub(super) enum Command {
     Processes(oneshot::Sender<Vec<i32>>),
 }
 
-/// How an operation ended.
+/// The completion of an operation.
 enum Done {
     Attached(Result<Option<RunningMachine>, DriverError>),
     Started(Result<RunningMachine, DriverError>),
@@ -49,7 +49,7 @@ enum Done {
     Stopped(Result<(), DriverError>),
 }
 
-/// What the task wakes up for.
+/// The event that wakes the task.
 enum Wake {
     Asked(Option<Command>),
     TurnsChanged,
@@ -76,11 +76,11 @@ pub(super) struct Supervisor {
     turns: watch::Receiver<u32>,
     seen: watch::Sender<Seen>,
     began: Instant,
-    /// What the machine is meant to be, as long as the store could not keep it.
+    /// The desired state that could not be saved yet.
     unkept: Option<Unkept>,
 }
 
-/// What is to be kept in the store: when it is tried again, and how often it failed.
+/// A pending save: when to retry, and the number of failures.
 struct Unkept {
     effect: Effect,
     again: Instant,
