@@ -1,4 +1,4 @@
-//! What can go wrong for a caller of the service.
+//! Errors of the client.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub enum Error {
         code: String,
         /// The message for people.
         message: String,
-        /// How long the service asks to wait before another try.
+        /// The delay before a retry, as the service requests it.
         retry_after: Option<Duration>,
     },
     /// The service could not be reached, or the exchange broke.
@@ -27,11 +27,10 @@ pub enum Error {
     File {
         /// The local file.
         path: PathBuf,
-        /// What the system said.
         #[source]
         source: std::io::Error,
     },
-    /// What came back is not in the form that the interface promises.
+    /// A response that does not match the interface.
     #[error("the service answered in an unknown form")]
     Form(#[source] serde_json::Error),
     /// The base address is no `http` or `https` address.
@@ -49,7 +48,7 @@ pub enum Error {
     /// The stream was lost and could not be taken up again.
     #[error("the stream was lost and not found again in {attempts} attempts")]
     StreamLost {
-        /// How often it was tried in a row.
+        /// The number of attempts in a row.
         attempts: u32,
     },
 }
@@ -73,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may do better later.
+    /// Returns true if a retry of the same call may succeed.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

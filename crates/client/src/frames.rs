@@ -1,4 +1,4 @@
-//! Server-Sent Events out of bytes that come in any pieces.
+//! Parses Server-Sent Events from chunks of any size.
 
 use crate::error::Error;
 
@@ -21,7 +21,7 @@ pub(crate) struct Frame {
 pub(crate) struct Frames {
     /// Bytes that are not taken yet.
     held: Vec<u8>,
-    /// How much of `held` is known to hold no line end, so that nothing is looked at twice.
+    /// The length of the prefix of `held` that is known to hold no line end.
     searched: usize,
     frame: Frame,
     has_data: bool,
@@ -56,7 +56,7 @@ impl Frames {
         found
     }
 
-    /// How long the service asks to wait before a reconnect.
+    /// Returns the reconnect delay that the service requests.
     pub(crate) fn retry_millis(&self) -> Option<u64> {
         self.retry_millis
     }

@@ -1,5 +1,5 @@
-//! The client of the public interface. It has its own types of what travels and knows none of the service's
-//! crates, so that it can be used by itself and so that it notices when the service breaks its promise.
+//! A client of the public interface. It has its own wire types and depends on no crate of the service, so that it can
+//! be used alone and detects when the service breaks the interface.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -35,11 +35,11 @@ pub use crate::types::{
     Model, Part, PartState, PartType, Question, SettingValue, Source, Status, UploadedFile,
 };
 
-/// How long a connection may take.
+/// The timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call without a file may take as a whole.
+/// The timeout of a call that transfers no file.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long a download or stream may bring nothing.
+/// The maximum silence of a download or stream.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest body of a call without a file.
 const BODY_MAX_BYTES: usize = frames::FRAME_MAX_BYTES;

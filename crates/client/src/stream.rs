@@ -1,4 +1,4 @@
-//! The states of an answer or of a conversation, through reconnects.
+//! Streams the states of an answer or a conversation, with reconnects.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use reqwest::{Method, Response, StatusCode};
 use crate::frames::{Frame, Frames};
 use crate::{Answer, Client, Error, chunk};
 
-/// How many attempts in a row may bring no event before the stream is given up.
+/// The number of attempts in a row without an event before the stream fails.
 const ATTEMPTS_MAX: u32 = 8;
 /// The wait before a second attempt, unless the service named one; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! The objects of the interface as they travel. Fields that are added to it later are ignored.
+//! The JSON objects of the interface. Unknown fields are ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub struct Question {
     /// Ids of jurisdictions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jurisdictions: Vec<String>,
-    /// Whether the web may be searched.
+    /// Allows web search.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub web_search_enabled: bool,
     /// Settings of the model.
@@ -51,7 +51,7 @@ pub struct SettingValue {
     pub value: String,
 }
 
-/// Whether an answer is still being written.
+/// The progress of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -69,7 +69,6 @@ pub struct Answer {
     pub id: String,
     /// The conversation's id.
     pub chat_id: String,
-    /// Whether it is whole.
     pub status: Status,
     /// When it was created, ISO 8601.
     #[serde(default)]
@@ -77,10 +76,9 @@ pub struct Answer {
     /// The model that the conversation answers with.
     #[serde(default)]
     pub model: String,
-    /// What is written so far.
+    /// The text so far.
     #[serde(default)]
     pub text: String,
-    /// What it consists of.
     #[serde(default)]
     pub parts: Vec<Part>,
     /// Why it could not be finished, when it could not.
@@ -89,7 +87,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether it is whole.
+    /// Returns true if the answer is completed.
     #[must_use]
     pub fn is_completed(&self) -> bool {
         self.status == Status::Completed
@@ -107,7 +105,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// What a part is (section 2.10).
+/// The type of a part (section 2.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PartType {
@@ -151,7 +149,6 @@ pub enum PartState {
 pub struct Part {
     /// Its id, which stays as the answer grows.
     pub part_id: String,
-    /// What it is.
     #[serde(rename = "type")]
     pub kind: PartType,
     /// HTML of text and reasoning.
@@ -181,10 +178,10 @@ pub struct Part {
     /// A skill's full name.
     #[serde(default)]
     pub full_name: Option<String>,
-    /// What the text cites.
+    /// The citations in the text.
     #[serde(default)]
     pub citations: Vec<Citation>,
-    /// What a search found.
+    /// The results of a search.
     #[serde(default)]
     pub sources: Vec<Source>,
 }
@@ -195,7 +192,6 @@ pub struct Part {
 pub struct Citation {
     /// Its identifier within the answer.
     pub citation_id: String,
-    /// What is cited.
     pub source: Source,
 }
 
@@ -240,9 +236,8 @@ pub struct UploadedFile {
 pub struct Listing {
     /// The folder's path.
     pub path: String,
-    /// What it holds.
     pub entries: Vec<Entry>,
-    /// How many there are.
+    /// The total number of entries.
     pub total_entries: u64,
 }
 
@@ -288,19 +283,17 @@ pub struct Model {
     pub id: String,
     /// Its name for people.
     pub label: String,
-    /// What it is.
     #[serde(default)]
     pub description: String,
-    /// Who provides it.
     #[serde(default)]
     pub provider: String,
     /// `UP`, `DEGRADED`, `DOWN` or `UNKNOWN`.
     #[serde(default)]
     pub status: String,
-    /// Whether it answers when a question names none.
+    /// True for the model that answers questions without a model.
     #[serde(default)]
     pub default: bool,
-    /// Whether it is not to be chosen for new work.
+    /// True if it should not be used for new work.
     #[serde(default)]
     pub deprecated: bool,
 }
@@ -313,7 +306,6 @@ pub struct Chat {
     pub chat_id: String,
     /// Its title.
     pub title: String,
-    /// Whether it is answering.
     pub status: Status,
     /// When it began, ISO 8601.
     #[serde(default)]
@@ -324,7 +316,7 @@ pub struct Chat {
     /// The model that it answers with.
     #[serde(default)]
     pub model: String,
-    /// Whether it stands first in lists.
+    /// True if it is listed first.
     #[serde(default)]
     pub pinned: bool,
 }
@@ -335,11 +327,11 @@ pub struct Chat {
 pub struct Chats {
     /// The page.
     pub chats: Vec<Chat>,
-    /// How many were skipped.
+    /// The number of skipped conversations.
     pub offset: u64,
-    /// How many a page may hold.
+    /// The maximum size of a page.
     pub limit: u64,
-    /// How many there are.
+    /// The total number of conversations.
     pub total_count: u64,
 }
 
@@ -359,12 +351,10 @@ pub struct Message {
     pub id: String,
     /// `USER` or `ASSISTANT`.
     pub role: String,
-    /// Whether it is whole.
     pub status: Status,
     /// Its text.
     #[serde(default)]
     pub text: String,
-    /// What an answer consists of.
     #[serde(default)]
     pub parts: Vec<Part>,
 }
