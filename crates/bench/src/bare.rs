@@ -1,7 +1,8 @@
-//! What figures stand beside: the barest servers of the same kind, this program run again.
+//! Baseline servers for comparison; this program runs them as child processes.
 //!
-//! `hello` answers with a word; `proxy` passes a vendor's stream on as it comes; `fan` gives one growing state to
-//! any number of readers; `commit` answers when what it was sent is on the disk, with all who came meanwhile.
+//! `hello` answers with a word. `proxy` forwards a vendor's stream. `fan` sends one growing state to any number of
+//! readers.
+//! `commit` answers once the request is on disk, with group commit.
 
 use std::convert::Infallible;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Figures: what was measured, beside the same of a baseline in the same run.
+//! Results: a measurement and its baseline in the same run.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,6 @@ pub(crate) enum Unit {
     MebibytesPerSecond,
     /// Times something else.
     Times,
-    /// How often in a second.
     PerSecond,
 }
 
@@ -37,7 +36,7 @@ impl Unit {
     }
 }
 
-/// What a figure should come to. Nothing fails for it: how fast a machine is says nothing about the program.
+/// The target of a measurement. Missing it is no failure: the speed of the host says nothing about the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// The median is at most this.
@@ -80,7 +79,7 @@ impl Figure {
         (baseline > 0.0).then(|| median(&self.values) / baseline)
     }
 
-    /// Whether the goal is reached, where there is one.
+    /// Returns true if the target is met; `None` without a target.
     fn reached(&self) -> Option<bool> {
         match self.goal? {
             Goal::AtMost(most) => Some(median(&self.values) <= most),

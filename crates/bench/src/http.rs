@@ -1,4 +1,4 @@
-//! A small HTTP client, so that the load costs little and the time of each byte is known.
+//! A minimal HTTP client: cheap, and with a timestamp for each byte.
 
 use std::net::SocketAddr;
 
@@ -12,9 +12,9 @@ use crate::pacer::now_micros;
 
 /// The longest head of a response and line of a chunk.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
-/// How much room is made for each read.
+/// The buffer space for each read.
 const READ_BYTES: usize = 64 * 1024;
-/// What the first read makes room for: a thousand idle readers shall not cost this process much.
+/// The buffer space for the first read: a thousand idle readers must not cost this process much memory.
 const FIRST_READ_BYTES: usize = 2048;
 
 /// A request as bytes, to be sent any number of times.

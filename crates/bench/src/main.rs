@@ -1,8 +1,7 @@
-//! Measures the built service from outside, each figure beside the same of something barer in the same run.
+//! Benchmarks the built service from outside, each result beside a baseline in the same run.
 //!
-//! `bench [name…] [--json FILE]` runs the scenarios of these names, or all. `CAUSERIE_BIN` is the program to measure,
-//! `target/release/causerie` unless set. Nothing fails for being slow; what is wrong fails: a stream that does
-//! not come whole, a question that was accepted and is gone.
+//! `bench [name…] [--json FILE]` runs the named scenarios, or all. `CAUSERIE_BIN` is the program to measure, by default
+//! `target/release/causerie`. Slowness is no failure; an incomplete stream or a lost question is.
 
 mod bare;
 mod figure;
@@ -19,7 +18,7 @@ use std::process::ExitCode;
 
 use figure::Figure;
 
-/// What everything here comes to.
+/// The result type of the benchmarks.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {

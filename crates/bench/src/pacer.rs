@@ -1,9 +1,9 @@
-//! A vendor that does one thing at little cost: tokens at a pace, each with the moment at which it was sent.
+//! A cheap fake vendor that sends tokens at a fixed rate, each with its send time.
 //!
-//! The stand-in could not keep 400 fast streams going beside their readers on one processor: what would be measured is the
-//! stand-in. This one writes the same frames on bare connections. A token is `t7x1a2b3c`: its number, and
-//! microseconds in hexadecimal; letters and digits alone, as most of what models write. Every so many tokens a
-//! paragraph ends.
+//! The scripted fake vendor cannot sustain 400 fast streams beside their readers on one processor, so it would itself
+//! be measured. This one writes the same frames on bare connections. A token is `t7x1a2b3c`: its number, and
+//! microseconds in hexadecimal, letters and digits only, as most model output is. A paragraph ends after a fixed
+//! number of tokens.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

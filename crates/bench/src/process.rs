@@ -1,4 +1,4 @@
-//! What the system tells of processes, and where they run.
+//! Reads process statistics, and pins processes to processors.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -86,7 +86,7 @@ impl CpuTime {
         Ok(Self(threads))
     }
 
-    /// What the process has taken since, without threads that have ended.
+    /// Returns the processor time since `before`, without threads that have exited.
     pub(crate) fn since(&self, before: &Self) -> f64 {
         let taken = |(thread, nanos): (&String, &u64)| nanos - before.0.get(thread).unwrap_or(&0).min(nanos);
         self.0.iter().map(taken).sum::<u64>() as f64

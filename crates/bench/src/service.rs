@@ -1,4 +1,4 @@
-//! The built service on a folder of its own.
+//! Runs the built service on a temporary folder.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,11 +16,11 @@ use crate::Outcome;
 use crate::http::{Connection, request};
 use crate::process::{self, Place};
 
-/// How often a starting server is looked at.
+/// The polling interval of a starting server.
 const POLL: Duration = Duration::from_micros(500);
-/// How long anything that must happen may take.
+/// The timeout for anything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// What accounts can spend: more than any scenario does.
+/// The credits of each account: more than any scenario uses.
 const CREDITS: &str = "1000000000";
 
 /// An account with a machine and a key.

@@ -1,4 +1,4 @@
-//! The stand-in vendor, on a thread of its own apart from what is measured.
+//! Runs the fake vendor on a separate thread.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -59,7 +59,7 @@ pub(crate) fn stamps(text: &str) -> Vec<(u32, u64)> {
     text.split_whitespace().filter_map(token).collect()
 }
 
-/// Whether these are all the tokens of an answer, each once and in order.
+/// Returns true if these are all tokens of an answer, each once and in order.
 pub(crate) fn whole(stamps: &[(u32, u64)], count: u32) -> bool {
     stamps.iter().map(|(number, _)| *number).eq(0..count)
 }

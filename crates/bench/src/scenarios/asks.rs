@@ -1,4 +1,4 @@
-//! How many questions are accepted in a second: none is, before it is on the disk.
+//! Measures accepted questions per second. A question is accepted once it is on disk.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ pub(crate) fn asks() -> Outcome<Vec<Figure>> {
     })
 }
 
-/// How many were accepted in a round, and how many that is in a second.
+/// Returns the number of accepted questions in a round, and per second.
 async fn load(address: SocketAddr, askers: usize, request: &[u8]) -> Outcome<(f64, f64)> {
     let mut connections = Vec::with_capacity(askers);
     for _ in 0..askers {

@@ -1,4 +1,4 @@
-//! Many readers of one answer.
+//! Measures many readers of one answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::service::{Account, Asked, Service, answered, ask};
 use crate::vendor::{MODEL, Vendor};
 
 const READERS: [usize; 2] = [1000, 5000];
-/// What a reader that waits may take.
+/// The target for the memory of an idle reader.
 const IDLE_MAX_KIBIBYTES: f64 = 20.0;
 const TOKENS: u32 = 400;
 const EVERY_MILLIS: u64 = 5;
-/// How long the vendor waits, so that all readers are there when it begins.
+/// The delay of the vendor, so that all readers are connected when it starts.
 const HEAD_START_MILLIS: u64 = 4000;
 const ROUNDS: usize = 2;
-/// How long readers are left alone before memory is looked at.
+/// The pause before memory is measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// States delivered in a second, and what a reader costs that waits.
@@ -148,7 +148,7 @@ async fn read_all(
     Ok(())
 }
 
-/// What one reader got after all were there.
+/// The data that one reader received after all were connected.
 struct Read {
     deliveries: u32,
     first: Instant,
@@ -176,7 +176,7 @@ async fn read(address: SocketAddr, events: Vec<u8>, there: Arc<Barrier>) -> Outc
     Ok(Read { deliveries, first: first.ok_or("a reader got no change")?, last: Instant::now() })
 }
 
-/// What a reader costs that waits for the next change, in kibibytes of resident memory.
+/// Returns the resident memory of an idle reader, in kibibytes.
 async fn idle_reader(address: SocketAddr, pid: u32, events: &[u8]) -> Outcome<f64> {
     let before = Memory::of(pid)?;
     let mut connections = Vec::with_capacity(READERS[0]);

@@ -1,4 +1,4 @@
-//! Files: downloaded and uploaded, beside nginx on the same bytes.
+//! Measures downloads and uploads beside nginx on the same bytes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::service::{Service, free_address, until_answered};
 const CONNECTIONS: usize = 64;
 const SMALL_BYTES: usize = 64 << 10;
 const LARGE_BYTES: usize = 512 << 20;
-/// What is sent at a time.
+/// The size of a chunk that is sent.
 const PIECE_BYTES: usize = 256 << 10;
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;

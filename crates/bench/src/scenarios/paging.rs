@@ -1,4 +1,4 @@
-//! How long it takes to list conversations when there are many.
+//! Measures how long it takes to list conversations when there are many.
 
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ async fn fill(service: &Service, account: &Account) -> Outcome<()> {
     Ok(())
 }
 
-/// How long each of many calls took, in milliseconds.
+/// Returns the duration of each call, in milliseconds.
 async fn times(address: std::net::SocketAddr, request: &[u8]) -> Outcome<Vec<f64>> {
     let mut connection = Connection::open(address).await?;
     let mut times = Vec::with_capacity(TIMES);

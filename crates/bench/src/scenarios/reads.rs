@@ -1,4 +1,4 @@
-//! How many completed answers are collected in a second.
+//! Measures reads of completed answers per second.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How soon an answer goes on after the service was killed in the middle of it.
+//! Measures how soon an answer resumes after the service was killed.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::vendor::{MODEL, Vendor, now_micros, stamps, whole};
 const KILLS: usize = 10;
 const TOKENS: u32 = 400;
 const EVERY_MILLIS: u64 = 5;
-/// How many tokens are read before the kill.
+/// The number of tokens that are read before the kill.
 const READ_BEFORE: usize = 100;
 
 /// From `kill -9`, with a restart at once, to the first token after it that a reader sees.

@@ -1,4 +1,4 @@
-//! The start, and what the service costs when it does nothing.
+//! Measures the start and the idle cost of the service.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::vendor::{MODEL, Vendor};
 const STARTS: usize = 20;
 const IDLE: Duration = Duration::from_secs(5);
 const LOOKS: usize = 3;
-/// How long a service that has just started is left alone before it is told to end.
+/// The time between the start of a service and its SIGTERM.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How often a starting machine is looked at.
+/// The polling interval of a starting machine.
 const POLL: Duration = Duration::from_millis(2);
 
 /// From starting the program until it answers, on a folder that has been used.

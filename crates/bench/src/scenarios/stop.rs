@@ -1,4 +1,4 @@
-//! How soon a stop is everywhere: at the vendor, in the answer, and in the machine.
+//! Measures how soon a stop takes effect at the vendor, in the answer, and in the machine.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::process::{Place, naming};
 use crate::service::{Account, Service, ask};
 use crate::vendor::{MODEL, Vendor, now_micros};
 
-/// How often a stream is stopped.
+/// The number of streams that are stopped.
 const STREAMS: usize = 100;
-/// How often a tool is stopped.
+/// The number of tools that are stopped.
 const TOOLS: usize = 30;
-/// What a stop may take, in milliseconds.
+/// The target for a stop, in milliseconds.
 const GOAL_MILLIS: f64 = 300.0;
 /// Beyond this something hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at a process.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// What came of one stop, in milliseconds since it was sent.
+/// The times of one stop, in milliseconds after its request.
 #[derive(Default)]
 struct Stopped {
     /// Until what it stops was gone: the vendor's connection, or the tool's process.
@@ -164,7 +164,7 @@ impl Stage {
         Ok(asked.as_array().cloned().unwrap_or_default())
     }
 
-    /// How long after `since` the vendor saw this request's reader go.
+    /// Returns the time from `since` until the vendor saw this request's connection close.
     async fn closed(&mut self, number: usize, since: u64) -> Outcome<f64> {
         timeout(PATIENCE, async {
             loop {

@@ -1,4 +1,4 @@
-//! Tokens on their way from the vendor to the reader: how much later they come, and what each costs.
+//! Measures the latency and the cost of tokens from the vendor to the reader.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -58,7 +58,7 @@ pub(crate) const MANY: Load =
 /// The model that says one token at once: with it each machine is started.
 const WARM_UP: &str = "text-1x0";
 
-/// What an answer costs besides its tokens.
+/// The fixed cost of an answer.
 pub(crate) const ONE: Load = Load {
     name: "100 answers of one token",
     model: WARM_UP,
@@ -70,11 +70,11 @@ pub(crate) const ONE: Load = Load {
     added: None,
 };
 
-/// What one run came to.
+/// The result of one run.
 struct Run {
     /// Of each token, in microseconds: from its sending to its reading.
     added: Vec<f64>,
-    /// How much longer all took than the vendor.
+    /// The added delay over the vendor's own time.
     over_floor_millis: f64,
     micros_per_token: f64,
 }
@@ -169,7 +169,7 @@ async fn finish(
     Ok(Run { added, over_floor_millis, micros_per_token })
 }
 
-/// How many bytes a reader that takes zstd gets of a long answer, for each byte that the vendor wrote.
+/// Returns the compressed bytes that a reader with zstd receives of a long answer, for each byte that the vendor wrote.
 pub(crate) fn compressed() -> Outcome<Vec<Figure>> {
     const MODEL: &str = "text-10000x1";
     const TIMES_MAX: f64 = 1.5;
@@ -226,12 +226,12 @@ async fn read_answer(
     Ok(seen.added)
 }
 
-/// How much of an answer's text was seen.
+/// The progress of one reader.
 #[derive(Default)]
 struct Seen {
     added: Vec<f64>,
     count: u32,
-    /// How many bytes of the text were read.
+    /// The number of bytes of the text that were read.
     offset: usize,
 }
 

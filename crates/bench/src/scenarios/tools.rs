@@ -1,4 +1,4 @@
-//! How long the tools take in a turn: from the model's call to the model's next step.
+//! Measures the time from a model's tool call to its next step.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::process::Place;
 use crate::service::{Account, Service, answered};
 use crate::vendor::{MODEL, Vendor, stamps};
 
-/// What is in the workspace.
+/// The files in the workspace.
 const DOCUMENTS: &[(&str, &[u8])] = &[
     ("najemni-smlouva-byt.pdf", include_bytes!("../../../../examples/documents/najemni-smlouva-byt.pdf")),
     ("employment-contract.docx", include_bytes!("../../../../examples/documents/employment-contract.docx")),
