@@ -1,6 +1,6 @@
-//! `cargo xtask`: what a tool can hold of the habits of this project.
+//! `cargo xtask`: checks of the project's conventions.
 //!
-//! [`tidy`] looks at the tree as text and at its manifests, and tells each place that breaks a rule. It is a
-//! test besides, so that nothing untidy passes `make test`.
+//! [`tidy`] checks the tree as text, and the manifests, and reports each violation. A test runs it too, so that
+//! `make test` covers it.
 
 pub mod tidy;

@@ -1,7 +1,6 @@
-//! The rules of the tree. Each is a function from the [`Tree`] to complaints, one module per subject.
+//! The rules of the tree. Each rule is a function from the [`Tree`] to violations; a module groups one subject.
 //!
-//! A place where a rule makes things worse stands in `exceptions.txt` beside this crate's manifest, with its
-//! reason; an exception that is not needed any more is a complaint itself.
+//! Exceptions stand in `exceptions.txt` beside this crate's manifest, with reasons. An unused exception is a violation.
 
 mod documents;
 mod manifests;
@@ -22,7 +21,7 @@ pub struct Complaint {
     pub line: usize,
     /// The rule's name, as `exceptions.txt` names it.
     pub rule: &'static str,
-    /// What is wrong and what to do.
+    /// The violation and its remedy.
     pub text: String,
 }
 
@@ -32,12 +31,12 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// How many files were read.
+    /// The number of files that were read.
     pub files: usize,
-    /// What is wrong, by path and line.
+    /// The violations, sorted by path and line.
     pub complaints: Vec<Complaint>,
 }
 

@@ -1,4 +1,4 @@
-//! The documents: links that lead somewhere, commands and variables that exist, no paths of one machine.
+//! Checks documents: links resolve, commands and variables exist, no absolute paths.
 
 use std::collections::BTreeSet;
 

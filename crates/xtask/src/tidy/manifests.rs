@@ -1,4 +1,4 @@
-//! The manifests: crates, the edges between them, versions and their reasons.
+//! Checks manifests: crates, the edges between them, versions and their reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Complaint, Tree};
 const MAP: &str = "ARCHITECTURE.md";
 const ROOT: &str = "Cargo.toml";
 
-/// What crates use of each other, by crate.
+/// The dependencies between crates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Edges {
     /// For the program itself and its build.

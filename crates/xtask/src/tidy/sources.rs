@@ -1,4 +1,4 @@
-//! The sources: lengths, `unsafe`, left-overs, lints that are silenced, sleeps in tests, module docstrings.
+//! Checks sources: lengths, `unsafe`, leftovers, silenced lints, sleeps in tests, module docs.
 
 use super::{Complaint, File, Tree};
 
@@ -8,7 +8,7 @@ const FILE_MAX_LINES: usize = 600;
 const FUNCTION_MAX_LINES: usize = 100;
 /// Where `unsafe` may be: in the jail around a machine, in the program in it, and where memory is given back.
 const UNSAFE_CRATES: [&str; 3] = ["crates/machine/", "crates/guest/", "crates/causerie/src/memory.rs"];
-/// How far above an `unsafe` its reason may stand, in lines.
+/// The maximum distance of a SAFETY comment above its `unsafe`, in lines.
 const SAFETY_LINES: usize = 8;
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
@@ -95,7 +95,7 @@ fn unsafety(file: &File, out: &mut Vec<Complaint>) {
     }
 }
 
-/// What must not stay, with what to do instead. Written in two pieces, so that this file does not hold them.
+/// Forbidden leftovers, with their remedy. Written in two pieces, so that this file does not contain them.
 fn banned() -> [(String, &'static str); 8] {
     let joined = |left: &str, right: &str| format!("{left}{right}");
     [

@@ -1,11 +1,11 @@
-//! The tree as text.
+//! Reads the tree as text.
 
 use std::fs;
 use std::path::Path;
 
 /// The largest file that is looked at, in bytes; larger ones are data.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
-/// How deep folders are followed.
+/// The maximum depth of folders.
 const DEPTH_MAX: usize = 12;
 /// Hidden folders that belong to the tree.
 const HIDDEN: [&str; 3] = [".ci", ".cargo", ".config"];
