@@ -1,8 +1,7 @@
-//! What is fuzzed: for each thing that takes bytes from outside, a function that tries one input and panics where a
-//! promise is broken.
+//! Fuzz targets: for each parser of external bytes, a function that runs one input and panics if a promise is broken.
 //!
-//! The programs in `fuzz/` hand libFuzzer's inputs on to these, on a nightly compiler; the test of this crate hands
-//! on those that are kept in `fuzz/seeds`, whole and bent, on the stable one.
+//! The programs in `fuzz/` pass inputs from libFuzzer to these functions, on nightly. The test of this crate passes the
+//! inputs in `fuzz/seeds`, unchanged and mutated, on stable.
 #![expect(clippy::panic, reason = "this is how a broken promise is told")]
 
 mod markdown;

@@ -1,4 +1,4 @@
-//! Markdown to HTML: nothing but the allowed gets through, and piece by piece is the same as at once.
+//! Fuzzes Markdown to HTML: only allowed HTML is emitted, and incremental rendering equals full rendering.
 
 use domain::answer::Source;
 use domain::citation::Place;

@@ -1,4 +1,4 @@
-//! What an MCP server writes to its standard output: its lines, and the messages, tools and outputs in them.
+//! Fuzzes the standard output of an MCP server: its lines, messages, tools and outputs.
 
 use domain::citation::Place;
 use guest::mcp::Cutter;

@@ -1,5 +1,5 @@
-//! A folder of plugins: whatever its files say, what is read of it keeps its bounds, tells nothing of what lies
-//! outside, and can be shown on one line.
+//! Fuzzes plugin folders: whatever the files contain, the result stays within its bounds, reveals nothing outside of
+//! the folder, and can be shown on one line.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -28,9 +28,9 @@ const FILES: [&str; 10] = [
     "agents/other.md",
     "nested/skills/three/SKILL.md",
 ];
-/// What is said that instructions are cut.
+/// The length of the note that instructions were truncated.
 const CUT_NOTE_MAX_BYTES: usize = 64;
-/// What stands in files outside the folder.
+/// The content of files outside the folder.
 const OUTSIDE: &str = "not for any plugin";
 
 /// Tries one input.
@@ -143,7 +143,7 @@ fn assert_text(description: &str, instructions: &str) {
     assert!(!description.contains(OUTSIDE) && !instructions.contains(OUTSIDE), "a link was followed");
 }
 
-/// What would break the line that it is shown on.
+/// Returns true for characters that break a line.
 fn is_breaking(letter: char) -> bool {
     letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}')
 }

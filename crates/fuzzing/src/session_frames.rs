@@ -1,5 +1,5 @@
-//! The lines between host and machine: whatever comes is a frame within its bounds or none, however it arrives, and a
-//! frame that was read is written and read as the same.
+//! Fuzzes the lines between host and machine: each input is a bounded frame or an error, in whatever chunks it arrives,
+//! and a parsed frame round-trips.
 
 use domain::turn::ExecutorFrame;
 use protocol::session::{Lines, executor_line, host_line, read_executor_line, read_host_line};

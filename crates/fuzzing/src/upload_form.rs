@@ -1,5 +1,5 @@
-//! Upload forms: what is accepted lies where the answer says, whole; what is refused leaves nothing behind; and it makes
-//! no difference in which pieces a form arrives.
+//! Fuzzes upload forms: an accepted file is stored whole where the answer says, a refused one leaves nothing behind,
+//! and the chunks of the body make no difference.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a model's server sends, as events of a step: the same however it arrives, in order, and within bounds.
+//! Fuzzes the streams of model servers: the same events in whatever chunks they arrive, in order, and within bounds.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,7 +7,7 @@ use domain::limits::CALLS_MAX;
 use domain::step::{StepError, StepEvent};
 use models::{Decoder, Format, Next};
 
-/// What is appended to an identifier that the service makes itself.
+/// The number of digits that are appended to a generated identifier.
 const OWN_DIGITS: usize = 24;
 
 /// Tries one input.

@@ -1,5 +1,5 @@
-//! Pages as they come from anywhere: what is read of one keeps its bounds, has no letter that nobody sees, and leads
-//! to the web alone.
+//! Fuzzes web pages: the extracted text stays within its bounds, has no invisible characters, and links only to the
+//! web.
 
 use std::collections::HashSet;
 
@@ -69,7 +69,7 @@ fn assert_bounds(page: &Page, from: usize) {
     }
 }
 
-/// What steers a terminal or the direction of writing, or is never seen.
+/// Returns true for control, bidirectional and invisible characters.
 fn is_hidden(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')

@@ -1,5 +1,5 @@
-//! Paths as they are sent: none leads out of the workspace, by counting or in a folder full of links, and each is
-//! shown so that it leads to the same place again.
+//! Fuzzes paths: none leads out of the workspace, lexically or through links, and the shown form resolves to the same
+//! place.
 
 use std::cell::OnceCell;
 use std::os::unix::fs::symlink;
@@ -43,7 +43,7 @@ pub fn try_input(data: &[u8]) {
     }
 }
 
-/// Whether it climbs above where it began, counted by itself.
+/// Returns true if the path climbs above its start, by an independent count.
 fn climbs(path: &[u8]) -> bool {
     let mut depth = 0_i64;
     path.split(|byte| *byte == b'/').any(|name| {
@@ -103,7 +103,7 @@ impl Host {
         Self { _root: root, runtime, workspace }
     }
 
-    /// Whatever is asked for, nothing but the one file inside is ever opened.
+    /// Asserts that only the file inside is ever opened.
     fn assert_inside(&self, data: &[u8]) {
         let Ok(text) = std::str::from_utf8(data) else { return };
         for asked in [AskedPath::from_url(text), AskedPath::from_text(text)].into_iter().flatten() {
