@@ -1,4 +1,4 @@
-//! Operators' commands: through the running service's socket, or straight to its data when none runs.
+//! Operator commands: sent over the socket of the running service, or run on its data if none runs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -168,7 +168,7 @@ pub(crate) async fn answer(
     })
 }
 
-/// What was written to a backup, or read from one.
+/// Adds the path of a backup to its report.
 fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
     let mut told = json!({ "file": file });
     if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(outcome)) {
@@ -189,7 +189,7 @@ pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a command asks for, and of which data folder.
+/// Splits a command into the request and its data folder.
 fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
     Ok(match command {
         AdminCommand::Account(AccountCommand::Create {

@@ -1,14 +1,13 @@
-//! `causerie ask`: one question from a terminal, its answer as it is written, and what it rests on.
+//! `causerie ask`: asks one question from a terminal, and prints the growing answer and its sources.
 //!
-//! Standard output carries the answer and its sources and nothing else, so that it can be piped; what happens
-//! meanwhile is told on standard error.
+//! Standard output carries only the answer and its sources, so that it can be piped. Progress goes to standard error.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use client::{Answer, Client, Part, PartState, PartType, Question, Source};
 
-/// What is asked, of whom.
+/// The question and the service to ask.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     /// The service: `http://127.0.0.1:8080`.
@@ -38,7 +37,7 @@ pub(crate) enum Error {
     Output(#[from] io::Error),
 }
 
-/// How the asking ended.
+/// The result of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The conversation, to be continued with `--chat`.
@@ -97,7 +96,7 @@ async fn ask_on<O: Write, E: Write>(
     Ok(Asked { chat_id: answer.chat_id, error: answer.error.map(|error| error.code) })
 }
 
-/// What has been shown of an answer, and where.
+/// The output of an answer so far.
 struct Terminal<O, E> {
     out: O,
     err: E,
@@ -239,7 +238,7 @@ fn settled(text: &str) -> &str {
     text[..mark.unwrap_or(text.len())].trim_end()
 }
 
-/// How many bytes both texts begin with, to a character's end.
+/// Returns the length of the common prefix, at a character boundary.
 fn common_prefix(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }
@@ -310,7 +309,7 @@ mod tests {
         }
     }
 
-    /// What both outputs hold after these states.
+    /// Returns the content of both outputs after these states.
     fn shown(states: &[Answer]) -> (String, String) {
         let mut terminal = Terminal::new(Vec::new(), Vec::new(), true, false);
         for state in states {

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Ask(AskOptions),
     /// Restore a backup to a data folder that is missing or empty, and to a database without tables
     Restore {
-        /// What `backup` wrote
+        /// The file that `backup` wrote
         file: PathBuf,
         #[command(flatten)]
         at: Where,
@@ -63,7 +63,7 @@ pub(crate) struct ServeOptions {
     /// Where to listen [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<SocketAddr>,
-    /// How machines are made [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
+    /// The machine driver [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
     #[arg(long, value_enum)]
     pub(crate) machine_driver: Option<MachineDriver>,
     /// The largest upload in bytes; no limit but the quota unless given [env: CAUSERIE_UPLOAD_MAX_BYTES]
@@ -137,7 +137,7 @@ pub(crate) struct DemoOptions {
     /// Where to listen; a free port unless given
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
-    /// How machines are made
+    /// The machine driver
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) machine_driver: MachineDriver,
 }
@@ -170,7 +170,7 @@ impl From<AskOptions> for crate::ask::Options {
     }
 }
 
-/// What every operator's command takes.
+/// Options of all operator commands.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Where {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
@@ -219,7 +219,7 @@ pub(crate) enum ConfigCommand {
 }
 
 impl ConfigCommand {
-    /// Whether its answer and its failure are for programs.
+    /// Returns true if output and errors are JSON.
     pub(crate) fn as_json(&self) -> bool {
         match self {
             Self::Check { json, .. } | Self::Print { json, .. } => *json,
@@ -249,7 +249,7 @@ pub(crate) enum AdminCommand {
     /// Credits
     #[command(subcommand)]
     Credits(CreditsCommand),
-    /// What an account's answers used: credits and tokens by day, by model, and in all
+    /// Credits and tokens that an account's answers used: by day, by model, and in total
     Usage {
         /// The account: email or identifier
         #[arg(long)]
@@ -264,7 +264,7 @@ pub(crate) enum AdminCommand {
     /// Machines
     #[command(subcommand)]
     Machine(MachineCommand),
-    /// What operators did, and which keys were refused
+    /// The audit log: operators' actions and rejected keys
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Copy database and files to one file while the service runs
@@ -277,12 +277,12 @@ pub(crate) enum AdminCommand {
 }
 
 impl AdminCommand {
-    /// Whether its answer and its failure are for programs.
+    /// Returns true if output and errors are JSON.
     pub(crate) fn as_json(&self) -> bool {
         self.at().json
     }
 
-    /// What it is done to.
+    /// Returns the data folder of the command.
     pub(crate) fn at(&self) -> &Where {
         let (Self::Account(AccountCommand::Create { at, .. } | AccountCommand::SetPassword { at, .. })
         | Self::Key(
@@ -346,10 +346,10 @@ pub(crate) enum KeyCommand {
         /// When it ends, if before the licence: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
         #[arg(long, value_name = "DATE")]
         expires: Option<String>,
-        /// What it may do: any of read, ask, files, machine, with commas between them; everything unless given
+        /// The permissions of the key: any of read, ask, files, machine, separated by commas; all unless given
         #[arg(long, value_name = "SCOPE")]
         scope: Option<String>,
-        /// How many credits its questions may cost together; as many as the account has unless given
+        /// The total number of credits that its questions may cost; unlimited unless given
         #[arg(long, value_name = "CREDITS")]
         spending_limit: Option<u64>,
         #[command(flatten)]
@@ -394,7 +394,7 @@ pub(crate) enum CreditsCommand {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// How many
+        /// The number of credits
         amount: u64,
         #[command(flatten)]
         at: Where,
@@ -431,7 +431,7 @@ pub(crate) enum AuditCommand {
         /// Entries before that of this number, as the page before told
         #[arg(long, value_name = "ENTRY")]
         before: Option<i64>,
-        /// How many at most
+        /// The maximum number of entries
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]

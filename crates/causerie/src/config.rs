@@ -1,4 +1,4 @@
-//! `causerie config`: is a file right, and what holds.
+//! `causerie config`: checks a file, and prints the effective settings.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The data folder, and who has it: one service, or for a moment one command.
+//! The data folder and its lock, held by one service or, for a moment, by one command.
 
 use std::fs::File;
 use std::io;
@@ -14,13 +14,13 @@ use crate::socket;
 
 /// The database in the data folder.
 pub(crate) const DATABASE: &str = "causerie.db";
-/// Whose holder has the folder.
+/// The name of the lock file.
 const LOCK: &str = "lock";
-/// How long another's start, end or command is waited for, and how often it is looked at.
+/// The maximum wait for another process to release the lock, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Who has a data folder.
+/// The process that holds the data folder.
 pub(crate) enum Holder {
     /// This process, as long as the file is open.
     Us(File),

@@ -1,4 +1,4 @@
-//! `causerie demo`: a question about real documents, asked and answered before the newcomer's eyes.
+//! `causerie demo`: asks a question about real documents and prints the answer.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ macro_rules! document {
 const EMAIL: &str = "demo@example.com";
 const KEY_NAME: &str = "demo";
 const CREDITS: u64 = 10_000;
-/// What is asked.
+/// The question.
 const QUESTION: &str = "Jaká je výpovědní doba nájmu bytu?";
 /// The example documents that are uploaded: name and content.
 const DOCUMENTS: &[(&str, &[u8])] = &[
@@ -32,10 +32,10 @@ const DOCUMENTS: &[(&str, &[u8])] = &[
     document!("domovni-rad.txt"),
     document!("rent-roll.xlsx"),
 ];
-/// How often and how long the end of the machine is waited for.
+/// The polling interval and timeout for the machine to stop.
 const STOP_POLL: std::time::Duration = std::time::Duration::from_millis(20);
 const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
-/// How long its licence holds.
+/// The validity of the licence.
 const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
 /// Starts the service, asks, prints the answer, and goes on serving unless told otherwise.
@@ -103,7 +103,7 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     Ok(())
 }
 
-/// How this program is called from the present folder.
+/// Returns the command that runs this program from the current folder.
 fn program() -> String {
     let called = std::env::args().next().unwrap_or_else(|| "causerie".to_owned());
     let here = std::env::current_dir().unwrap_or_default();
@@ -136,7 +136,7 @@ async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
     Ok(paths)
 }
 
-/// Whoever reads it may go away; the demonstration goes on.
+/// Prints a line. Ignores a closed output: the demonstration continues.
 fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }

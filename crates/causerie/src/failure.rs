@@ -1,4 +1,4 @@
-//! Why a command did not do what it was told: a code for programs and a sentence for people.
+//! Errors of commands: a code for programs and a sentence for people.
 
 use control::admin::AdminError;
 use control::backup::BackupError;

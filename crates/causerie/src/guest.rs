@@ -1,4 +1,4 @@
-//! The agent's program, which this one carries: unpacked into the data folder, under its own digest.
+//! Unpacks the embedded agent into the data folder, under its digest.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
-//! The log of a service: lines that others write at once, and a thread that brings them to standard error.
+//! The log of the service: lines are buffered, and a thread writes them to standard error.
 //!
-//! Nobody waits for whoever reads the log. Lines are gathered in a buffer of bounded size; what comes while it is full is
-//! dropped, counted and told of. What was gathered is written when the service ends and when something panics.
+//! Writers never wait for the consumer of the log. The buffer is bounded; lines that do not fit are dropped and
+//! counted, and a line reports the count. The buffer is flushed at shutdown and on panic.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,13 +17,13 @@ use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use crate::requests;
 use crate::settings::{Log, LogFormat};
 
-/// What is gathered at most; more than is logged in the time in which a disk may stall.
+/// The size of the buffer; more than is logged while a disk stalls.
 const WAITING_MAX_BYTES: usize = 4 << 20;
-/// How long further lines are gathered once there is one, unless somebody is in a hurry.
+/// The time that lines are batched before a write.
 const GATHERED_FOR: Duration = Duration::from_millis(5);
 /// From here on they are written at once.
 const GATHERED_ENOUGH_BYTES: usize = 64 << 10;
-/// How long an ending service waits for whoever reads the log.
+/// The maximum wait for the consumer of the log at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Where the lines of this process go; none before a service has begun its log.
@@ -82,7 +82,7 @@ pub(crate) fn direct() -> Option<&'static Lines> {
 
 /// Lines on their way.
 pub(crate) struct Lines {
-    /// How they look.
+    /// The format of lines.
     pub(crate) format: LogFormat,
     gathered: Mutex<Gathered>,
     /// There is something to be written, or somebody in a hurry.
@@ -91,7 +91,7 @@ pub(crate) struct Lines {
     written: Condvar,
 }
 
-/// What waits to be written.
+/// The lines that wait to be written.
 struct Gathered {
     bytes: Vec<u8>,
     hurry: bool,
@@ -100,7 +100,7 @@ struct Gathered {
     dropped_told: u64,
 }
 
-/// What the thread that writes does.
+/// The state of the writer thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
     /// It waits to be told of a line.

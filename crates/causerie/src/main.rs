@@ -1,4 +1,4 @@
-//! The program: the service, its demonstration, a client, and operators' commands.
+//! The program: the service, its demonstration, a client, and operator commands.
 
 mod admin;
 mod ask;
@@ -37,7 +37,7 @@ use settings::{Log, LogFormat, Settings};
 
 /// The exit code of a wrong command line.
 const MISUSED: u8 = 2;
-/// How long work off the threads of the runtime may take in the end.
+/// The time for blocking tasks to finish at exit.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {

@@ -1,14 +1,14 @@
-//! Memory that was given back is given back to the system, too.
+//! Returns freed memory to the system.
 //!
-//! The allocator keeps what is freed between things that are still used, in as many pools as there were threads. After a
-//! crowd has gone that may be most of the process. So it is looked at now and then, and let go of when there is much of it.
+//! The allocator keeps freed memory in one pool for each thread. After a peak that can be most of the process. The
+//! pools are checked periodically and trimmed when enough of them is unused.
 #![expect(unsafe_code, reason = "the allocator's own calls; each block says why it is sound")]
 
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often is looked.
+/// The interval of checks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// So much more than after the last time is worth the work, which takes some milliseconds.
 const WORTH_BYTES: u64 = 16 << 20;
@@ -33,17 +33,17 @@ pub(crate) async fn return_unused() {
     }
 }
 
-/// What the process keeps, in bytes.
+/// The memory of the process, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Kept {
-    /// What of the allocator's pools is not used; also what the system has back of it.
+    /// Unused memory in the pools of the allocator, including memory that was returned to the system.
     free: u64,
-    /// What it has in memory.
+    /// Resident memory.
     resident: u64,
 }
 
 impl Kept {
-    /// Whether letting go gives back much, after it was done when there was `before`.
+    /// Returns true if trimming frees much memory, given the state after the last trim.
     fn is_worth_it(self, before: Self) -> bool {
         let freed = self.free > before.free + WORTH_BYTES;
         let used_again = self.resident > before.resident + WORTH_BYTES;

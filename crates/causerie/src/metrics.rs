@@ -1,5 +1,5 @@
-//! `GET /metrics`: the figures of this process as Prometheus reads them. Each is in `docs/operations.md`, which a test
-//! sees to. Labels are words of this program, names of the operator's catalog or numbers of HTTP: nothing of clients.
+//! `GET /metrics`: exposes the metrics of this process to Prometheus. `docs/operations.md` lists each of them; a test
+//! checks that. Label values are constants, names of the operator's catalog, or HTTP numbers: never client data.
 
 use std::fs;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::log;
 /// The path of the figures.
 pub(crate) const METRICS: &str = "/metrics";
 
-/// What figures are taken of.
+/// The sources of the metrics.
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) service: Arc<Service>,
@@ -207,7 +207,7 @@ fn store(page: &mut Page, service: &Service) {
     page.metric(&STORE_GROUP).histogram(&[], &figures.group);
 }
 
-/// What the kernel says of this process.
+/// Writes process metrics from `/proc`.
 fn process(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name, which may hold anything, ends with the last parenthesis; the third field follows.

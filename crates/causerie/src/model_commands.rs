@@ -1,4 +1,4 @@
-//! `causerie models`: which models there are, and how they fare.
+//! `causerie models`: lists the models and their status.
 
 use control::{Catalog, Environment, Trouble, VendorHealth};
 use domain::catalog::ModelStatus;
@@ -57,7 +57,7 @@ pub(crate) fn told(catalog: &Catalog, failure: Option<&StepError>) -> Value {
     json!({ "vendors": vendors, "models": models, "failure": failure.map(ToString::to_string) })
 }
 
-/// How a vendor fares.
+/// Describes the health of a vendor.
 fn vendor(health: &VendorHealth) -> Value {
     let status = match health.up {
         Some(true) => ModelStatus::Up,

@@ -1,4 +1,4 @@
-//! What systemd is told of the service's state, when it is what started it (`Type=notify`).
+//! Reports the state of the service to systemd (`Type=notify`).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

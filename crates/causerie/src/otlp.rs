@@ -1,7 +1,7 @@
-//! Spans to a collector: OTLP over HTTP, as JSON.
+//! Exports spans to a collector: OTLP over HTTP, as JSON.
 //!
-//! <https://opentelemetry.io/docs/specs/otlp/> and the mapping of its messages to JSON. That is a form for a few fields
-//! and a POST, so it is written here; the kits that exist bring a second stack of HTTP, gRPC and their own queues.
+//! See <https://opentelemetry.io/docs/specs/otlp/> and its JSON mapping. Few fields and one POST are needed, so this is
+//! written here; existing libraries bring a second HTTP stack, gRPC and their own queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::settings::Otlp;
 
-/// How often spans are brought to the collector.
+/// The export interval.
 const EVERY: Duration = Duration::from_secs(1);
 /// Spans of one request.
 const BATCH_MAX: usize = 512;
-/// How long the collector may take over one.
+/// The timeout of one export.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often one is tried, and the pause after the first time; doubles, unless the collector wants another.
+/// The number of attempts and the first delay between them; the delay doubles unless the collector sets another.
 const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest that a collector may have us wait.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long the end of the service waits for the collector.
+/// The maximum wait for the collector at shutdown.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// What is read of a collector's answer, so that its connection can be used again.
+/// The part of the collector's response that is read, so that the connection can be reused.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
 /// Brings spans to a collector.
@@ -40,11 +40,11 @@ pub(crate) struct Exporter {
     resource: Value,
     /// On its way; kept until the collector has it or it is given up.
     batch: Vec<Finished>,
-    /// Whether the last one was given up.
+    /// True if the last export failed.
     failing: bool,
 }
 
-/// What a collector did not take.
+/// The reason why an export failed.
 enum Refusal {
     /// It may take it later, after so long if it said so.
     Later(String, Option<Duration>),

@@ -1,10 +1,10 @@
-//! What commands print.
+//! Prints the output of commands.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints a line. Whoever reads the output may have had enough, as `head` has: then the command ends as one that did what
-/// it was told.
+/// Prints a line. Whoever reads the output may have had enough, as `head` has: then the command ends as one that did
+/// what it was told.
 pub(crate) fn line(line: impl Display) {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {

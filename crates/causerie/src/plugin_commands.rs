@@ -1,4 +1,4 @@
-//! `causerie plugins`: what plugins hold, and what is wrong with them. Needs no service.
+//! `causerie plugins`: lists and checks plugins. Needs no service.
 
 use plugins::{Library, Notice};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Requests by name: an identifier on every answer, and one line of the log for each.
+//! Request ids and the access log: an identifier on every response, and one log line for each request.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
@@ -19,9 +19,9 @@ pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-i
 const ID_MAX_BYTES: usize = 128;
 /// The longest name that is made: two numbers and a dash.
 const MADE_MAX_BYTES: usize = 33;
-/// What made names are cut from, so that memory is not asked for by each.
+/// The size of a block that generated ids are cut from, to save allocations.
 const BLOCK_BYTES: usize = 4096;
-/// How much of a path stands in the log.
+/// The length of a path in the log.
 const PATH_LOGGED_MAX_BYTES: usize = 512;
 /// Paths that are asked for every few seconds by whoever watches the service.
 const WATCHED: &[&str] = &["/healthz", "/readyz", "/metrics"];
@@ -86,7 +86,7 @@ impl RequestIds {
     }
 }
 
-/// What the log tells of a request: nothing of its headers, its body and its query.
+/// The log line of a request: no headers, body or query.
 pub(crate) struct Line<'a> {
     pub(crate) id: &'a HeaderValue,
     pub(crate) method: &'a Method,
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(ids.made(u64::MAX).len(), MADE_MAX_BYTES);
     }
 
-    /// What was written so far.
+    /// The output so far.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

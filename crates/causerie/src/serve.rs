@@ -1,4 +1,4 @@
-//! `causerie serve`: the whole service on one data folder.
+//! `causerie serve`: runs the service on one data folder.
 
 use std::fs::File;
 use std::io;
@@ -254,7 +254,7 @@ impl Running {
     }
 }
 
-/// What operators' tools look at; needs no key.
+/// Returns the routes for operators' tools; they need no key.
 fn state_of(sources: Sources) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
@@ -263,7 +263,7 @@ fn state_of(sources: Sources) -> Router {
         .with_state(sources)
 }
 
-/// Whether requests can be served; with `?verbose`, each check as JSON.
+/// Answers 200 if requests can be served; with `?verbose`, each check as JSON.
 async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Response {
     let checks = sources.service.checks().await;
     let is_ready = checks.iter().all(|check| check.status != CheckStatus::Fail);

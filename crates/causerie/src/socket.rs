@@ -1,5 +1,5 @@
-//! The service's socket in its data folder: one line of JSON in, one out. Only who may read the data folder
-//! can reach it.
+//! The admin socket in the data folder: one line of JSON per request and response. Access to the data folder is
+//! required.
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -22,11 +22,11 @@ const NAME: &str = "admin.sock";
 const REQUEST_MAX_BYTES: u64 = 64 * 1024;
 /// The longest answer.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// How long a service may take to carry out a command; backups take longest.
+/// The timeout of a command; backups take longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// The code of failures between the command and the service.
 const UNREACHABLE: &str = "SERVICE_UNREACHABLE";
-/// How long a request may take to arrive.
+/// The timeout for receiving a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! TLS by certificate files, which are read again when the operator says so.
+//! TLS from certificate files, which SIGHUP reloads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -42,7 +42,7 @@ pub(crate) enum TlsError {
     Unusable(#[source] rustls::Error),
 }
 
-/// What connections are accepted with. Cheap to clone; all clones see a change.
+/// The reloadable TLS configuration. Cheap to clone; all clones see a change.
 #[derive(Clone)]
 pub(crate) struct Tls {
     files: TlsFiles,
@@ -70,7 +70,7 @@ impl Tls {
         Ok(())
     }
 
-    /// What accepts a connection.
+    /// Returns the current acceptor.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.config.read().unwrap_or_else(PoisonError::into_inner).clone())
     }

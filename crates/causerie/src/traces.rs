@@ -1,4 +1,4 @@
-//! Traces, when the operator wants them: spans of requests and answers on their way to a collector.
+//! Traces, if enabled: spans of requests and answers, and their exporter.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::settings::Otlp;
 
 /// The header in which clients name the trace that their request belongs to.
 const TRACEPARENT: &str = "traceparent";
-/// What of the paths is told of: the interface. Others are asked for every few seconds by whoever watches the service.
+/// The traced paths: the interface. Other paths are polled by monitoring.
 const INTERFACE: &str = "/api/";
 /// Methods that are told by their names.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
@@ -42,7 +42,7 @@ impl Traces {
         Self::default()
     }
 
-    /// What makes the spans.
+    /// Returns the tracer.
     pub(crate) fn tracer(&self) -> Tracer {
         self.spans.clone().map_or_else(Tracer::off, Tracer::new)
     }

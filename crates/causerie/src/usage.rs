@@ -1,4 +1,4 @@
-//! What an account's answers used, as the operator is shown it.
+//! Formats the usage report of an account.
 
 use control::usage::{Report, Sum};
 use domain::time::Timestamp;

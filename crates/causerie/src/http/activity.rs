@@ -1,11 +1,11 @@
-//! What happens on a connection, as those who serve it tell each other.
+//! The activity of a connection, shared by the tasks that serve it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::connection::Stream;
 
-/// What happens on a connection.
+/// The activity of a connection.
 #[derive(Default)]
 pub(super) struct Activity {
     /// Requests that have begun.
@@ -14,7 +14,7 @@ pub(super) struct Activity {
     pub(super) under_way: AtomicUsize,
     /// An event stream for which the connection is to be taken.
     stream: Mutex<Option<Stream>>,
-    /// Whether the connection still has something of an earlier response to write.
+    /// True while bytes of an earlier response wait to be written.
     pub(super) clogged: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! What is sent for an answer: its body, and for how long its client may leave it untaken.
+//! The response body of a connection, and its stall timeout.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use hyper::rt::Executor;
 use super::activity::UnderWay;
 
 tokio::task_local! {
-    /// What a stream of HTTP/2 tells of its client.
+    /// The read progress of the client of an HTTP/2 stream.
     static PROGRESS: Arc<Progress>;
 }
 
-/// Runs the streams of HTTP/2, each until it is done or its client takes nothing for too long. A connection does not ask
-/// for more of a body as long as the client leaves no room for what it has: then nobody else would notice.
+/// Runs the streams of HTTP/2, each until it is done or its client takes nothing for too long. A connection does not
+/// ask for more of a body as long as the client leaves no room for what it has: then nobody else would notice.
 #[derive(Clone)]
 pub(super) struct Streams {
-    /// How long a client may take nothing.
+    /// The time after which a client that reads nothing is disconnected.
     pub(super) stall_timeout: Duration,
 }
 

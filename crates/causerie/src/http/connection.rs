@@ -1,4 +1,4 @@
-//! One connection: its requests one after another, and the streams between them.
+//! Serves one connection: requests one after another, and the event streams between them.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,26 +28,26 @@ use super::wire::{Heads, Wire};
 use super::{Connections, FAREWELL, Front};
 use crate::tls::Tls;
 
-/// What a connection holds of headers that come in and of bodies that go out; more than a reader has in flight,
-/// so that its stalling is noticed.
+/// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
+/// that a stall is noticed.
 const BUFFER_BYTES: usize = 128 * 1024;
 /// Streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// What a client may send on one stream before it is read, and on all of a connection.
+/// The HTTP/2 flow control windows of a stream and of a connection.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
-/// What a stream holds to be sent.
+/// The send buffer of a stream.
 const HTTP2_SEND_BYTES: usize = 64 << 10;
-/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+/// The interval of HTTP/2 pings, and their timeout.
 const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
 /// beyond that the connection refuses it by itself, without one.
 const HEADERS_READ_TIMES: usize = 4;
-/// What a connection of HTTP/2 begins with.
+/// The HTTP/2 connection preface.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What all connections share.
+/// State that all connections share.
 pub(super) struct Shared {
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
@@ -55,7 +55,7 @@ pub(super) struct Shared {
     pub(super) limits: Connections,
 }
 
-/// What a connection is to its server.
+/// The context of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Guest {
     pub(super) peer: Peer,
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// What a connection begins with, if it comes in time: before the service ends, but for those who come late.
+    /// Waits for the beginning of a connection, until the service shuts down or a late connection times out.
     async fn soon<T>(&self, guest: Guest, beginning: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             begun = timeout(self.limits.header_timeout, beginning) => begun.ok(),
@@ -289,7 +289,7 @@ async fn beginning(connection: &mut TcpStream) -> io::Result<(bool, Bytes)> {
     }
 }
 
-/// Whether the client makes no other request on its connection.
+/// Returns true if the client sent `Connection: close`.
 fn says_close(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"))

@@ -1,4 +1,4 @@
-//! Connections: accepted, served within bounds, and let go when they are idle or the service ends.
+//! Connections: accepts and serves them within limits, and closes them when they are idle or the service shuts down.
 
 mod activity;
 mod answer;
@@ -30,15 +30,15 @@ use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
 use crate::tls::Tls;
 use crate::traces;
 
-/// How long requests under way may take when the service ends, and how long a connection that is let go.
+/// The time for requests in progress at shutdown, and for a connection that is closed.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long to wait when the kernel has no more descriptors.
+/// The pause after the kernel has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What a connection is told that is one too many of its address.
+/// The response to a connection beyond the limit of its address.
 const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// What connections may hold and send.
+/// The limits of connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     /// Connections at once; others wait to be accepted.
@@ -86,7 +86,7 @@ pub(crate) struct Server {
     addresses: Arc<Budget>,
 }
 
-/// What answers requests, and what is done to each whatever its route.
+/// The router and the layers around every route.
 pub(crate) struct Front {
     /// The routes.
     pub(crate) router: Router,
@@ -94,7 +94,7 @@ pub(crate) struct Front {
     pub(crate) ids: RequestIds,
     /// Their spans.
     pub(crate) tracer: Tracer,
-    /// Whose addresses count, and what may be held at once.
+    /// The rate limiter and the budgets.
     pub(crate) guard: Arc<Guard>,
     /// Where requests are counted that never reach the interface.
     pub(crate) figures: Arc<api::Figures>,
@@ -223,7 +223,7 @@ impl Front {
     }
 }
 
-/// How a head is refused that has more headers, or more bytes, than it may.
+/// Returns the error for a head with too many headers or bytes.
 fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> Option<ApiError> {
     let refused = |what: String| {
         ApiError::new(Code::HeadTooLarge, format!("the request's line and headers are more than {what}"))
@@ -234,8 +234,7 @@ fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> 
     (header_bytes(request) > bytes_max).then(|| refused(format!("{bytes_max} bytes")))
 }
 
-/// How a request is refused of whose body others might see another end: transfer codings besides `chunked`, which none
-/// of ours are, or that one more than once.
+/// Returns the error for a request with ambiguous body framing: a transfer coding other than one `chunked`.
 fn unclear<B>(request: &Request<B>) -> Option<ApiError> {
     let values = request.headers().get_all(header::TRANSFER_ENCODING);
     let codings: Vec<&str> =

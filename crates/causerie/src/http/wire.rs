@@ -1,4 +1,4 @@
-//! The bytes of a connection, and how long its client may leave them.
+//! The byte stream of a connection, with its timeouts.
 
 use std::io;
 use std::pin::Pin;
@@ -25,15 +25,15 @@ pub(super) struct Wire<C> {
     stall_timeout: Duration,
     /// While nothing goes out that should.
     stall: Option<Pin<Box<Sleep>>>,
-    /// Whether nothing more is read while something waits to be written: over HTTP/1.1, where requests are read one after
-    /// another and a client might never take the answers.
+    /// True to stop reading while output is pending. HTTP/1.1 requests are served one after another, and a client
+    /// might never read the responses.
     in_turn: bool,
-    /// Who waits to read until all is written.
+    /// The reader that waits until all output is written.
     reader: Option<Waker>,
     heads: Heads,
 }
 
-/// What has come of a head and not become a request yet.
+/// The bytes of a request head that is not complete yet.
 pub(super) struct Heads {
     budget: Arc<Budget>,
     holder: Holder,

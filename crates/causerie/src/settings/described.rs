@@ -1,4 +1,4 @@
-//! The models that the operator describes: a `[[model]]` each.
+//! Models that the operator configures: a `[[model]]` table each.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const VENDORS: &[(&str, ProviderName)] = &[
     ("google", ProviderName::Google),
 ];
 
-/// What is configured of models.
+/// The configured models.
 pub(super) struct Configured {
     /// Them.
     pub(super) models: Vec<ModelConfig>,

@@ -1,4 +1,4 @@
-//! The forms that values take: how each is read, and how it is shown again.
+//! Value types of settings: parsing and formatting.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -12,10 +12,10 @@ use super::source::Raw;
 /// The longest text of a value, in bytes.
 const TEXT_MAX_BYTES: usize = 4096;
 
-/// How a value is made of what was found, or what is wanted instead.
+/// Parses a value, or says which form is expected.
 type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
 
-/// How a value is read; and shown, as TOML that is read back as the same.
+/// A value type: its parser, and its formatter as TOML that parses to the same value.
 pub(crate) struct Form<T> {
     pub(super) read: Reading<T>,
     pub(super) show: fn(&T) -> String,
@@ -225,7 +225,7 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
     }
 }
 
-/// What may be a number: a number of the file, or a text.
+/// Returns a number of the file, or a text that may be one.
 fn number(raw: &Raw) -> Option<&str> {
     match raw {
         Raw::Text(text) | Raw::Typed(text) | Raw::Number(text) => Some(text.trim()),

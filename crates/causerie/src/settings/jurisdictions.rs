@@ -1,4 +1,4 @@
-//! The operator's list of jurisdictions: a TOML file of `[[jurisdictions]]`, each with `id`, `cs`, `en`, `sk`.
+//! Reads the operator's list of jurisdictions: a TOML file of `[[jurisdictions]]`, each with `id`, `cs`, `en`, `sk`.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const FIELDS: [&str; 4] = ["id", "cs", "en", "sk"];
 /// Reads the list.
 ///
 /// # Errors
-/// What is wrong with it, with file and line.
+/// A message with file and line.
 pub(crate) fn read(path: &Path) -> Result<Vec<Jurisdiction>, String> {
     let text = bounded(path).map_err(|error| format!("{}: {error}", path.display()))?;
     parse(&text).map_err(|(at, error)| format!("{}:{}: {error}", path.display(), line_of(&text, at)))

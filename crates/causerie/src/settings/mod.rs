@@ -1,7 +1,7 @@
-//! The settings of the service: read once at the edge from arguments, environment and file, then handed in.
+//! The settings of the service, read once from arguments, environment and file.
 //!
-//! A key is one line of [`Settings::read`], with its form, its bounds and its default; `docs/configuration.md` has
-//! a line for each, which a test holds against these.
+//! Each key is one line of [`Settings::read`], with its type, bounds and default. `docs/configuration.md` documents
+//! each; a test compares both.
 
 mod described;
 mod form;
@@ -34,7 +34,7 @@ pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
 
-/// How machines are made.
+/// The machine driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MachineDriver {
     /// The best that works here
@@ -55,7 +55,7 @@ impl MachineDriver {
     }
 }
 
-/// How a line of the log is written.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// For people.
@@ -64,12 +64,12 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What becomes of a question to a machine that does not run: whether it starts it.
+/// True if a question starts a stopped machine; otherwise it is refused.
 const ON_QUESTION: &[(&str, bool)] = &[("start", true), ("refuse", false)];
 
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
 
-/// What is logged, and how.
+/// The log filter and format.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
     /// The form of its lines.
@@ -85,27 +85,26 @@ pub(crate) struct Settings {
     pub(crate) data: PathBuf,
     /// The database, when it is not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
-    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    /// Accepts an empty database although workspaces of accounts exist.
     pub(crate) accept_empty_database: bool,
     /// Where to listen.
     pub(crate) listen: SocketAddr,
     /// The largest upload.
     pub(crate) upload_max_bytes: Option<u64>,
-    /// How machines are made.
     pub(crate) driver: MachineDriver,
-    /// What a machine may use.
+    /// The limits of a machine.
     pub(crate) machine: machine::sandbox::Limits,
-    /// How machines live.
+    /// The life cycle rules of machines.
     pub(crate) rules: Rules,
-    /// How much is worked on at once.
+    /// The concurrency limits.
     pub(crate) dispatch: DispatchLimits,
-    /// What an account may keep.
+    /// The quota of an account.
     pub(crate) quota: Quota,
-    /// What is kept free on the disk.
+    /// The disk reserve.
     pub(crate) disk: DiskConfig,
     /// The vendors of models, and prices.
     pub(crate) vendors: VendorsConfig,
-    /// What a question may name.
+    /// The jurisdictions that a question may name.
     pub(crate) jurisdictions: Vec<Jurisdiction>,
     /// Templates of what models are told.
     pub(crate) instructions: Option<PathBuf>,
@@ -113,13 +112,13 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<TlsFiles>,
     /// Connections and what they send.
     pub(crate) connections: Connections,
-    /// How many requests clients may make.
+    /// The rate limits of clients.
     pub(crate) rates: RateLimits,
-    /// How much they may hold at once.
+    /// The budgets of clients.
     pub(crate) budgets: BudgetLimits,
     /// Folders of plugins.
     pub(crate) plugins: Vec<PathBuf>,
-    /// What leaves the host besides models.
+    /// Web search, fetching and MCP servers.
     pub(crate) web: egress::WebConfig,
     /// The log.
     pub(crate) log: Log,
@@ -134,7 +133,7 @@ pub(crate) struct Loaded {
     pub(crate) settings: Settings,
     /// Each key's value and origin.
     pub(crate) effective: Vec<Effective>,
-    /// What is odd and no error.
+    /// Warnings: unusual but valid settings.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -195,7 +194,7 @@ pub(crate) struct Places {
     pub(crate) data: PathBuf,
     /// The database, when it is not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
-    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    /// Accepts an empty database although workspaces of accounts exist.
     pub(crate) accept_empty_database: bool,
 }
 
@@ -398,8 +397,8 @@ fn log(from: &mut Sources) -> Log {
     Log { format, level }
 }
 
-/// Whether the text is a filter of the log. A part without `=` has to be a level: the filter itself would take any other
-/// word for a part of the program of which everything is logged.
+/// Returns true for a valid log filter. A part without `=` must be a level: the filter library would take any other
+/// word for a module and log everything of it.
 fn is_log_filter(text: &str) -> bool {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |part: &str| levels.iter().any(|level| part.eq_ignore_ascii_case(level));

@@ -1,4 +1,4 @@
-//! Where traces are sent.
+//! The endpoint of traces.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ pub(crate) struct Otlp {
     /// Its base URL.
     #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
     pub(crate) endpoint: String,
-    /// What it wants to be sent besides, most likely a secret.
+    /// Additional headers for the collector, usually a secret.
     #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
     pub(crate) headers: HeaderMap,
-    /// What this service is called there.
+    /// The name of this service in traces.
     pub(crate) service_name: String,
 }
 

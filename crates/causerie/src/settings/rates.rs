@@ -1,13 +1,13 @@
-//! How many requests clients may make, and whose word on their address is believed.
+//! The rate limits of clients, and the trusted proxies.
 
 use http_common::{Network, Rate, RateLimits};
 
 use super::form::{Form, line, quoted};
 use super::source::Sources;
 
-/// What turns a limit off.
+/// The value that disables a limit.
 const OFF: &str = "off";
-/// What stands for no networks.
+/// The value for no networks.
 const NONE: &str = "none";
 
 /// Reads the keys under `rate`.

@@ -1,7 +1,7 @@
-//! Where values come from: arguments, the environment, the file, and what holds without any of them; in this order.
+//! The sources of values: arguments, environment, file and defaults, in this order.
 //!
-//! Each key is read in one place, with its form and its default (`Settings::read`). What nobody has read when all
-//! have been is unknown, and is refused with the nearest name that was.
+//! `Settings::read` reads each key once, with its type and default. Keys that nothing has read are unknown and are
+//! rejected with the nearest known key.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use super::form::{Form, line, path, quoted};
 
 /// The largest file of settings or of a secret.
 const FILE_MAX_BYTES: u64 = 1 << 20;
-/// What the names of variables begin with.
+/// The prefix of environment variables.
 const PREFIX: &str = "CAUSERIE_";
 /// The variable that names the file.
 const CONFIG: &str = "CAUSERIE_CONFIG";
@@ -54,7 +54,7 @@ pub(super) const OTHERS: &[&str] = &[
     "CAUSERIE_FULL_BIN",
     "CAUSERIE_BASE_URL",
 ];
-/// What stands for a secret wherever settings are shown.
+/// The text that replaces secrets in output.
 const REDACTED: &str = "(secret)";
 
 /// A value as it was found.
@@ -113,7 +113,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What holds for a key.
+/// The effective value of a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Effective {
     /// The key.
@@ -400,7 +400,7 @@ fn flatten(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<
     }
 }
 
-/// Whether a table is a value itself: the options of a model, whose names are its vendor's.
+/// Returns true if a table is a single value: the options of a model, whose names are the vendor's.
 fn is_whole(key: &str) -> bool {
     let options = key.strip_prefix("model.").and_then(|key| key.split_once('.'));
     options.is_some_and(|(_, key)| key == "options")
@@ -459,7 +459,7 @@ fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a 
     (away <= most).then_some(name)
 }
 
-/// How many letters must be put in, taken out or replaced to make one of the other (Levenshtein).
+/// Returns the Levenshtein distance.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! The vendors of models, and what their models cost.
+//! The vendors of models, and the prices of their models.
 
 use control::Environment;
 use domain::catalog::ProviderName;
@@ -17,7 +17,7 @@ const ANTHROPIC: Keys = ("anthropic.base_url", "anthropic.api_key", "anthropic.a
 const OPENAI: Keys = ("openai.base_url", "openai.api_key", "openai.api_key_file");
 const GOOGLE: Keys = ("google.base_url", "google.api_key", "google.api_key_file");
 
-/// How OpenAI, or a server in its place, is spoken to; `None` is by its address.
+/// The wire format of OpenAI or a compatible server; `None` decides by its address.
 const OPENAI_FORMATS: &[(&str, Option<Format>)] = &[
     ("auto", None),
     ("chat-completions", Some(Format::ChatCompletions)),

@@ -1,4 +1,4 @@
-//! What leaves the host besides models: search engines, and the hosts that pages may be fetched from.
+//! Web access: search engines, and the hosts that pages may be fetched from.
 
 use egress::{
     Engine, FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
@@ -8,7 +8,7 @@ use egress::{
 use super::form::{Form, choice, line, quoted, text, texts};
 use super::source::Sources;
 
-/// What stands for no hosts.
+/// The value for no hosts.
 const NONE: &str = "none";
 /// The table of the servers' tables.
 const MCP: &str = "mcp";
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// What this file says.
+    /// Parses the content of the file.
     fn of_file(content: &str) -> Result<WebConfig, Vec<String>> {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("causerie.toml");
