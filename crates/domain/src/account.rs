@@ -1,4 +1,4 @@
-//! The account, its licence and what a key may do (section 5 of the interface).
+//! The account, its licence and the roles of people (section 5 of the interface).
 
 use crate::time::Timestamp;
 
@@ -10,14 +10,14 @@ pub struct Licence {
 }
 
 impl Licence {
-    /// Whether it holds at `now`.
+    /// Returns true if the licence is valid at `now`.
     #[must_use]
     pub fn active(self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
 
-/// What a person may do in an account.
+/// The role of a person in an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Owns the account: its keys, files and conversations.

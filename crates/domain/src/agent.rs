@@ -1,8 +1,8 @@
-//! Agents, as questions choose them and answers show them.
+//! The name of an agent, in questions and answers.
 
 use crate::id::AgentId;
 
-/// How an agent is called.
+/// The name of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AgentName {
     /// Its identifier, made from its full name.

@@ -1,8 +1,8 @@
-//! The answer: its parts, and the fold of changes that makes it (sections 2.8 and 2.10 of the interface).
+//! The answer: its parts, and the fold of changes that produces it (sections 2.8 and 2.10 of the interface).
 //!
-//! An answer is a pure function of its step log and of the step being written. The one that owns a living
-//! answer folds [`Change`]s into it in order; one that comes later rebuilds the same answer from the log with
-//! [`Answer::rebuild`]. Identifiers of parts are derived from their place in the log, so both agree.
+//! An answer is a pure function of its step log and of the step in progress. The owner of a live answer folds
+//! [`Change`]s in order; [`Answer::rebuild`] derives the same answer from the log. Part ids are derived from positions
+//! in the log, so both agree.
 
 mod error;
 
@@ -25,22 +25,22 @@ pub enum LogEntry {
     Step {
         /// The step's number in the answer, from 0.
         number: u32,
-        /// What the model said and called.
+        /// The model's text and tool calls.
         step: Arc<Step>,
         /// The agent's life to which the step's calls are given: no other may take an effectful one up.
         instance: crate::id::InstanceId,
     },
-    /// What a model made of what stood before, since that became too long to be shown. It is no part of the answer.
+    /// The model's summary of earlier context that became too long. It is not part of the answer.
     Summary {
         /// The number of the step before which it was made; one step has one at most.
         number: u32,
-        /// How many entries of the transcript before it are still shown as they are, the present question besides. The
-        /// questions, steps and results of the conversation are such entries, summaries are none.
+        /// The number of entries before it that are still shown unchanged, besides the current question. Questions,
+        /// steps and results count; summaries do not.
         kept: u32,
-        /// What the model said, and used.
+        /// The model's text and usage.
         step: Arc<Step>,
     },
-    /// What came of a call of the last step.
+    /// The result of a call of the last step.
     Result {
         /// The number of the step that called.
         number: u32,
@@ -49,7 +49,7 @@ pub enum LogEntry {
     },
 }
 
-/// How an answer ended.
+/// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The model was done.
@@ -67,11 +67,10 @@ pub struct Part {
     pub id: PartId,
     /// The step that it belongs to; `None` for what stands before and after all steps.
     pub step: Option<u32>,
-    /// What it is.
     pub body: Body,
 }
 
-/// What a part is.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// A piece of the answer: Markdown with marks like `[1]`.
@@ -94,13 +93,13 @@ pub struct Run {
     pub call: String,
     /// The tool's name.
     pub tool: String,
-    /// What it is for.
+    /// The purpose of the call.
     pub purpose: Purpose,
     /// Where it stands.
     pub state: RunState,
     /// The places of the passages that it found, each once.
     pub sources: Vec<Place>,
-    /// What another agent says: Markdown, of which marks count once it has settled. Empty for everything else.
+    /// The output of a subagent: Markdown, whose marks count once it has settled. Empty for other calls.
     pub report: String,
 }
 
@@ -136,21 +135,19 @@ pub enum Change {
     TextGrew {
         /// The block's index in the step.
         block: u32,
-        /// What was added.
         text: String,
     },
     /// Reasoning was added to a block of the step being said.
     ReasoningGrew {
         /// The block's index in the step.
         block: u32,
-        /// What was added.
         text: String,
     },
     /// The vendor names a source of what the step being said says.
     Cited {
         /// The text block's index in the step.
         block: u32,
-        /// How many bytes of the block, as it was said, stand before the mark.
+        /// The offset of the mark in the unmarked text of the block, in bytes.
         at: usize,
         /// The source's number.
         number: u32,
@@ -168,9 +165,8 @@ pub enum Change {
     Reported {
         /// The call.
         call: String,
-        /// How many bytes of what it said before stand.
+        /// The number of bytes of the earlier text that remain.
         keep: usize,
-        /// What was added.
         text: String,
     },
     /// A call came back.
@@ -200,9 +196,9 @@ pub struct Answer {
     pub stamp: Stamp,
     /// Its parts, in the order created.
     pub parts: Vec<Part>,
-    /// What the marks in it may cite, by number.
+    /// The sources that marks in it may cite, by number.
     pub sources: Vec<Source>,
-    /// How it ended; `None` while it is in progress.
+    /// The outcome; `None` while it is in progress.
     pub ending: Option<Ending>,
     step: Option<u32>,
     grown: Grown,
@@ -217,7 +213,7 @@ struct Unread {
     file: UnreadFile,
 }
 
-/// What vendors cited: steps and numbers, and the marks in the present step. It follows from the rest: any two are equal.
+/// Citations by vendors: steps and numbers, and the marks in the current step. Derived data: any two are equal.
 #[derive(Debug, Clone, Default)]
 struct Cited {
     numbers: Vec<(u32, u32)>,
@@ -296,7 +292,7 @@ impl Answer {
         true
     }
 
-    /// Whether the change takes back something that was written.
+    /// Returns true if the change removes text.
     #[must_use]
     pub fn is_cut_by(&self, change: &Change) -> bool {
         match change {
@@ -548,7 +544,7 @@ fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
     }))
 }
 
-/// Whether a path is the other, or lies below it.
+/// Returns true if a path equals the folder, or lies below it.
 fn is_within(path: &str, folder: &str) -> bool {
     let rest = path.strip_prefix(folder.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -562,7 +558,7 @@ fn whole_source(place: &Place) -> Place {
     }
 }
 
-/// What another agent's work for an answer is known by: the same whenever it is made of the call that gave the task.
+/// Returns the id of a subagent's answer, derived from the call that started it.
 #[must_use]
 pub fn delegate_id(answer: MessageId, call: &str) -> MessageId {
     let mut owner = answer.bits().to_be_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! What a question may choose from: models, their settings, jurisdictions; and the language of their labels.
+//! The catalog: models, their settings, jurisdictions, and the languages of their labels.
 
 use crate::credits::Price;
 
@@ -34,7 +34,7 @@ impl Language {
     }
 }
 
-/// How many ranges of an `Accept-Language` are looked at.
+/// The maximum number of ranges of an `Accept-Language` header that are read.
 const ACCEPT_LANGUAGE_RANGES_MAX: usize = 64;
 
 /// The language that an `Accept-Language` header asks for, by its weights; the earlier of equal ones. Czech
@@ -121,7 +121,7 @@ impl Localized {
     }
 }
 
-/// Whose protocol a model is spoken to in (section 2.2). A closed set of three.
+/// The vendor whose protocol a model speaks (section 2.2). A closed set of three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProviderName {
     /// Anthropic.
@@ -144,7 +144,7 @@ impl ProviderName {
     }
 }
 
-/// How a model's calls have fared lately (section 2.2).
+/// The recent health of a model (section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModelStatus {
     /// Calls succeed.
@@ -173,40 +173,37 @@ impl ModelStatus {
 /// A model of the catalog (section 2.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelEntry {
-    /// What a question names it by.
+    /// The id that questions use.
     pub id: String,
     /// Its label.
     pub label: Localized,
-    /// What it is.
     pub description: Localized,
-    /// Whose protocol it speaks.
+    /// The vendor whose protocol it speaks.
     pub provider: ProviderName,
-    /// Whether it answers the questions that name no model. Exactly one entry of a catalog.
+    /// True for the model of questions that name none. Exactly one entry of a catalog.
     pub default: bool,
-    /// Whether it still works but should not be chosen any more.
+    /// True if it still works but should not be chosen.
     pub deprecated: bool,
-    /// What can be set; empty when deprecated.
+    /// The available settings; empty when deprecated.
     pub settings: Vec<Setting>,
-    /// Whether it is the built-in reader, which is no language model.
+    /// True for the built-in reader, which is no language model.
     pub builtin: bool,
-    /// What it costs.
     pub price: Price,
-    /// How many tokens it can read and write together.
+    /// The context window: input and output tokens together.
     pub context_tokens: u32,
     /// The most tokens that one step may write.
     pub output_max_tokens: u32,
     /// The name by which its vendor knows it.
     pub vendor_name: String,
-    /// Whether it is known to take images.
+    /// True if it accepts images.
     pub sees_images: bool,
 }
 
-/// What a model's steps cost and how long they may be.
+/// The price and token limits of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measures {
-    /// What it costs.
     pub price: Price,
-    /// How many tokens it can read and write together.
+    /// The context window: input and output tokens together.
     pub context_tokens: u32,
     /// The most tokens that one step may write.
     pub output_max_tokens: u32,
@@ -230,7 +227,7 @@ pub const REASONING_EFFORT: &str = "reasoningEffort";
 /// A setting of a model (section 2.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// What a question names it by.
+    /// The key that questions use.
     pub key: String,
     /// Its label.
     pub label: Localized,
@@ -241,7 +238,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// How much a model thinks before it answers: `LOW`, `MEDIUM` (the default) or `HIGH`.
+    /// The reasoning effort: `LOW`, `MEDIUM` (the default) or `HIGH`.
     #[must_use]
     pub fn reasoning_effort() -> Self {
         let option = |value: &str, label| SettingOption { value: value.to_owned(), label };
@@ -261,7 +258,7 @@ impl Setting {
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingOption {
-    /// What a question sets.
+    /// The value that questions use.
     pub value: String,
     /// Its label.
     pub label: Localized,
@@ -270,7 +267,7 @@ pub struct SettingOption {
 /// A jurisdiction whose law a question can be about (section 2.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jurisdiction {
-    /// What a question names it by.
+    /// The id that questions use.
     pub id: String,
     /// Its label.
     pub label: Localized,

@@ -1,4 +1,4 @@
-//! Passages, their places, and the marks by which an answer cites them.
+//! Passages, their positions, and the marks by which answers cite them.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
-//! Credits: what a step costs, and the arithmetic of the ledger.
+//! Credits: the cost of steps, and the arithmetic of the ledger.
 //!
-//! Credits are whole. Before each model step its max_cost cost is reserved; when the step is committed what
-//! it really cost is settled and the rest released. Prices are in thousandths of a credit, added up over the
-//! answer and rounded up once, so that many small steps do not each cost a credit.
+//! Credits are whole numbers. The maximum cost of a model step is reserved before it runs; when it is committed its
+//! actual cost is settled and the rest is released. Prices are in thousandths of a credit, summed over the answer and
+//! rounded up once, so that many small steps do not cost a credit each.
 
 use crate::step::Usage;
 
@@ -10,7 +10,7 @@ use crate::step::Usage;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Credits(pub u64);
 
-/// What a model costs, in thousandths of a credit.
+/// The price of a model, in thousandths of a credit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
     /// Once for each answer in which a step succeeded.
@@ -22,7 +22,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What an answer costs whose steps used `total` together. Rounded up.
+    /// Returns the cost of an answer whose steps used `total` together, rounded up.
     #[must_use]
     pub fn of(self, total: Usage) -> Credits {
         let tokens = |count: u64, millis: u64| u128::from(count) * u128::from(millis);
@@ -47,17 +47,16 @@ impl Usage {
     }
 }
 
-/// What an answer has used and paid so far.
+/// The usage and cost of an answer so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bill {
     /// The usage of the steps that succeeded.
     pub used: Usage,
-    /// What was settled for them.
     pub settled: Credits,
 }
 
 impl Bill {
-    /// What must be reserved for a step that uses at most `most`.
+    /// Returns the credits to reserve for a step that uses at most `most`.
     #[must_use]
     pub fn max_cost(self, price: Price, most: Usage) -> Credits {
         Credits(price.of(self.used.plus(most)).0.saturating_sub(self.settled.0))
@@ -86,12 +85,12 @@ pub enum PostingKind {
     Release,
 }
 
-/// What an account can still spend and what is held besides.
+/// The credits of an account: available and reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Purse {
-    /// What can still be spent.
+    /// The available credits.
     pub balance: Credits,
-    /// What is held for steps under way.
+    /// The credits that are reserved for steps in progress.
     pub reserved: Credits,
 }
 

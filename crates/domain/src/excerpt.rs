@@ -1,4 +1,4 @@
-//! What is repeated of what somebody sent.
+//! Excerpts of client input, for error messages.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Identifiers: UUIDs, one type for each thing, so that none is taken for another.
+//! Identifiers: UUIDs, with one type for each kind of entity.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,7 +66,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Who owns keys, licence, credits, machine and workspace.
+    /// The owner of keys, licence, credits, machine and workspace.
     AccountId,
     /// A person who signs in; belongs to an account.
     UserId,
@@ -86,7 +86,7 @@ ids! {
     NodeId,
     /// A background job.
     JobId,
-    /// What was done for a request, wherever and whenever: a trace.
+    /// The trace of a request.
     TraceId,
     /// A skill of a plugin (section 2.4).
     SkillId,
@@ -94,7 +94,7 @@ ids! {
     AgentId,
 }
 
-/// What names of skills are hashed with, so that they give other identifiers than names of other things.
+/// The UUID namespace of skill names.
 const SKILLS: Uuid = Uuid::from_u128(0x6d0f_2f5c_8a53_4a0e_9b1d_37c1_5be0_42a7);
 /// The same for agents.
 const AGENTS: Uuid = Uuid::from_u128(0xb2c4_91de_0f7a_4c36_8e55_d40a_6f19_73ec);

@@ -1,7 +1,7 @@
-//! Images that models are shown: what is known of one from its first bytes, and by what an exchange refers to it.
+//! Images for models: properties read from the first bytes, and references in a transcript.
 //!
-//! An exchange never holds an image's bytes: it names the file and what its bytes were when it entered. They are read
-//! again for each step, and left out when they are not the same any more.
+//! A transcript never contains the bytes of an image: it names the file and a digest of its content. The file is read
+//! again for each step, and is omitted if it has changed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ pub const IMAGE_MAX_BYTES: usize = 3_900_000;
 pub const IMAGE_SIDE_MAX: u32 = 8000;
 /// The most images of one step's request; the newest are shown.
 pub const IMAGES_MAX: usize = 20;
-/// How many bytes the images of one request have together: as text they fit into the strictest vendor's twenty megabytes.
+/// The maximum size of the images of one request: as base64 they fit into the strictest vendor's limit of 20 MB.
 pub const IMAGES_MAX_BYTES: usize = 14_000_000;
-/// What one image counts for in estimates, in tokens: about what vendors count for one of middling size.
+/// The estimated tokens of an image: about what vendors count for a medium size.
 pub const IMAGE_TOKENS: u64 = 1600;
 
 /// The kinds of image that every vendor takes.

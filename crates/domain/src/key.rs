@@ -1,6 +1,6 @@
-//! Keys of the interface: `api-` and 192 random bits in letters and digits, with a check sum.
+//! API keys: `api-` and 192 random bits in letters and digits, with a checksum.
 //!
-//! The check sum tells a mistyped key without asking the database. Only the SHA-256 of a key is stored.
+//! The checksum detects a mistyped key without a database query. Only the SHA-256 of a key is stored.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl SecretKey {
         if check_sum(secret) == check { Ok(Self(text.to_owned())) } else { Err(NotAKey) }
     }
 
-    /// What is stored of it.
+    /// Returns the fingerprint, which is stored.
     #[must_use]
     pub fn fingerprint(&self) -> KeyFingerprint {
         KeyFingerprint(Sha256::digest(self.0.as_bytes()).into())

@@ -1,9 +1,10 @@
-//! The words and the rules of Causerie.
+//! The domain types and rules of Causerie.
 //!
-//! Nothing here does I/O, reads a clock, draws a random number or is serialisable: time, identifiers and
-//! randomness are handed in, and each edge (wire, store, machine, vendor) has its own form of these types.
-//! What must always hold of an answer, of the machine and of credits is decided here, in pure functions
-//! from (state, event) to (state, effects), and is simulated in `tests/simulation`.
+//! This crate does no I/O, reads no clock, draws no random numbers and has no serialization. Callers pass in time,
+//! identifiers and randomness, and each edge (wire, store, machine, vendor) has its own form of these types. The
+//! invariants of answers, machines and credits are kept by pure functions from (state, event) to (state, effects),
+//! which
+//! `tests/simulation` simulates.
 
 pub mod account;
 pub mod agent;

@@ -1,4 +1,4 @@
-//! Bounds that several crates share. Each loop, queue and body has one; those of one crate stand there.
+//! Limits that several crates share. Limits of a single crate are defined there.
 
 /// The longest question, in bytes.
 pub const QUESTION_MAX_BYTES: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The states of a machine (sections 2.1 and 3.1 of the interface) and what moves it between them.
+//! The states of a machine (sections 2.1 and 3.1 of the interface) and its transitions.
 //!
 //! ```text
 //!              start                 driver started            agent answered
@@ -11,12 +11,12 @@
 //!      │     stopped                              │    ▲    stop, idle, lost       │
 //!      └──────────────────────────────────────────┘    └───────────────────────────┘
 //!
-//!   Failed is Stopped with a reason: the start (or the stop) was given up. Attaching is where a service that begins
-//!   looks whether the machine of an earlier one still runs.
+//! Failed is Stopped with a reason: the start or the stop has failed for good. Attaching is the state at the start of a
+//! service, while it checks whether the machine of an earlier one still runs.
 //! ```
 //!
-//! [`Machine::on`] decides; whoever drives it carries out the [`Effect`]s. At most one of attaching,
-//! starting, greeting and stopping is under way at any time: [`Effect::StopDriver`] supersedes the others.
+//! [`Machine::on`] decides; its caller executes the [`Effect`]s. At most one of attaching, starting, greeting and
+//! stopping is in progress at any time: [`Effect::StopDriver`] supersedes the others.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl MachineStatus {
     }
 }
 
-/// What a machine is meant to be. It is kept in the store, so that a service that begins knows it.
+/// The desired state of a machine. It is stored, so that it survives a restart of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Desired {
     /// It is meant to run.
@@ -61,19 +61,20 @@ pub enum Desired {
 /// The bounds that a machine lives by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// How many starts in a row may fail before the machine is given up. At least 1.
+    /// The number of failed starts in a row after which the machine fails. At least 1.
     pub start_attempts_max: u32,
     /// The pause after the first failed start; it doubles with each further one.
     pub backoff_first: Duration,
     /// The longest pause between two starts.
     pub backoff_max: Duration,
-    /// How often a machine that does not stop is told to.
+    /// The number of stop attempts.
     pub stop_attempts_max: u32,
-    /// How long a machine with nothing to do keeps running; `None` for ever.
+    /// The time after which an idle machine is stopped; `None` for never.
     pub idle_timeout: Option<Duration>,
     /// After running this long, a loss counts as the first.
     pub stable_after: Duration,
-    /// Whether a question starts a machine that does not run. Otherwise it is refused until its owner has started it.
+    /// True if a question starts a stopped machine. Otherwise the question is refused until the owner starts the
+    /// machine.
     pub started_by_questions: bool,
 }
 
@@ -133,14 +134,14 @@ pub enum State {
     },
     /// The driver is stopping it.
     Stopping {
-        /// What comes after.
+        /// The next action.
         then: Then,
-        /// How often the driver was told.
+        /// The number of the attempt.
         attempt: u32,
     },
 }
 
-/// What comes after a machine has stopped.
+/// The action after a machine has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Then {
     /// It stays stopped.
@@ -159,7 +160,7 @@ pub enum Then {
     },
 }
 
-/// What happens to a machine.
+/// An event in the life of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Its owner or a new question starts it.
@@ -180,7 +181,7 @@ pub enum Event {
     StartFailed {
         /// Why.
         reason: String,
-        /// Whether another attempt can't end differently.
+        /// True if a retry cannot succeed.
         permanent: bool,
     },
     /// The agent answered.
@@ -190,7 +191,6 @@ pub enum Event {
     },
     /// The machine died or its agent no longer answers.
     AgentLost {
-        /// What was seen.
         reason: String,
     },
     /// The driver has stopped it.
@@ -204,7 +204,7 @@ pub enum Event {
     Tick,
 }
 
-/// What is to be done.
+/// An action for the driver or the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Look whether the machine runs; answered by `Attached` or `NothingToAttach`.
@@ -238,7 +238,7 @@ impl Machine {
         (Self { rules, desired, turns: 0, state: State::Attaching }, Effect::Attach)
     }
 
-    /// What the interface shows.
+    /// Returns the public status.
     #[must_use]
     pub const fn status(&self) -> MachineStatus {
         match (&self.state, self.desired) {
@@ -260,13 +260,13 @@ impl Machine {
         &self.state
     }
 
-    /// What it is meant to be.
+    /// Returns the desired state.
     #[must_use]
     pub const fn desired(&self) -> Desired {
         self.desired
     }
 
-    /// How many turns want it.
+    /// Returns the number of turns that need it.
     #[must_use]
     pub const fn turns(&self) -> u32 {
         self.turns
@@ -371,7 +371,7 @@ impl Machine {
         }
     }
 
-    /// What the driver and the agent report. A report that does not fit the state is late and changes nothing.
+    /// Handles reports of the driver and the agent. A report that does not fit the state is stale and is ignored.
     fn driven(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match (&self.state, event) {
             (State::Attaching, Event::Attached) => match self.desired {

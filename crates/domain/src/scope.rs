@@ -1,4 +1,4 @@
-//! What a key may do.
+//! The scope of a key.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Permission {
     }
 }
 
-/// What a key may do, at least one thing.
+/// The permissions of a key, at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope(u8);
 
@@ -70,13 +70,13 @@ impl Scope {
         permissions.as_deref().and_then(Self::of).ok_or_else(|| NotAScope(text.to_owned()))
     }
 
-    /// Whether this is allowed.
+    /// Returns true if the scope includes the permission.
     #[must_use]
     pub const fn allows(self, permission: Permission) -> bool {
         self.0 & permission.bit() != 0
     }
 
-    /// What is allowed.
+    /// Returns the permissions.
     pub fn permissions(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.into_iter().filter(move |one| self.allows(*one))
     }

@@ -1,8 +1,8 @@
-//! Skills, as questions choose them and answers show them.
+//! The name of a skill, in questions and answers.
 
 use crate::id::SkillId;
 
-/// How a skill is called.
+/// The name of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SkillName {
     /// Its identifier, made from its full name.

@@ -1,7 +1,7 @@
-//! A model step: what a model is asked, what it streams back, and the transcript between steps.
+//! A model step: its request, its stream of events, and the transcript between steps.
 //!
-//! These are the words that the host, the agent's loop and every provider share. A provider turns
-//! [`StepRequest`] into its vendor's form and the vendor's stream into [`StepEvent`]s.
+//! Host, agent and all providers share these types. A provider converts [`StepRequest`] to its vendor's format, and the
+//! vendor's stream to [`StepEvent`]s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
 use crate::unread::UnreadFile;
 
-/// What one step asks of a model.
+/// The request for one model step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRequest {
     /// The name by which the vendor knows the model.
@@ -34,29 +34,29 @@ pub struct StepRequest {
 /// One entry of the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item {
-    /// What the user said.
+    /// A user's question.
     Question {
         /// The question's text.
         text: String,
         /// Workspace paths that were attached.
         attachments: Vec<String>,
     },
-    /// What the model said and called in one step.
+    /// The model's text and tool calls in one step.
     Step(Arc<Step>),
-    /// What a tool returned for a call of an earlier step.
+    /// The result of a call of an earlier step.
     Result(Arc<CallResult>),
 }
 
 /// A finished step, as it is committed to the step log.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Step {
-    /// What the model put out, in order.
+    /// The model's output, in order.
     pub blocks: Vec<Block>,
     /// The sources that the vendor names itself, in the order in which they got their numbers.
     pub cited: Vec<Citation>,
     /// Why the model stopped.
     pub stop: StopReason,
-    /// What it used.
+    /// The token usage.
     pub usage: Usage,
 }
 
@@ -81,7 +81,7 @@ pub enum Block {
     Call(Call),
     /// An item that only its vendor understands and wants back verbatim in later steps.
     Opaque {
-        /// Whose it is: the name of the wire format.
+        /// The wire format that it belongs to.
         format: String,
         /// The item, as the vendor sent it (JSON).
         json: String,
@@ -97,11 +97,11 @@ pub struct Call {
     pub tool: String,
     /// The arguments as the model wrote them: should be a JSON object, may be anything.
     pub arguments: String,
-    /// What it is for, as the host understood it when the model called.
+    /// The purpose of the call, as the host understood it at the time.
     pub purpose: Purpose,
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Purpose {
     /// To run a tool. Also a call of one of the tools below whose arguments name nothing that there is.
@@ -113,7 +113,6 @@ pub enum Purpose {
     Agent(AgentName),
     /// To search the web, with the tool [`WEB_SEARCH`].
     WebSearch {
-        /// What is searched for.
         query: String,
     },
 }
@@ -126,18 +125,17 @@ pub const USE_AGENT: &str = "agent";
 pub const WEB_SEARCH: &str = "web_search";
 /// The tool by which a model reads a page of the web.
 pub const WEB_FETCH: &str = "web_fetch";
-/// What reads the attached files before the first step. No model calls it: its result stands behind the question as
-/// what the files say.
+/// The tool that reads the attached files before the first step. No model calls it: its result follows the question as
+/// the content of the files.
 pub const ATTACHED_FILES: &str = "attached_files";
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
-    /// Whose result it is: [`Call::id`].
+    /// The id of the call: [`Call::id`].
     pub call: String,
     /// The tool's name.
     pub tool: String,
-    /// How it ended.
     pub outcome: Outcome,
     /// Plain text for the model, apart from the passages.
     pub text: String,
@@ -169,7 +167,7 @@ impl CallResult {
     }
 }
 
-/// How a tool call ended.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It did what was asked.
@@ -185,13 +183,13 @@ pub enum Outcome {
 pub struct ToolSpec {
     /// The name that the model calls.
     pub name: String,
-    /// What it is for, to the model.
+    /// The description for the model.
     pub description: String,
     /// JSON Schema of the arguments.
     pub schema: String,
 }
 
-/// What a step used. Token counts are the vendor's own, or estimates when `estimated`.
+/// The token usage of a step: the vendor's counts, or estimates when `estimated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Tokens read, cached ones included.
@@ -202,7 +200,7 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Of these, spent on reasoning.
     pub reasoning_tokens: u64,
-    /// Whether the vendor reported nothing and these are the host's estimates.
+    /// True if the vendor reported nothing and these are estimates.
     pub estimated: bool,
 }
 
@@ -245,7 +243,7 @@ pub enum StepEvent {
     Finished {
         /// Why it stopped.
         stop: StopReason,
-        /// What it used; `None` when the vendor did not say.
+        /// The usage; `None` when the vendor did not report it.
         usage: Option<Usage>,
     },
 }
@@ -256,7 +254,7 @@ pub enum StepError {
     /// Overloaded, rate-limited, unreachable or cut: worth trying again.
     #[error("the model's server is not available: {reason}")]
     Unavailable {
-        /// What happened, without secrets.
+        /// The cause, without secrets.
         reason: String,
         /// When the server asked to be tried again.
         retry_after: Option<Duration>,
@@ -267,7 +265,7 @@ pub enum StepError {
     /// The vendor does not accept the credentials or the model: an operator must act.
     #[error("the model's server refused the request: {reason}")]
     Rejected {
-        /// What happened, without secrets.
+        /// The cause, without secrets.
         reason: String,
     },
 }

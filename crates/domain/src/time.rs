@@ -1,4 +1,4 @@
-//! Points in time and how they are handed in.
+//! Timestamps and the clock trait.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Timestamp {
         Self(self.0.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)))
     }
 
-    /// How long it is from `earlier` to this point; zero when `earlier` is later.
+    /// Returns the duration since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -1,7 +1,7 @@
-//! Attached files that could not be read, and the sentence by which an answer names them.
+//! Attached files that could not be read, and the sentence that reports them in an answer.
 //!
-//! The machine reports a reason from a closed set, never words of its own: so nothing that a document or a machine
-//! says enters an answer this way but the name of a file that the user attached.
+//! The machine reports a reason from a closed set, never free text. So the only untrusted text that enters an answer
+//! this way is the name of a file that the user attached.
 
 use std::fmt::Write;
 

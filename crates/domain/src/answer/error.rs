@@ -1,4 +1,4 @@
-//! Why an answer could not be finished.
+//! Errors of answers.
 
 /// Why an answer could not be finished: the additional field `error` of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]

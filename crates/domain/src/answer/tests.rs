@@ -1,4 +1,4 @@
-//! What an answer shows of its changes.
+//! Tests of the fold.
 
 use super::*;
 use crate::id::InstanceId;

@@ -1,7 +1,8 @@
-//! Sources that a vendor names itself for what its model said, and where their marks go.
+//! Citations that a vendor reports, and the placement of their marks.
 //!
-//! A vendor tells how far into the text the claim reaches. The mark goes behind it where a mark can stand: not into
-//! code, a word or a link's address. Without the marks the text is what the model said, byte for byte.
+//! A vendor reports the end of the cited claim. The mark is placed after it, at the next position where a mark is
+//! valid: not inside code, a word or a link's address. Without its marks the text equals the model's output, byte for
+//! byte.
 
 use super::mark::{Piece, decided_pieces, pieces};
 use super::{Place, strip};
@@ -10,7 +11,7 @@ use super::{Place, strip};
 pub const CITED_MAX: usize = 256;
 /// The longest text into which marks are put, in bytes: looking for their places reads it again for each.
 const TEXT_MAX_BYTES: usize = 512 * 1024;
-/// How many lines further on a place is looked for where none is behind the claim.
+/// The number of further lines that are searched for a valid position.
 const LINES_MAX: usize = 8;
 /// The longest word that a mark goes behind instead of into, in characters.
 const WORD_MAX_CHARS: usize = 64;
@@ -18,16 +19,16 @@ const WORD_MAX_CHARS: usize = 64;
 /// A source that a vendor names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cited {
-    /// How many bytes of the step's text, all that it said one after another, stand before the mark.
+    /// The offset of the mark in the step's text, in bytes.
     pub at: usize,
     /// The source: a page of the web, or a file by the path or name under which the vendor knows it.
     pub place: Place,
-    /// What the source says, as far as the vendor quotes it; may be empty.
+    /// The quoted text of the source; may be empty.
     pub quote: String,
 }
 
 impl Cited {
-    /// How much it holds, in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let place = match &self.place {
@@ -43,13 +44,13 @@ impl Cited {
 pub struct Citation {
     /// The text block of the step for which it stands.
     pub block: u32,
-    /// How many bytes of the block, as it was said, stand before the mark.
+    /// The offset of the mark in the unmarked text of the block, in bytes.
     pub at: usize,
     /// Its number.
     pub number: u32,
     /// The source.
     pub place: Place,
-    /// What the source says, as far as the vendor quotes it.
+    /// The quoted text of the source.
     pub quote: String,
 }
 
@@ -95,7 +96,7 @@ pub fn spot(markdown: &str, at: usize, ended: bool) -> Option<usize> {
     ends.take(LINES_MAX).map(|line| trimmed(markdown, line)).find(|place| fits(markdown, *place, true))
 }
 
-/// Whether a mark at this place is one, and the text without it is the text.
+/// Returns true if a mark at this position is recognized, and removing it restores the text.
 fn fits(markdown: &str, place: usize, ended: bool) -> bool {
     let (before, after) = markdown.split_at(place);
     if before.trim().is_empty() || before.ends_with(['[', '!', '\\']) {

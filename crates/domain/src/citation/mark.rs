@@ -1,11 +1,10 @@
-//! The marks by which an answer cites: `[12]` in its Markdown.
+//! The citation marks of an answer: `[12]` in its Markdown.
 //!
-//! A mark is a number from 1 to [`MARK_MAX`] in square brackets that is neither code (fenced, indented, or
-//! between backticks), nor a link's text or address, nor a definition at the beginning of a line. The text
-//! of an answer is shown without its marks while it is still being written, so what was shown once must
-//! stay: the scanner decides from left to right and waits where the next bytes could still change the
-//! meaning of the ones before. How long it waits is bounded, and the bounds belong to the grammar: they
-//! decide the same however the text was cut into pieces.
+//! A mark is a number from 1 to [`MARK_MAX`] in square brackets that is not code (fenced, indented, or in backticks),
+//! not a link's text or address, and not a definition at the beginning of a line. A growing answer is shown without its
+//! marks, and shown text must not change: the scanner decides from left to right, and waits where the next bytes could
+//! still change the meaning of earlier ones. The wait is bounded, and the bounds are part of the grammar: the result
+//! does not depend on the chunks of the text.
 
 mod syntax;
 #[cfg(test)]
@@ -35,7 +34,7 @@ pub enum Piece {
 /// A mark in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// What goes when the mark goes: with the white space before it, or at the beginning of a line after it.
+    /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line.
     pub whole: Range<usize>,
     /// The brackets and the number.
     pub brackets: Range<usize>,
@@ -137,7 +136,7 @@ impl Stripper {
     }
 }
 
-/// What stands at the beginning of the rest of the text.
+/// The token at the beginning of the remaining text.
 enum Found {
     /// So many bytes without a mark.
     Text(usize),
@@ -193,7 +192,7 @@ impl Scanner {
         })
     }
 
-    /// What comes next; `None` when the text is used up, or when more of it must be seen first.
+    /// Returns the next token; `None` at the end, or when more text is needed.
     fn next(&mut self, text: &[u8], ended: bool) -> Option<Found> {
         if text.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Whatever happens to a machine, in whatever order.
+//! Tests of machines under any sequence of events.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The pieces of Markdown's syntax that marks depend on, each told from the beginning of the rest of the text.
+//! The parts of Markdown's syntax that affect marks, each recognized at the beginning of the remaining text.
 
 /// The longest code between backticks; what closes later closes nothing.
 const CODE_SPAN_MAX_BYTES: usize = 4096;
@@ -6,12 +6,12 @@ const CODE_SPAN_MAX_BYTES: usize = 4096;
 const ADDRESS_MAX_BYTES: usize = 2048;
 /// The longest run of white space that goes together with the mark after it.
 pub(super) const SPACES_MAX: usize = 256;
-/// How far the line that opens a fence is searched for backticks, which would make it no fence.
+/// The number of bytes of a fence's info string that are searched for backticks, which make it no fence.
 const FENCE_INFO_MAX_BYTES: usize = 256;
-/// How many quotes and list items may open on one line.
+/// The maximum number of quotes and list items that open on one line.
 pub(super) const CONTAINERS_MAX: usize = 16;
 
-/// Whether something was found, now that the text may end before it is certain.
+/// The result of a search in a text that may be incomplete.
 pub(super) enum Search {
     Found(usize),
     Absent,
@@ -25,11 +25,11 @@ pub(super) struct Fence {
     pub(super) length: usize,
     /// The column at which the content of its list item begins: what stands further left ends both.
     pub(super) item: usize,
-    /// Whether it stands in a quote.
+    /// True inside a quote.
     pub(super) quoted: bool,
 }
 
-/// What a line is to the fence that is open.
+/// The relation of a line to the open fence.
 pub(super) enum Meets {
     Inside,
     Closing,
@@ -38,7 +38,7 @@ pub(super) enum Meets {
 }
 
 impl Fence {
-    /// What this line is to the fence; `None` when undecided.
+    /// Classifies a line relative to the fence; `None` when undecided.
     pub(super) fn meets(self, text: &[u8], ended: bool) -> Option<Meets> {
         let lead =
             run(text, |byte| matches!(byte, b' ' | b'\t') || (self.quoted && byte == b'>')).min(SPACES_MAX);
@@ -158,7 +158,7 @@ pub(super) fn code_span(text: &[u8], opening: usize, ended: bool) -> Search {
     }
 }
 
-/// Whether the paragraph before this line ends with it.
+/// Returns true if the line ends the paragraph before it.
 pub(super) fn ends_paragraph(line: &[u8], ended: bool) -> Option<bool> {
     let indent = run(line, |byte| matches!(byte, b' ' | b'\t'));
     if indent > SPACES_MAX {

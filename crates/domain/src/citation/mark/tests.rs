@@ -1,4 +1,4 @@
-//! Marks as they are found, and as they stay while a text grows.
+//! Tests of marks, in complete and in growing texts.
 
 use super::*;
 use proptest::prelude::*;
