@@ -38,41 +38,41 @@ const REQUESTS: Metric =
 const REQUEST_SECONDS: Metric = metric(
     "causerie_request_duration_seconds",
     Histogram,
-    "Time until the response begins, by operation; of streams until they open.",
+    "Time to the response headers, by operation.",
 );
 const REFUSED: Metric = metric(
     "causerie_rate_limited_total",
     Counter,
-    "Requests refused because there were too many, by what limit.",
+    "Requests rejected by a rate limit, by limit.",
 );
 const OVER_BUDGET: Metric = metric(
     "causerie_over_budget_total",
     Counter,
-    "What was refused, or sent as it is, because too much was under way at once, by what budget.",
+    "Requests rejected, or responses sent uncompressed, because a budget was exhausted, by budget.",
 );
-const STREAMS: Metric = metric("causerie_open_streams", Gauge, "Event streams that are open, by kind.");
+const STREAMS: Metric = metric("causerie_open_streams", Gauge, "Open event streams, by kind.");
 const ANSWERS: Metric =
     metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
 const ANSWER_SECONDS: Metric =
-    metric("causerie_answer_duration_seconds", Histogram, "From the question to the end of the answer.");
+    metric("causerie_answer_duration_seconds", Histogram, "Time from the question to the end of the answer.");
 const FIRST_WORD: Metric = metric(
     "causerie_time_to_first_token_seconds",
     Histogram,
-    "From the question to the first words of the answer or of its reasoning.",
+    "Time from the question to the first text of the answer or its reasoning.",
 );
 const IN_PROGRESS: Metric =
-    metric("causerie_answers_in_progress", Gauge, "Answers that this process is working on.");
+    metric("causerie_answers_in_progress", Gauge, "Answers in progress in this process.");
 const OPEN: Metric =
-    metric("causerie_answers_open", Gauge, "Answers in progress or waiting, by the database.");
+    metric("causerie_answers_open", Gauge, "Answers in progress or waiting, from the database.");
 const VENDOR_UP: Metric = metric(
     "causerie_vendor_up",
     Gauge,
-    "Whether a vendor told its models when it was last asked, by vendor.",
+    "Whether the last model discovery of a vendor succeeded, by vendor.",
 );
 const VENDOR_FAILURES: Metric = metric(
     "causerie_vendor_failures_total",
     Counter,
-    "Times that a vendor was asked for its models and told none, by vendor and cause.",
+    "Failed model discoveries, by vendor and cause.",
 );
 const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
@@ -80,26 +80,26 @@ const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by
 const STORE_SECONDS: Metric = metric(
     "causerie_store_duration_seconds",
     Histogram,
-    "Time of database operations with the wait for a thread; of writes until they are durable.",
+    "Duration of database operations including the queue; of writes until they are durable.",
 );
 const STORE_WAITING: Metric =
-    metric("causerie_store_waiting", Gauge, "Callers that wait for a thread of the database.");
+    metric("causerie_store_waiting", Gauge, "Callers waiting for a database thread.");
 const STORE_GROUP: Metric =
-    metric("causerie_store_commit_writes", Histogram, "Writes in one commit of SQLite.");
+    metric("causerie_store_commit_writes", Histogram, "Writes in one SQLite commit.");
 const LOG_DROPPED: Metric = metric(
     "causerie_log_dropped_total",
     Counter,
-    "Lines of the log that were dropped because they came faster than they were taken.",
+    "Log lines dropped because the consumer was too slow.",
 );
 const SPANS_DROPPED: Metric = metric(
     "causerie_spans_dropped_total",
     Counter,
-    "Spans of traces that were dropped because the collector did not take them.",
+    "Spans dropped because the collector did not accept them.",
 );
-const CPU: Metric = metric("process_cpu_seconds_total", Counter, "Processor time of this process.");
-const MEMORY: Metric = metric("process_resident_memory_bytes", Gauge, "Memory of this process.");
+const CPU: Metric = metric("process_cpu_seconds_total", Counter, "CPU time of this process.");
+const MEMORY: Metric = metric("process_resident_memory_bytes", Gauge, "Resident memory of this process.");
 const FILES: Metric = metric("process_open_fds", Gauge, "Open file descriptors of this process.");
-const FILES_MAX: Metric = metric("process_max_fds", Gauge, "The most file descriptors that it may open.");
+const FILES_MAX: Metric = metric("process_max_fds", Gauge, "Limit of open file descriptors of this process.");
 const THREADS: Metric = metric("process_threads", Gauge, "Threads of this process.");
 
 /// Answers the figures as they stand.
