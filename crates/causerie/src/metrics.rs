@@ -35,16 +35,10 @@ const fn metric(name: &'static str, kind: Kind, help: &'static str) -> Metric {
 const BUILD: Metric = metric("causerie_build_info", Gauge, "1, with the version of the program.");
 const REQUESTS: Metric =
     metric("causerie_requests_total", Counter, "Requests to the interface, by operation and status.");
-const REQUEST_SECONDS: Metric = metric(
-    "causerie_request_duration_seconds",
-    Histogram,
-    "Time to the response headers, by operation.",
-);
-const REFUSED: Metric = metric(
-    "causerie_rate_limited_total",
-    Counter,
-    "Requests rejected by a rate limit, by limit.",
-);
+const REQUEST_SECONDS: Metric =
+    metric("causerie_request_duration_seconds", Histogram, "Time to the response headers, by operation.");
+const REFUSED: Metric =
+    metric("causerie_rate_limited_total", Counter, "Requests rejected by a rate limit, by limit.");
 const OVER_BUDGET: Metric = metric(
     "causerie_over_budget_total",
     Counter,
@@ -64,16 +58,10 @@ const IN_PROGRESS: Metric =
     metric("causerie_answers_in_progress", Gauge, "Answers in progress in this process.");
 const OPEN: Metric =
     metric("causerie_answers_open", Gauge, "Answers in progress or waiting, from the database.");
-const VENDOR_UP: Metric = metric(
-    "causerie_vendor_up",
-    Gauge,
-    "Whether the last model discovery of a vendor succeeded, by vendor.",
-);
-const VENDOR_FAILURES: Metric = metric(
-    "causerie_vendor_failures_total",
-    Counter,
-    "Failed model discoveries, by vendor and cause.",
-);
+const VENDOR_UP: Metric =
+    metric("causerie_vendor_up", Gauge, "Whether the last model discovery of a vendor succeeded, by vendor.");
+const VENDOR_FAILURES: Metric =
+    metric("causerie_vendor_failures_total", Counter, "Failed model discoveries, by vendor and cause.");
 const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
 const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by state and driver.");
@@ -84,13 +72,9 @@ const STORE_SECONDS: Metric = metric(
 );
 const STORE_WAITING: Metric =
     metric("causerie_store_waiting", Gauge, "Callers waiting for a database thread.");
-const STORE_GROUP: Metric =
-    metric("causerie_store_commit_writes", Histogram, "Writes in one SQLite commit.");
-const LOG_DROPPED: Metric = metric(
-    "causerie_log_dropped_total",
-    Counter,
-    "Log lines dropped because the consumer was too slow.",
-);
+const STORE_GROUP: Metric = metric("causerie_store_commit_writes", Histogram, "Writes in one SQLite commit.");
+const LOG_DROPPED: Metric =
+    metric("causerie_log_dropped_total", Counter, "Log lines dropped because the consumer was too slow.");
 const SPANS_DROPPED: Metric = metric(
     "causerie_spans_dropped_total",
     Counter,

@@ -190,9 +190,7 @@ pub enum Event {
         instance: InstanceId,
     },
     /// The machine died or its agent no longer answers.
-    AgentLost {
-        reason: String,
-    },
+    AgentLost { reason: String },
     /// The driver has stopped it.
     DriverStopped,
     /// The driver could not stop it.

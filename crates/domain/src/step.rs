@@ -112,9 +112,7 @@ pub enum Purpose {
     /// To give a task to another agent, with the tool [`USE_AGENT`].
     Agent(AgentName),
     /// To search the web, with the tool [`WEB_SEARCH`].
-    WebSearch {
-        query: String,
-    },
+    WebSearch { query: String },
 }
 
 /// The tool by which a model opens a skill.
