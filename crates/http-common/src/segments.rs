@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    #[derive(Serialize)]
+    #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Whole<'a> {
         some_text: &'a str,
