@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::access::Caller;
-use control::answers::Follower;
+use control::live::Follower;
 use control::live::Snapshot;
 use control::{Access, Answers};
 use domain::scope::Permission::Read;

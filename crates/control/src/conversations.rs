@@ -10,9 +10,9 @@ pub use store::conversations::{
 use store::{Store, StoreError};
 
 use crate::Environment;
-use crate::dispatch::Dispatch;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use engine::Dispatch;
+use live::Live;
 
 /// Bytes of text after which a page of messages is full.
 pub const PAGE_BYTES: usize = 128 << 10;

@@ -12,33 +12,28 @@ pub mod catalogs;
 pub mod conversations;
 mod denials;
 pub mod disk;
-pub mod dispatch;
-pub mod environment;
-pub mod figures;
-pub mod guide;
 pub mod health;
 mod jobs;
-pub mod live;
 pub mod passwords;
 pub mod privileges;
 pub mod provisioning;
 pub mod questions;
 pub mod service;
-mod settle;
-mod spans;
 pub mod usage;
 pub mod vm;
 
 pub use access::Access;
 pub use admin::Admin;
 pub use answers::Answers;
-pub use catalogs::{Catalogs, Plugins, PluginsConfig, plugins_folder};
+pub use catalogs::Catalogs;
 pub use conversations::Conversations;
 pub use disk::{Disk, DiskConfig};
-pub use environment::Environment;
-pub use figures::Figures;
+pub use engine::{
+    DispatchLimits, Environment, Figures, Plugins, PluginsConfig, environment, figures, guide, plugins_folder,
+};
 pub use health::{Check, CheckStatus};
 pub use jobs::{JobCounts, JobFigures, KindFigures};
+pub use live;
 pub use models::{Catalog, Trouble, VendorHealth};
 pub use passwords::Passwords;
 pub use questions::Questions;

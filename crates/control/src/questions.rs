@@ -20,11 +20,11 @@ use telemetry::trace::Context;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
-use crate::dispatch::{Dispatch, PromptOptions, Web, first_reservation};
-use crate::guide::Guide;
-use crate::live::{Live, LiveAnswer, Meta, Moment, Snapshot};
-use crate::settle::settle_surely;
-use crate::{Disk, Environment, Plugins, spans};
+use crate::{Disk, Environment, Plugins};
+use engine::guide::Guide;
+use engine::settle_surely;
+use engine::{Dispatch, PromptOptions, Web, first_reservation};
+use live::{Live, LiveAnswer, Meta, Moment, Snapshot};
 
 /// The most names that a refusal lists.
 const NAMES_TOLD_MAX: usize = 100;
@@ -220,7 +220,7 @@ impl Questions {
             return Ok(repeated);
         }
         let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
-        let mut span = spans::accept(self.environment.tracer(), asking.trace, answer);
+        let mut span = engine::accept(self.environment.tracer(), asking.trace, answer);
         let taken = self.check_and_take(caller, asking, answer).await;
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.fail();

@@ -17,19 +17,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
 
-use crate::catalogs::PluginsError;
-use crate::dispatch::{self, Dispatch, DispatchLimits, Web};
-use crate::figures::Figures;
-use crate::guide::{Guide, TemplateError};
 use crate::health::Health;
 use crate::jobs::{JobCounts, JobFigures, Jobs};
-use crate::live::Live;
 use crate::provisioning;
 use crate::vm::Records;
 use crate::{
     Access, Admin, Answers, Catalogs, Check, Conversations, Disk, DiskConfig, Environment, Passwords,
     Plugins, PluginsConfig, Questions, Vm,
 };
+use engine::figures::Figures;
+use engine::guide::{Guide, TemplateError};
+use engine::{Dispatch, DispatchLimits, PluginsError, Web};
+use live::Live;
 
 /// How long the start waits for a database that can't be reached, and how long between two attempts.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
@@ -231,7 +230,7 @@ impl Service {
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
         let jobs = Jobs::begin(store.clone(), environment.clone(), workspaces.clone(), node).await?;
-        let dispatch = Dispatch::begin(dispatch::Parts {
+        let dispatch = Dispatch::begin(engine::Parts {
             store: store.clone(),
             environment: environment.clone(),
             live: live.clone(),

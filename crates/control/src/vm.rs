@@ -8,8 +8,8 @@ pub use machine::{MachineError, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 
-use crate::dispatch::Dispatch;
 use crate::provisioning;
+use engine::Dispatch;
 
 /// Machines that one look at the store brings.
 const MACHINES_PAGE: u32 = 500;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use control::DispatchLimits;
 use control::access::Caller;
 use control::admin::{AdminError, KeyBounds};
-use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;

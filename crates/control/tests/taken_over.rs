@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use control::DispatchLimits;
 use control::access::Caller;
 use control::admin::KeyBounds;
-use control::dispatch::DispatchLimits;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::questions::{Asking, Taken};

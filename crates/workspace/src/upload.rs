@@ -424,10 +424,10 @@ mod tests {
             let home = workspaces.provision(account, None).await.unwrap().host_dir();
             let staged = String::from_utf8(staging_name().unwrap()).unwrap();
             for name in [staged.as_str(), "a-file-of-the-user"] {
-                std::fs::File::create(home.join(name)).unwrap().set_modified(long_ago).unwrap();
+                File::create(home.join(name)).unwrap().set_modified(long_ago).unwrap();
             }
             let fresh = String::from_utf8(staging_name().unwrap()).unwrap();
-            std::fs::File::create(home.join(&fresh)).unwrap();
+            File::create(home.join(&fresh)).unwrap();
             homes.push((home, staged, fresh));
         }
         std::fs::create_dir(root.path().join("no-account")).unwrap();

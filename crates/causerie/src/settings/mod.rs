@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::dispatch::DispatchLimits;
+use control::DispatchLimits;
 use control::guide::Guide;
 use control::{DatabaseUrl, DiskConfig};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};

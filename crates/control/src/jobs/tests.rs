@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use workspace::Quota;
 
 use super::*;
-use crate::environment::Entropy;
+use engine::environment::Entropy;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// When tests begin.

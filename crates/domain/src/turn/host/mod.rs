@@ -24,6 +24,7 @@ mod cited;
 mod draft;
 mod pending_step;
 mod reservation;
+mod session;
 #[cfg(test)]
 mod tests;
 mod token_budget;
@@ -39,20 +40,13 @@ pub use types::{Completion, Effect, Event, Setup, ToolRouter};
 use self::draft::{Draft, DraftChange};
 use self::pending_step::PendingStep;
 use self::transcript::Transcript;
+use super::HostFrame;
 use super::backoff::pause_after;
-use super::{ExecutorFrame, HostFrame, Open, SessionStamp};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::catalog::ProviderName;
 use crate::credits::{Bill, Credits, Shortage};
 use crate::id::InstanceId;
-use crate::limits::CALLS_MAX;
 use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
-
-/// How often an executor may break the protocol before its machine counts as failed.
-const VIOLATIONS_MAX: u32 = 3;
-/// Unexpected frames in a row that break the protocol. An executor that keeps to it sends hardly any, when a result
-/// crosses a cancellation.
-const UNEXPECTED_FRAMES_MAX: u32 = 2 * CALLS_MAX as u32;
 
 #[derive(Debug, Clone)]
 enum Phase {
@@ -302,63 +296,6 @@ impl Turn {
         let stamp = Stamp { epoch: self.setup.epoch, revision: self.revision };
         if self.answer.fold(stamp, change.clone()) {
             effects.push(Effect::Publish(stamp, change));
-        }
-    }
-
-    fn connected(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        self.disconnected();
-        self.connected = Some(instance);
-        self.instance = Some(instance);
-        self.unexpected = 0;
-        // The calls of a step that is being committed are looked at when it is in the log.
-        if !matches!(self.phase, Phase::Committing { .. }) {
-            self.report_interrupted(instance, effects);
-        }
-    }
-
-    fn disconnected(&mut self) {
-        self.connected = None;
-        self.opened = false;
-        self.sent.clear();
-    }
-
-    /// Sends a frame to the executor, behind the one that opens the session.
-    fn send(&mut self, frame: HostFrame, effects: &mut Vec<Effect>) {
-        if !std::mem::replace(&mut self.opened, true) {
-            self.sessions += 1;
-            effects.push(Effect::Send(HostFrame::Open(Open {
-                answer: self.setup.answer,
-                stamp: SessionStamp { epoch: self.setup.epoch, session: self.sessions },
-                outstanding: self.outstanding(),
-                attached: self.setup.files.clone(),
-            })));
-        }
-        effects.push(Effect::Send(frame));
-    }
-
-    /// Takes a result of the executor. One that is not expected changes nothing, a bounded number of times.
-    fn received(&mut self, frame: ExecutorFrame, effects: &mut Vec<Effect>) {
-        if self.ending.is_some() {
-            return;
-        }
-        let ExecutorFrame::Returned { call, output } = frame;
-        if self.opened && self.returned(&call, output, false, effects) {
-            self.unexpected = 0;
-            return;
-        }
-        self.unexpected += 1;
-        if self.unexpected > UNEXPECTED_FRAMES_MAX {
-            self.violated(effects);
-        }
-    }
-
-    fn violated(&mut self, effects: &mut Vec<Effect>) {
-        self.violations += 1;
-        self.disconnected();
-        if self.violations >= VIOLATIONS_MAX {
-            self.fail(ErrorCode::MachineFailed, &machine_failed("its program breaks the protocol"));
-        } else {
-            effects.push(Effect::Reconnect);
         }
     }
 

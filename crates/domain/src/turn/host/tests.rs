@@ -1,5 +1,6 @@
 //! What the end of a turn says to whom, and when.
 
+use super::session::{UNEXPECTED_FRAMES_MAX, VIOLATIONS_MAX};
 use super::*;
 use crate::agent::AgentName;
 use crate::citation;

@@ -12,8 +12,8 @@ use domain::skill::SkillName;
 use domain::step::Purpose;
 use render::Renderer;
 
-use super::Meta;
-use super::rope::{Growing, Rope, Segment};
+use crate::Meta;
+use crate::rope::{Growing, Rope, Segment};
 
 /// An answer at one revision.
 #[derive(Debug)]
@@ -156,13 +156,13 @@ impl Citation {
 
 /// What is kept between snapshots, so that each piece of text is stripped and rendered once.
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(crate) struct Pieces {
     texts: HashMap<PartId, Piece>,
 }
 
 impl Pieces {
     /// The answer as it stands.
-    pub(super) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
         let mut text = Rope::default();
         // Only the last part still grows.
         let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
@@ -171,7 +171,7 @@ impl Pieces {
     }
 
     /// Forgets what was written by an attempt that was cut: it is gone, and comes again otherwise.
-    pub(super) fn forget_cut(&mut self, answer: &Answer) {
+    pub(crate) fn forget_cut(&mut self, answer: &Answer) {
         let stands = |part: &Part| match &part.body {
             Body::Run(run) => run.state != RunState::Pending,
             Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => true,
@@ -180,7 +180,7 @@ impl Pieces {
     }
 
     /// Forgets what was made of a text that was changed within.
-    pub(super) fn forget(&mut self, part: PartId) {
+    pub(crate) fn forget(&mut self, part: PartId) {
         self.texts.remove(&part);
     }
 

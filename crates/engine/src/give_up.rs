@@ -16,17 +16,17 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, "an answer is given up");
     let (account, conversation) = (claimed.account, claimed.conversation);
-    let found = match shared.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await
-    {
-        // Deleted: it is ended and paid for all the same.
-        Err(ConversationError::NotFound) => None,
-        Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
-        Ok(stored) => Some(stored.answer),
-        Err(ConversationError::Store(error)) => {
-            tracing::error!(answer = %id, %error, "what was done of the answer is lost");
-            None
-        }
-    };
+    let found =
+        match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
+            // Deleted: it is ended and paid for all the same.
+            Err(ConversationError::NotFound) => None,
+            Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
+            Ok(stored) => Some(stored.answer),
+            Err(ConversationError::Store(error)) => {
+                tracing::error!(answer = %id, %error, "what was done of the answer is lost");
+                None
+            }
+        };
     let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));
     answer.stamp = Stamp { epoch: fence.epoch, revision: 0 };
     let error = AnswerError { code: ErrorCode::Internal, message: MESSAGE.to_owned() };
@@ -34,17 +34,17 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
     let last = turns::Completion {
         text: answer.text(),
         answer: answer.clone(),
-        release: PostingId::from_random(shared.environment.bits()),
-        now: shared.environment.now(),
+        release: PostingId::from_random(shared.parts.environment.bits()),
+        now: shared.parts.environment.now(),
     };
     let ending = answer.ending.clone();
-    match shared.store.write(move |tx| turns::complete(tx, fence, &last)).await {
+    match shared.parts.store.write(move |tx| turns::complete(tx, fence, &last)).await {
         Ok(()) => {
             tell(shared, fence, ending.as_ref()).await;
-            if let Some(live) = shared.live.get(id) {
+            if let Some(live) = shared.parts.live.get(id) {
                 live.conclude(answer);
             }
-            shared.live.finish(id);
+            shared.parts.live.finish(id);
             true
         }
         Err(TurnError::Fenced) => true,
@@ -57,10 +57,10 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
 
 /// Tells the trace and the figures of the end.
 async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
-    let found = shared.store.read(move |tx| turns::trace(tx, fence.answer)).await;
+    let found = shared.parts.store.read(move |tx| turns::trace(tx, fence.answer)).await;
     // An answer that was deleted meanwhile has nothing to tell.
     let Ok(Some((trace, began))) = found else { return };
-    let age = shared.environment.now().since(began);
+    let age = shared.parts.environment.now().since(began);
     shared.figures.ended(ending, age);
-    Spans::give_up(shared.environment.tracer(), trace, fence).completed(ending, age);
+    Spans::give_up(shared.parts.environment.tracer(), trace, fence).completed(ending, age);
 }

@@ -6,6 +6,7 @@
 //! reader that is slow gets fewer of them.
 
 mod done;
+mod follower;
 mod load;
 mod rope;
 mod shot;
@@ -21,6 +22,7 @@ use domain::time::Timestamp;
 use tokio::sync::watch;
 
 use self::done::Done;
+pub use self::follower::Follower;
 pub(crate) use self::load::{Load, Told};
 pub use self::rope::{Rope, Segment};
 use self::shot::Pieces;
@@ -123,7 +125,7 @@ impl LiveAnswer {
     }
 
     /// What it takes of memory with what is made of it for its readers, about.
-    pub(crate) fn size_bytes(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         /// The text as it came, as it is shown, as HTML, and both as they are sent to who asks and to who follows.
         const FORMS: usize = 7;
         /// What everything takes besides its text.
@@ -210,7 +212,7 @@ impl LiveAnswer {
 
 /// When something was read of the store.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment(u64);
+pub struct Moment(u64);
 
 /// Fewer answers than this are not looked through for those that nobody holds.
 const SWEEP_AT_LEAST: usize = 256;
@@ -263,13 +265,13 @@ impl Live {
     }
 
     /// The present: to tell later whether a conversation was deleted since.
-    pub(crate) fn moment(&self) -> Moment {
+    pub fn moment(&self) -> Moment {
         Moment(self.lock().deleted)
     }
 
     /// Whether some conversation was deleted since the moment. An answer that is begun with what was known then may be
     /// of one.
-    pub(crate) fn has_deleted_since(&self, moment: Moment) -> bool {
+    pub fn has_deleted_since(&self, moment: Moment) -> bool {
         self.lock().deleted != moment.0
     }
 
@@ -277,7 +279,7 @@ impl Live {
     ///
     /// # Errors
     /// The moment.
-    pub(crate) fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Moment> {
+    pub fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Moment> {
         let mut known = self.lock();
         let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));
         found.ok_or(Moment(known.deleted))
@@ -285,7 +287,7 @@ impl Live {
 
     /// Keeps a completed answer for those who will read it soon, unless a conversation was deleted since the
     /// moment before it was read.
-    pub(crate) fn keep(&self, live: &Arc<LiveAnswer>, moment: Moment) {
+    pub fn keep(&self, live: &Arc<LiveAnswer>, moment: Moment) {
         let mut known = self.lock();
         if known.deleted == moment.0 {
             known.done.keep(live.clone());

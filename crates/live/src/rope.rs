@@ -82,14 +82,14 @@ impl std::fmt::Display for Rope {
 
 /// Makes ropes of a text that only grows.
 #[derive(Debug, Default)]
-pub(super) struct Growing {
+pub(crate) struct Growing {
     frozen: Rope,
     tail: String,
 }
 
 impl Growing {
     /// Adds text at the end.
-    pub(super) fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         self.tail.push_str(text);
         if self.tail.len() >= SEGMENT_BYTES {
             self.frozen.push(Arc::new(Segment::new(std::mem::take(&mut self.tail))));
@@ -98,13 +98,13 @@ impl Growing {
 
     /// Whether nothing was added yet.
     #[must_use]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.frozen.segments().is_empty()
     }
 
     /// The text as it stands: the frozen segments are shared, the tail is copied.
     #[must_use]
-    pub(super) fn rope(&self) -> Rope {
+    pub(crate) fn rope(&self) -> Rope {
         let mut rope = self.frozen.clone();
         if !self.tail.is_empty() {
             rope.push(Arc::new(Segment::new(self.tail.as_str())));

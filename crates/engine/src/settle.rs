@@ -6,7 +6,7 @@ use std::time::Duration;
 use store::conversations::{self, ConversationError};
 use store::{Store, StoreError};
 
-use crate::live::{Live, Meta};
+use live::{Live, Meta};
 
 /// The pause before the store is asked again when it failed; doubles.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub(crate) async fn settle(store: &Store, live: &Live, meta: &Meta) -> Result<()
 
 /// As [`settle`], as often as it takes, as long as somebody reads the answer. It is a task of this process and no job: only
 /// this process knows its readers, and they are gone with it.
-pub(crate) async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
+pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
     let mut failures = 0;
     loop {
         live.let_go(meta.answer);

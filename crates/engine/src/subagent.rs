@@ -104,7 +104,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     let Task { store, agent, arguments, model, mut settings, created_at, .. } = task;
     let Task { mut prompt, reading, caller, places, .. } = task;
     let tools = tokio::select! {
-        tools = store.shared.web.mcp_tools() => tools,
+        tools = store.shared.parts.web.mcp_tools() => tools,
         () = control_signal::given(&given) => return Ok(local_calls::failed("It was stopped before it began.")),
     };
     prompt.offer(tools);
@@ -126,11 +126,11 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
             "This answer has given away {DELEGATIONS_MAX} tasks: no more."
         )));
     };
-    let own = prompt.model_wished().and_then(|id| store.shared.catalog.resolve(Some(id)));
+    let own = prompt.model_wished().and_then(|id| store.shared.parts.catalog.resolve(Some(id)));
     if own.is_some() {
         settings.clear(); // they are another model's
     }
-    let Some(model) = own.or(model).or_else(|| store.shared.catalog.resolve(None)) else {
+    let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.resolve(None)) else {
         return Ok(local_calls::failed("There is no model that could do it."));
     };
     let mut measures = model.entry.measures();
@@ -138,7 +138,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     measures.price = Price { base_millis: 0, ..measures.price };
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(store.fence.answer, &call);
-    let (epoch, web) = (store.fence.epoch, store.shared.web.clone());
+    let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
     let turn = Turn::new(setup::delegated(id, epoch, task, delegation, measures, &prompt, web));
     let beginning = Beginning {
         store: TurnStore {
@@ -173,7 +173,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
 async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
     let (fence, call) = (store.fence, call.clone());
     let begun =
-        store.shared.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
+        store.shared.parts.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
     begun.map_err(|error| {
         tracing::warn!(answer = %fence.answer, %error, "a task could not be given to another agent");
         TurnOutcome::GiveBack
@@ -248,7 +248,7 @@ fn written(log: &[LogEntry]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dispatch::control_signal::ControlSignal;
+    use crate::control_signal::ControlSignal;
 
     #[tokio::test(start_paused = true)]
     async fn a_full_inbox_keeps_no_order_waiting() {

@@ -5,12 +5,18 @@
 
 mod agent_session;
 mod control_signal;
+pub mod environment;
+pub mod figures;
 mod give_up;
+pub mod guide;
 mod images;
 mod local_calls;
 mod machine_tools;
+mod plugin_library;
 mod prompt_context;
+mod settle;
 mod setup;
+mod spans;
 mod subagent;
 mod subagent_output;
 mod turn;
@@ -24,6 +30,7 @@ use std::time::Duration;
 use domain::id::{AccountId, MessageId, NodeId};
 use domain::step::ToolSpec;
 use domain::time::Timestamp;
+use live::Live;
 use machine::{GuestConnection, Machines};
 use models::Catalog;
 use plugins::{Library, McpServer};
@@ -37,13 +44,15 @@ use workspace::Workspaces;
 
 use self::control_signal::{ControlSignal, ControlSignals};
 use self::machine_tools::MachineTools;
-use crate::figures::Figures;
-use crate::guide::Guide;
-use crate::live::Live;
-use crate::{Environment, Plugins};
 
+pub use environment::Environment;
+pub use figures::Figures;
+pub use guide::Guide;
+pub use plugin_library::{Plugins, PluginsConfig, PluginsError, plugins_folder};
 pub use prompt_context::PromptOptions;
+pub use settle::settle_surely;
 pub use setup::first_reservation;
+pub use spans::accept;
 pub use web::{Web, WebAccess};
 
 /// How long a lease holds without being renewed.
@@ -84,18 +93,8 @@ pub struct Dispatch {
 }
 
 pub(crate) struct Shared {
-    store: Store,
-    environment: Environment,
-    live: Arc<Live>,
-    machines: Machines,
-    catalog: Arc<Catalog>,
-    plugins: Plugins,
-    web: Web,
+    parts: Parts,
     machine_tools: MachineTools,
-    guide: Arc<Guide>,
-    workspaces: Workspaces,
-    node: NodeId,
-    limits: DispatchLimits,
     wake: Notify,
     figures: Figures,
     turns: Mutex<HashMap<MessageId, ActiveTurn>>,
@@ -142,22 +141,11 @@ impl Dispatch {
     /// # Errors
     /// When the store fails.
     pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
-        let Parts { store, environment, live, machines, catalog, plugins, web, .. } = parts;
-        let Parts { guide, workspaces, node, limits, .. } = parts;
-        store.write(move |tx| turns::take_over(tx, node)).await?;
+        let node = parts.node;
+        parts.store.write(move |tx| turns::take_over(tx, node)).await?;
         let shared = Arc::new(Shared {
-            store,
-            environment,
-            live,
-            machines,
-            catalog,
-            plugins,
-            web,
+            parts,
             machine_tools: MachineTools::default(),
-            guide,
-            workspaces,
-            node,
-            limits,
             wake: Notify::new(),
             figures: Figures::default(),
             turns: Mutex::default(),
@@ -177,7 +165,7 @@ impl Dispatch {
     /// A question of the account was accepted: look at once, unless it has to wait for one of the account's that
     /// is worked on here. When that is over it is looked for.
     pub fn accepted(&self, account: AccountId) {
-        let full = self.shared.limits.turns_per_account as usize;
+        let full = self.shared.parts.limits.turns_per_account as usize;
         let working = self.shared.seats().values().filter(|seat| seat.account == account).take(full).count();
         if working < full {
             self.wake();
@@ -199,7 +187,7 @@ impl Dispatch {
     ///
     /// # Errors
     /// When it panics.
-    pub(crate) async fn see_through<T: Send + 'static>(
+    pub async fn see_through<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, JoinError> {
@@ -207,7 +195,7 @@ impl Dispatch {
     }
 
     /// Runs `work` in the background until it is done or the service ends, which waits for it.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shared.shutdown.clone();
         self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(work).await });
     }
@@ -223,7 +211,7 @@ impl Dispatch {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
-        self.shared.web.close().await;
+        self.shared.parts.web.close().await;
     }
 }
 
@@ -248,7 +236,7 @@ impl Shared {
         library: &Library,
     ) -> Vec<ToolSpec> {
         let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
-            library.servers.iter().partition(|server| self.web.has_server(&server.spec.name));
+            library.servers.iter().partition(|server| self.parts.web.has_server(&server.spec.name));
         for server in taken {
             let reason = "the operator grants a server of that name, which holds";
             self.machine_tools.tell(&server.plugin, &server.spec.name, reason);
@@ -265,7 +253,7 @@ impl Shared {
     }
 
     async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
-        let now = self.environment.now();
+        let now = self.parts.environment.now();
         if now.since(*renewed) >= RENEW_EVERY {
             self.renew().await?;
             *renewed = now;
@@ -274,13 +262,13 @@ impl Shared {
     }
 
     async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
-        let room = (self.limits.turns as usize).saturating_sub(self.seats().len());
-        let now = self.environment.now();
+        let room = (self.parts.limits.turns as usize).saturating_sub(self.seats().len());
+        let now = self.parts.environment.now();
         let terms = Terms {
-            node: self.node,
+            node: self.parts.node,
             now,
             lease_until: now.plus(LEASE),
-            per_account_max: self.limits.turns_per_account,
+            per_account_max: self.parts.limits.turns_per_account,
             limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
         // Those that are to be stopped need no room: they only end.
@@ -289,7 +277,7 @@ impl Shared {
             let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim(tx, &terms)? };
             Ok::<_, StoreError>((stopped, claimed))
         };
-        let (stopped, claimed) = self.store.write(claim).await?;
+        let (stopped, claimed) = self.parts.store.write(claim).await?;
         if terms.limit > 0 && claimed.len() as u32 == terms.limit {
             self.wake.notify_one(); // there may be more
         }
@@ -302,8 +290,8 @@ impl Shared {
     /// Prolongs the leases of this node, and tells the turns what the store knows of them. A lease without a
     /// turn is one that could not be given back: it would be prolonged for ever and its answer never go on.
     async fn renew(&self) -> Result<(), StoreError> {
-        let (node, until) = (self.node, self.environment.now().plus(LEASE));
-        let held: Vec<Held> = self.store.write(move |tx| turns::renew(tx, node, until)).await?;
+        let (node, until) = (self.parts.node, self.parts.environment.now().plus(LEASE));
+        let held: Vec<Held> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
         let held: HashMap<MessageId, Held> = held.into_iter().map(|held| (held.fence.answer, held)).collect();
         let seats: HashMap<MessageId, u64> =
             self.seats().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
@@ -335,7 +323,7 @@ impl Shared {
     }
 
     async fn given_back(&self, fence: Fence, how: fn(&mut dyn Sql, Fence) -> Result<(), TurnError>) {
-        match self.store.write(move |tx| how(tx, fence)).await {
+        match self.parts.store.write(move |tx| how(tx, fence)).await {
             // It was completed, deleted or given back before.
             Ok(()) | Err(TurnError::Fenced) => {}
             Err(error) => tracing::warn!(answer = %fence.answer, %error, "a lease could not be given back"),
@@ -365,7 +353,7 @@ impl Drop for ActiveTurnGuard {
 /// beside the other, so that a lease never counts as lost between its claim and its turn; and leases are
 /// renewed first, so that none of its own is claimed after a time in which nothing ran.
 async fn tend(shared: Arc<Shared>) {
-    let mut renewed = shared.environment.now();
+    let mut renewed = shared.parts.environment.now();
     loop {
         if let Err(error) = shared.renew_and_claim(&mut renewed).await {
             tracing::warn!(%error, "leases could not be renewed, or answers not be claimed");

@@ -8,8 +8,8 @@ use domain::time::Timestamp;
 use futures_util::FutureExt;
 use proptest::prelude::*;
 
-use super::{Live, LiveAnswer, Meta, Shape, Snapshot};
-use crate::answers::Follower;
+use crate::follower::Follower;
+use crate::{Live, LiveAnswer, Meta, Shape, Snapshot};
 
 fn meta(answer: u128) -> Meta {
     Meta {
@@ -207,7 +207,7 @@ fn what_nobody_holds_any_more_is_not_kept() {
     for number in 1..10_000 {
         registry.begin(meta(number), Answer::new(meta(number).answer, &[]));
     }
-    assert!(registry.lock().answers.len() <= super::SWEEP_AT_LEAST);
+    assert!(registry.lock().answers.len() <= crate::SWEEP_AT_LEAST);
     assert!(Arc::ptr_eq(&registry.get(meta(0).answer).expect("it is held"), &held));
     registry.let_go(meta(0).answer);
     assert!(registry.get(meta(0).answer).is_some(), "it is read");

@@ -44,7 +44,7 @@ fn folded(answer: MessageId) -> u64 {
 }
 
 /// Begins the span in which the question of this answer is accepted.
-pub(crate) fn accept(tracer: &Tracer, request: Option<Context>, answer: MessageId) -> Option<Span> {
+pub fn accept(tracer: &Tracer, request: Option<Context>, answer: MessageId) -> Option<Span> {
     let request = request?;
     tracer.known(accepting(request.trace, answer), request.span, "accept question")
 }

@@ -37,8 +37,8 @@ use super::subagent_output::SubagentOutput;
 use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
 use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, give_up, images, setup, subagent};
-use crate::live::{LiveAnswer, Meta};
 use crate::settle::{settle, settle_surely};
+use live::{LiveAnswer, Meta};
 
 /// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
 pub(super) const INBOX_MAX: usize = 16;
@@ -80,7 +80,7 @@ pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch
     }
     // Those who read it go on reading until it is taken up again; were it over without this turn's knowledge, nobody
     // else would tell them.
-    let settled = settle_surely(&shared.store, &shared.live, &meta);
+    let settled = settle_surely(&shared.parts.store, &shared.parts.live, &meta);
     shared.shutdown.run_until_cancelled(settled).await;
 }
 
@@ -129,8 +129,8 @@ async fn work(
     claimed: Claimed,
     given: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
-    let (answer, moment) = (claimed.fence.answer, shared.live.moment());
-    let record = match shared.store.read(move |tx| turns::load(tx, answer)).await {
+    let (answer, moment) = (claimed.fence.answer, shared.parts.live.moment());
+    let record = match shared.parts.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return TurnOutcome::Over,
         // What can't be read now can't be read later either.
@@ -153,14 +153,14 @@ async fn work(
         biased;
         () = control_signal::given(given) => Vec::new(),
         () = std::future::ready(()), if record.stop_requested => Vec::new(),
-        tools = shared.web.mcp_tools() => tools,
+        tools = shared.parts.web.mcp_tools() => tools,
     };
     let Some(mut runner) = TurnRunner::new(shared, claimed, record, tools, events).await else {
         return TurnOutcome::GiveBack;
     };
-    if shared.live.has_deleted_since(moment) {
+    if shared.parts.live.has_deleted_since(moment) {
         // Perhaps this one. Should the store fail now, its readers are told with the end.
-        let _ = settle(&shared.store, &shared.live, &claimed_meta(&claimed)).await;
+        let _ = settle(&shared.parts.store, &shared.parts.live, &claimed_meta(&claimed)).await;
     }
     see_through(&mut runner, &mut inbox, given).await
 }
@@ -297,39 +297,40 @@ impl TurnRunner {
         tools: Vec<ToolSpec>,
         events: mpsc::Sender<TurnInput>,
     ) -> Option<Self> {
-        let model = shared.catalog.resolve(Some(&record.model));
+        let model = shared.parts.catalog.resolve(Some(&record.model));
         // As agreed with the question, whatever the catalog says now, and whether its vendor has told it yet.
-        let present = || Some(model.clone().or_else(|| shared.catalog.resolve(None))?.entry.measures());
+        let present = || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.measures());
         let measures = record.measures.or_else(present)?;
         let chosen = PromptOptions {
             agent: record.agent.as_deref(),
             skills: &record.skills,
             jurisdictions: &record.jurisdictions,
-            web: shared.web.reach(record.web_search),
-            guide: &shared.guide,
+            web: shared.parts.web.reach(record.web_search),
+            guide: &shared.parts.guide,
         };
         let reading = WebPolicy {
             reach: chosen.web,
             allowed: Arc::new(web::allowed_by(&record.earlier, &record.question)),
             country: record.jurisdictions.first().cloned().filter(|_| record.jurisdictions.len() == 1),
         };
-        let mut prompt = PromptContext::new(shared.plugins.library(), chosen);
+        let mut prompt = PromptContext::new(shared.parts.plugins.library(), chosen);
         prompt.offer(tools);
         let reads = setup::Reads {
             images: model.as_ref().is_some_and(|model| model.entry.sees_images),
             only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
         };
-        let turn = Turn::new(setup::setup(&claimed, &record, measures, &prompt, shared.web.clone(), reads));
+        let turn =
+            Turn::new(setup::setup(&claimed, &record, measures, &prompt, shared.parts.web.clone(), reads));
         let meta =
             Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(&claimed) };
         let live = if record.deleted {
-            shared.live.delete(claimed.conversation); // nobody finds it any more
+            shared.parts.live.delete(claimed.conversation); // nobody finds it any more
             Arc::new(LiveAnswer::new(meta, turn.answer().clone()))
         } else {
-            shared.live.begin(meta, turn.answer().clone())
+            shared.parts.live.begin(meta, turn.answer().clone())
         };
         live.restart(turn.answer().clone());
-        let guard = match shared.machines.turn(claimed.account).await {
+        let guard = match shared.parts.machines.turn(claimed.account).await {
             Ok(guard) => guard,
             Err(error) => {
                 tracing::error!(%error, "a turn could not ask for its machine");
@@ -414,7 +415,7 @@ impl TurnRunner {
                 self.leave_session();
                 // Taken over, it may still be written: what its readers are told then is looked up.
                 if self.store.delegation.is_none() && self.completed {
-                    self.store.shared.live.finish(self.store.fence.answer);
+                    self.store.shared.parts.live.finish(self.store.fence.answer);
                 }
                 return Err(TurnOutcome::Over);
             }
@@ -515,7 +516,7 @@ impl TurnRunner {
         if !self.model.as_ref().is_some_and(|model| model.entry.sees_images) {
             return Vec::new();
         }
-        images::load(&self.store.shared.workspaces.of(self.store.account), transcript).await
+        images::load(&self.store.shared.parts.workspaces.of(self.store.account), transcript).await
     }
 
     /// What the model is asked, but for its name.
@@ -532,14 +533,14 @@ impl TurnRunner {
     }
 
     fn say(&mut self, number: u32, attempt: u32, request: StepRequest) {
-        let jitter = u64::from_be_bytes(self.store.shared.environment.bytes());
+        let jitter = u64::from_be_bytes(self.store.shared.parts.environment.bytes());
         let stream: StepStream = match &self.model {
             Some(model) => {
                 self.turn.set_provider(model.entry.provider);
                 model.step(StepRequest { model: model.entry.vendor_name.clone(), ..request })
             }
             None => {
-                self.model = self.store.shared.catalog.resolve(Some(&self.store.model));
+                self.model = self.store.shared.parts.catalog.resolve(Some(&self.store.model));
                 let reason = format!("the catalog has no model {}", self.store.model);
                 let gone = StepError::Unavailable { reason, retry_after: None };
                 Box::pin(futures_util::stream::iter([Err(gone)]))
@@ -560,7 +561,7 @@ impl TurnRunner {
 
     /// How long ago the answer began.
     fn age(&self) -> Duration {
-        self.store.shared.environment.now().since(self.created_at)
+        self.store.shared.parts.environment.now().since(self.created_at)
     }
 
     fn pause(&mut self, number: u32, attempt: u32, wait: Duration) {

@@ -8,10 +8,10 @@ use egress::WebUrl;
 use tokio::sync::watch;
 
 use super::{TurnInput, TurnRunner};
-use crate::dispatch::control_signal::ControlSignals;
-use crate::dispatch::turn_store::TurnStore;
-use crate::dispatch::web::WebCall;
-use crate::dispatch::{local_calls, subagent};
+use crate::control_signal::ControlSignals;
+use crate::turn_store::TurnStore;
+use crate::web::WebCall;
+use crate::{local_calls, subagent};
 
 /// The source that a vendor names, if an answer may lead there: what is no page of the public web is none.
 fn citable(cited: Cited) -> Option<Cited> {
@@ -65,7 +65,7 @@ impl TurnRunner {
                 return None;
             }
             _ => {
-                let web = self.store.shared.web.clone();
+                let web = self.store.shared.parts.web.clone();
                 self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
                 return None;
             }
@@ -97,8 +97,8 @@ impl TurnRunner {
     fn errand(&self) -> WebCall {
         let TurnStore { shared, account, .. } = &self.store;
         WebCall {
-            web: shared.web.clone(),
-            workspaces: shared.workspaces.clone(),
+            web: shared.parts.web.clone(),
+            workspaces: shared.parts.workspaces.clone(),
             account: *account,
             reading: self.reading.clone(),
             log: self.turn.log().to_vec(),

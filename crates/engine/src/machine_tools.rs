@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use domain::id::AccountId;
 use domain::step::ToolSpec;
-use http_body_util::{BodyExt, Full, Limited};
-use machine::GuestConnection;
+use machine::{ConnectionError, GuestConnection};
 use plugins::McpServer;
-use protocol::mcp::{Known, ServerTold, TOLD_MAX_BYTES, Told, ToolsAsked, ToolsTold};
+use protocol::mcp::{Known, ServerTold, Told, ToolsAsked, ToolsTold};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
@@ -53,11 +52,11 @@ struct Listed {
 }
 
 impl MachineTools {
-    /// The tools of these servers in the machine at the end of the link. Takes seconds at most. Cancel safe.
+    /// The tools of these servers in the connected machine. Takes seconds at most. Cancel safe.
     pub(super) async fn of(
         &self,
         account: AccountId,
-        link: &GuestConnection,
+        connection: &GuestConnection,
         servers: &[&McpServer],
     ) -> Vec<ToolSpec> {
         if servers.is_empty() {
@@ -72,9 +71,9 @@ impl MachineTools {
         let has = |name: &str| known.get(name).is_some_and(|listed| listed.digest.is_some());
         let wanted = servers.iter().any(|server| !has(&server.spec.name) && !rests(&server.spec.name));
         if wanted || !resting {
-            match timeout(LIST_TIMEOUT, ask(link, &known)).await {
+            match timeout(LIST_TIMEOUT, ask(connection, &known)).await {
                 Ok(Ok(told)) => self.take(account, servers, told),
-                Ok(Err(reason)) => tracing::debug!(%account, reason, "a machine told no tools"),
+                Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
                 Err(_) => {
                     tracing::info!(%account, "MCP servers of a machine take long to begin");
                     self.rest(account, servers, &known);
@@ -185,8 +184,11 @@ impl MachineTools {
     }
 }
 
-/// Asks the agent, which need not be one that knows of this.
-async fn ask(link: &GuestConnection, known: &HashMap<String, Listed>) -> Result<ToolsTold, String> {
+/// Asks the machine for the lists that are not known.
+async fn ask(
+    connection: &GuestConnection,
+    known: &HashMap<String, Listed>,
+) -> Result<ToolsTold, ConnectionError> {
     let known: BTreeMap<String, Known> = known
         .iter()
         .filter_map(|(name, listed)| {
@@ -194,16 +196,7 @@ async fn ask(link: &GuestConnection, known: &HashMap<String, Listed>) -> Result<
             Some((name.clone(), Known { version, digest }))
         })
         .collect();
-    let asked = serde_json::to_vec(&ToolsAsked { known }).map_err(|error| error.to_string())?;
-    let body = Full::new(asked.into()).map_err(|never| match never {}).boxed_unsync();
-    let request = http::Request::post("/tools").body(body).map_err(|error| error.to_string())?;
-    let response = link.request(request).await.map_err(|error| error.to_string())?;
-    if !response.status().is_success() {
-        return Err(response.status().to_string());
-    }
-    let body = Limited::new(response.into_body(), TOLD_MAX_BYTES).collect().await;
-    let body = body.map_err(|error| error.to_string())?.to_bytes();
-    serde_json::from_slice(&body).map_err(|error| error.to_string())
+    connection.list_tools(&ToolsAsked { known }).await
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use domain::id::{ConversationId, MessageId};
 
-use super::LiveAnswer;
+use crate::LiveAnswer;
 
 /// The most that each of the two generations holds, about.
 const GENERATION_MAX_BYTES: usize = 8 << 20;
@@ -14,7 +14,7 @@ const ANSWER_MAX_BYTES: usize = 1 << 20;
 
 /// Two generations: what is read moves to the young one; when that is full, the old one is forgotten.
 #[derive(Default)]
-pub(super) struct Done {
+pub(crate) struct Done {
     young: HashMap<MessageId, Kept>,
     old: HashMap<MessageId, Kept>,
     young_bytes: usize,
@@ -29,7 +29,7 @@ struct Kept {
 }
 
 impl Done {
-    pub(super) fn get(&mut self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
+    pub(crate) fn get(&mut self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
         if let Some(kept) = self.young.get(&answer) {
             return Some(kept.live.clone());
         }
@@ -40,7 +40,7 @@ impl Done {
         self.long.get(&answer)?.upgrade()
     }
 
-    pub(super) fn keep(&mut self, live: Arc<LiveAnswer>) {
+    pub(crate) fn keep(&mut self, live: Arc<LiveAnswer>) {
         let bytes = live.size_bytes();
         if bytes <= ANSWER_MAX_BYTES {
             self.insert(Kept { live, bytes });
@@ -51,7 +51,7 @@ impl Done {
         }
     }
 
-    pub(super) fn forget(&mut self, conversation: ConversationId) {
+    pub(crate) fn forget(&mut self, conversation: ConversationId) {
         for generation in [&mut self.young, &mut self.old] {
             generation.retain(|_, kept| kept.live.meta().conversation != conversation);
         }
@@ -78,8 +78,8 @@ mod tests {
     use domain::id::AccountId;
     use domain::time::Timestamp;
 
-    use super::super::Meta;
     use super::*;
+    use crate::Meta;
 
     fn completed(number: u128, text: &str) -> Arc<LiveAnswer> {
         let mut answer = Answer::new(MessageId::from_random(number), &[]);

@@ -69,7 +69,7 @@ pub(super) async fn run(
 
 /// Runs one session and returns its last event.
 async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: &Turn) -> SessionEvent {
-    let connection = match shared.machines.when_running(account).await {
+    let connection = match shared.parts.machines.when_running(account).await {
         Ok(connection) => connection,
         Err(MachineError::GivenUp(reason)) => {
             // The driver's reason may name what is inside; each failed start was logged with it.

@@ -47,7 +47,7 @@ impl TurnStore {
             account: claimed.account,
             model: record.model.clone(),
             delegation: None,
-            spans: Spans::begin(shared.environment.tracer(), record, claimed.fence),
+            spans: Spans::begin(shared.parts.environment.tracer(), record, claimed.fence),
         }
     }
 
@@ -66,7 +66,7 @@ impl TurnStore {
             model: self.model.clone(),
             release: self.posting(),
             reserve: self.posting(),
-            now: self.shared.environment.now(),
+            now: self.shared.parts.environment.now(),
         };
         let of = self.delegation.clone();
         let granted = Event::Reserved { number, attempt, outcome: Ok(()) };
@@ -96,7 +96,7 @@ impl TurnStore {
         result: Arc<CallResult>,
         opened: Vec<String>,
     ) -> Result<Event, TurnOutcome> {
-        let (call, now) = (result.call.clone(), self.shared.environment.now());
+        let (call, now) = (result.call.clone(), self.shared.parts.environment.now());
         let (of, account) = (self.delegation.clone(), self.account);
         self.write(Event::ResultCommitted { call }, move |tx, fence| {
             if turns::commit_result(tx, fence, Log::of(of.as_deref()), number, &result, now)? {
@@ -111,7 +111,7 @@ impl TurnStore {
     pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
-        let (release, now) = (self.posting(), self.shared.environment.now());
+        let (release, now) = (self.posting(), self.shared.parts.environment.now());
         let ending = completion.answer.ending.clone();
         let last = turns::Completion {
             text: if self.delegation.is_some() { String::new() } else { completion.answer.text() },
@@ -161,7 +161,7 @@ impl TurnStore {
             model: self.model.clone(),
             settle: self.posting(),
             release: self.posting(),
-            now: self.shared.environment.now(),
+            now: self.shared.parts.environment.now(),
         }
     }
 
@@ -175,7 +175,7 @@ impl TurnStore {
         let (mut attempt, mut failures) = (0, 0);
         while failures < STORE_ATTEMPTS_MAX {
             let op = op.clone();
-            match self.shared.store.write(move |tx| op(tx, fence)).await {
+            match self.shared.parts.store.write(move |tx| op(tx, fence)).await {
                 Ok(()) => return Ok(done),
                 Err(TurnError::Fenced) => return Ok(Event::Fenced),
                 // The first try was durable and its answer lost.
@@ -201,7 +201,7 @@ impl TurnStore {
     }
 
     fn posting(&self) -> PostingId {
-        let environment = &self.shared.environment;
+        let environment = &self.shared.parts.environment;
         PostingId::made_at(environment.now(), environment.bits())
     }
 }
