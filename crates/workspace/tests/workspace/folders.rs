@@ -42,7 +42,7 @@ async fn only_recursive_deletes_what_is_not_empty() {
 }
 
 #[tokio::test]
-async fn provisioning_again_changes_nothing_and_clears_what_a_crash_left() {
+async fn provisioning_again_changes_nothing_and_a_sweep_removes_what_a_crash_left() {
     let host = Host::new().await;
     host.upload("/uploads", "kept", "x").await.unwrap();
     let (old, new) = (format!(".upload-{:032x}", 1), format!(".upload-{:032x}", 2));
@@ -53,6 +53,8 @@ async fn provisioning_again_changes_nothing_and_clears_what_a_crash_left() {
     std::fs::File::options().write(true).open(host.at(&old)).unwrap().set_modified(long_ago).unwrap();
     let workspaces = Workspaces::new(host.root.path().join("all"), Quota::default()).unwrap();
     workspaces.provision(AccountId::from_random(1), None).await.unwrap();
+    assert_eq!(host.names_at_home(), [&old, &new, ".upload-short", "uploads"]);
+    assert_eq!(workspaces.remove_stale_uploads().await.unwrap(), 1);
     assert_eq!(host.names_at_home(), [&new, ".upload-short", "uploads"]);
     assert_eq!(host.read("/uploads/kept").await.unwrap(), b"x");
 }
