@@ -10,6 +10,7 @@ use domain::scope::Scope;
 use domain::time::Timestamp;
 use store::keys::{self, Resolved};
 use store::{Store, StoreError};
+use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
 use crate::denials::{Denial, Denials};
@@ -58,6 +59,7 @@ pub struct Access {
     workspaces: Workspaces,
     memory: Arc<Mutex<Memory>>,
     denials: Denials,
+    tasks: TaskTracker,
 }
 
 #[derive(Default)]
@@ -74,11 +76,12 @@ struct Remembered {
 }
 
 impl Access {
-    /// Resolves by this store. The workspaces of accounts whose keys are used are seen to.
+    /// Resolves by this store. The workspaces of accounts whose keys are used are seen to. Writes that no call waits for
+    /// run on `tasks`, which the end of the service waits for.
     #[must_use]
-    pub fn new(store: Store, environment: Environment, workspaces: Workspaces) -> Self {
-        let denials = Denials::new(store.clone(), environment.clone());
-        Self { store, environment, workspaces, memory: Arc::default(), denials }
+    pub fn new(store: Store, environment: Environment, workspaces: Workspaces, tasks: TaskTracker) -> Self {
+        let denials = Denials::new(store.clone(), environment.clone(), tasks.clone());
+        Self { store, environment, workspaces, memory: Arc::default(), denials, tasks }
     }
 
     /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
@@ -166,7 +169,7 @@ impl Access {
         if touch {
             let store = self.store.clone();
             // The call does not wait for it, and is not refused when it fails.
-            tokio::spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
+            self.tasks.spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
         }
         Ok(resolved)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::id::{AccountId, KeyId};
 use domain::time::Timestamp;
 use store::{Store, audit};
+use tokio_util::task::TaskTracker;
 
 use crate::Environment;
 
@@ -30,11 +31,12 @@ pub(crate) struct Denials {
     store: Store,
     environment: Environment,
     noted: Arc<Mutex<HashMap<(KeyId, Denial), Timestamp>>>,
+    tasks: TaskTracker,
 }
 
 impl Denials {
-    pub(crate) fn new(store: Store, environment: Environment) -> Self {
-        Self { store, environment, noted: Arc::default() }
+    pub(crate) fn new(store: Store, environment: Environment, tasks: TaskTracker) -> Self {
+        Self { store, environment, noted: Arc::default(), tasks }
     }
 
     /// Notes the refusal unless one like it was noted lately. The caller does not wait for it.
@@ -58,7 +60,7 @@ impl Denials {
             trace: None,
         };
         let store = self.store.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             if let Err(error) = store.write(move |tx| audit::append(tx, &entry)).await {
                 tracing::warn!(%error, "a refused key could not be noted");
             }

@@ -252,7 +252,7 @@ impl Service {
         tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
         tasks.spawn(disk.clone().keep(shutdown.clone()));
         tasks.spawn(jobs.clone().run(shutdown.clone()));
-        let access = Access::new(store.clone(), environment.clone(), workspaces.clone());
+        let access = Access::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
