@@ -12,12 +12,13 @@ use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 use store::audit::Entry;
+use store::jobs::FailedJob;
 use store::keys::Key;
 use workspace::Quota;
 
 use crate::commands::{
-    AccountCommand, AdminCommand, AuditCommand, CreditsCommand, KeyCommand, LicenceCommand, MachineCommand,
-    Request, Secret, Where,
+    AccountCommand, AdminCommand, AuditCommand, CreditsCommand, JobCommand, KeyCommand, LicenceCommand,
+    MachineCommand, Request, Secret, Where,
 };
 use crate::data::{self, Holder};
 use crate::failure::Failure;
@@ -164,6 +165,17 @@ pub(crate) async fn answer(
             let next = entries.last().filter(|_| full).map(|(number, _)| *number);
             json!({ "entries": entries.iter().map(audited).collect::<Vec<_>>(), "next": next })
         }
+        Request::ListFailedJobs { limit } => {
+            let jobs = admin.list_failed_jobs(limit).await?;
+            json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
+        }
+        Request::RetryJob { job } => {
+            let wrong = || Failure::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
+            if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
+                return Err(wrong());
+            }
+            json!({ "jobId": job, "retried": true })
+        }
         Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
     })
 }
@@ -229,6 +241,8 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
             let since = since.as_deref().map(beginning).transpose()?;
             (Request::ListAudit { account, since, before, limit }, at)
         }
+        AdminCommand::Job(JobCommand::List { limit, at }) => (Request::ListFailedJobs { limit }, at),
+        AdminCommand::Job(JobCommand::Retry { job_id, at }) => (Request::RetryJob { job: job_id }, at),
         AdminCommand::Backup { file, at } => {
             // The service has a working folder of its own.
             let file = std::path::absolute(&file)
@@ -290,6 +304,17 @@ fn audited((number, entry): &(i64, Entry)) -> Value {
         "action": entry.action,
         "subject": entry.subject,
         "detail": entry.detail,
+    })
+}
+
+fn failed_job(job: &FailedJob) -> Value {
+    json!({
+        "jobId": job.id.to_string(),
+        "kind": job.kind,
+        "accountId": job.account.map(|account| account.to_string()),
+        "attempts": job.attempts,
+        "error": job.error,
+        "failedAt": job.failed_at.to_string(),
     })
 }
 

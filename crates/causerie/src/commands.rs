@@ -267,6 +267,9 @@ pub(crate) enum AdminCommand {
     /// The audit log: operators' actions and rejected keys
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Background jobs that have failed
+    #[command(subcommand)]
+    Job(JobCommand),
     /// Copy database and files to one file while the service runs
     Backup {
         /// Where to; nothing may be there
@@ -293,6 +296,7 @@ impl AdminCommand {
         | Self::Usage { at, .. }
         | Self::Machine(MachineCommand::List { at })
         | Self::Audit(AuditCommand::List { at, .. })
+        | Self::Job(JobCommand::List { at, .. } | JobCommand::Retry { at, .. })
         | Self::Backup { at, .. }) = self;
         at
     }
@@ -439,6 +443,25 @@ pub(crate) enum AuditCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List the jobs that have failed, newest first, with their last error
+    List {
+        /// How many at most
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Run a job again that has failed
+    Retry {
+        /// The job's identifier
+        job_id: String,
+        #[command(flatten)]
+        at: Where,
+    },
+}
+
 /// An operator's request, as it goes through the service's socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -492,6 +515,12 @@ pub(crate) enum Request {
         since: Option<i64>,
         before: Option<i64>,
         limit: u32,
+    },
+    ListFailedJobs {
+        limit: u32,
+    },
+    RetryJob {
+        job: String,
     },
     Backup {
         file: PathBuf,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use control::{Service, Trouble};
+use control::{JobCounts, Service, Trouble};
 use domain::machine::MachineStatus;
 use http_common::Guard;
 use telemetry::Kind::{Counter, Gauge, Histogram};
@@ -73,6 +73,15 @@ const STORE_SECONDS: Metric = metric(
 const STORE_WAITING: Metric =
     metric("causerie_store_waiting", Gauge, "Callers waiting for a database thread.");
 const STORE_GROUP: Metric = metric("causerie_store_commit_writes", Histogram, "Writes in one SQLite commit.");
+const JOBS: Metric = metric(
+    "causerie_jobs",
+    Gauge,
+    "Background jobs that wait, run or have failed, by kind, by the database.",
+);
+const JOB_RUNS: Metric =
+    metric("causerie_job_runs_total", Counter, "Background jobs that this process ran, by kind and outcome.");
+const JOB_SECONDS: Metric =
+    metric("causerie_job_duration_seconds", Histogram, "Time of runs of background jobs, by kind.");
 const LOG_DROPPED: Metric =
     metric("causerie_log_dropped_total", Counter, "Log lines dropped because the consumer was too slow.");
 const SPANS_DROPPED: Metric = metric(
@@ -89,6 +98,7 @@ const THREADS: Metric = metric("process_threads", Gauge, "Threads of this proces
 /// Answers the figures as they stand.
 pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     let open = sources.service.answers_open().await;
+    let counted = sources.service.job_counts().await;
     let mut page = Page::default();
     page.metric(&BUILD).value(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     requests(&mut page, &sources);
@@ -100,6 +110,7 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     vendors(&mut page, &sources.service);
     machines(&mut page, &sources.service);
     store(&mut page, &sources.service);
+    jobs(&mut page, &sources.service, counted.ok());
     page.metric(&LOG_DROPPED).value(&[], log::dropped());
     if let Some(spans) = &sources.spans {
         page.metric(&SPANS_DROPPED).value(&[], spans.dropped.get());
@@ -191,6 +202,29 @@ fn store(page: &mut Page, service: &Service) {
     page.metric(&STORE_GROUP).histogram(&[], &figures.group);
 }
 
+/// Jobs as the database counts them, if it does, and their runs here.
+fn jobs(page: &mut Page, service: &Service, counted: Option<Vec<JobCounts>>) {
+    if let Some(counted) = counted {
+        let mut jobs = page.metric(&JOBS);
+        for counts in counted {
+            jobs.value(&[("kind", counts.kind), ("state", "waiting")], counts.waiting)
+                .value(&[("kind", counts.kind), ("state", "running")], counts.running)
+                .value(&[("kind", counts.kind), ("state", "failed")], counts.failed);
+        }
+    }
+    let ran = || service.job_figures().kinds().iter().filter(|figures| figures.took.count() > 0);
+    let mut runs = page.metric(&JOB_RUNS);
+    for figures in ran() {
+        runs.value(&[("kind", figures.kind), ("outcome", "done")], figures.done.get())
+            .value(&[("kind", figures.kind), ("outcome", "retried")], figures.retried.get())
+            .value(&[("kind", figures.kind), ("outcome", "failed")], figures.failed.get());
+    }
+    let mut took = page.metric(&JOB_SECONDS);
+    for figures in ran() {
+        took.histogram(&[("kind", figures.kind)], &figures.took);
+    }
+}
+
 /// Writes process metrics from `/proc`.
 fn process(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -221,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 26] = [
+    const ALL: [&Metric; 29] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
@@ -241,6 +275,9 @@ mod tests {
         &STORE_SECONDS,
         &STORE_WAITING,
         &STORE_GROUP,
+        &JOBS,
+        &JOB_RUNS,
+        &JOB_SECONDS,
         &LOG_DROPPED,
         &SPANS_DROPPED,
         &CPU,

@@ -58,6 +58,8 @@ fn refusals(service: &Service, email: &str) {
         (vec!["usage", "--account", email, "--since", "yesterday"], "INVALID_DATE"),
         (vec!["key", "revoke", "x"], "NO_SUCH_KEY"),
         (vec!["key", "revoke", "00000000-0000-4000-8000-000000000000"], "NO_SUCH_KEY"),
+        (vec!["job", "retry", "x"], "NO_SUCH_JOB"),
+        (vec!["job", "retry", "00000000-0000-4000-8000-000000000000"], "NO_SUCH_JOB"),
         (vec!["licence", "set", "--account", email, "--until", "soon"], "INVALID_DATE"),
         (vec!["key"], "USAGE"),
     ] {
@@ -75,6 +77,7 @@ fn commands_refuse_what_makes_no_sense_with_and_without_a_service() {
     assert_eq!(service.credits(&account), (10_000, 0), "and nothing came of them");
     let keys = service.admin(&["key", "list", "--account", &account.email]);
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
+    assert_eq!(service.admin(&["job", "list"])["jobs"].as_array().map(Vec::len), Some(0), "none has failed");
 }
 
 #[test]
