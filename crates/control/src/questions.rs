@@ -398,13 +398,15 @@ impl Questions {
     }
 
     /// Why there is no such model, or with an empty name no default one. A vendor that has not told its models may have
-    /// it.
+    /// it, where it could be one of its own.
     fn unknown_model(&self, asked: &str) -> AskError {
-        if let Some(outage) = self.catalog.outage() {
+        if asked.is_empty() {
+            let outage = self.catalog.outage();
+            let outage = outage.unwrap_or_else(|| "none is configured as the default".to_owned());
             return AskError::NoModel { outage };
         }
-        if asked.is_empty() {
-            return AskError::NoModel { outage: "none is configured as the default".to_owned() };
+        if let Some(outage) = self.catalog.outage_of(asked) {
+            return AskError::NoModel { outage };
         }
         let valid = self.catalog.entries().iter().map(|entry| entry.id.clone()).collect();
         AskError::UnknownModel { asked: asked.to_owned(), valid }

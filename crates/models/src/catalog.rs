@@ -211,6 +211,32 @@ impl Catalog {
     /// when all have.
     #[must_use]
     pub fn outage(&self) -> Option<String> {
+        self.outage_among(|_| true)
+    }
+
+    /// Why there may be a model of this identifier, although none is known: the vendors that have told no models yet and
+    /// could have it, or all of them where no vendor's model is known at all. `None` when there is no such model.
+    #[must_use]
+    pub fn outage_of(&self, id: &str) -> Option<String> {
+        if self.entries().iter().all(|entry| entry.builtin) {
+            return self.outage();
+        }
+        // What is configured is known without the vendors.
+        if self.config.only_configured {
+            return None;
+        }
+        self.outage_among(|vendor| Self::could_have(vendor, id))
+    }
+
+    /// Whether a vendor could have a model of this name. A server that only speaks OpenAI's protocol may have any.
+    fn could_have(vendor: &Vendor, name: &str) -> bool {
+        let brand = |name: &str| name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
+        let provider = vendor.format().provider();
+        !has_own_names(vendor)
+            || known::families(provider).any(|family| family[..brand(family)] == name[..brand(name)])
+    }
+
+    fn outage_among(&self, concerned: impl Fn(&Vendor) -> bool) -> Option<String> {
         let why = |vendor: VendorHealth| {
             let provider = vendor.provider.as_str();
             match (vendor.up, vendor.trouble) {
@@ -220,7 +246,9 @@ impl Catalog {
                 (_, None) => Some(format!("{provider}: its server has not answered yet")),
             }
         };
-        let told: Vec<String> = self.vendors().into_iter().filter_map(why).collect();
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let vendors = self.vendors.iter().filter(|vendor| concerned(vendor));
+        let told: Vec<String> = vendors.map(|vendor| self.health_of(vendor, &told)).filter_map(why).collect();
         (!told.is_empty()).then(|| told.join("; "))
     }
 
@@ -286,7 +314,7 @@ impl Catalog {
     /// their vendors' alone, whoever hands requests on to them.
     fn expected(&self, vendor: &Vendor) -> Vec<ModelEntry> {
         let provider = vendor.format().provider();
-        let is_known = vendor.is_own() || provider != ProviderName::OpenAi;
+        let is_known = has_own_names(vendor);
         let meant = self.config.default_model.as_deref().filter(|id| {
             let described = self.config.models.iter().any(|one| one.id == *id);
             !is_known && self.vendors.len() == 1 && !described && *id != READER_ID
@@ -359,6 +387,12 @@ fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     let openai = config.openai.iter().map(|vendor| (Format::of_openai(vendor), vendor));
     let google = config.google.iter().map(|vendor| (Format::Gemini, vendor));
     anthropic.chain(openai).chain(google).collect()
+}
+
+/// Whether the vendor's models have names of its own. The format of `OpenAI` is spoken by servers with any models; the
+/// other formats are their vendors' alone, whoever hands requests on to them.
+fn has_own_names(vendor: &Vendor) -> bool {
+    vendor.is_own() || vendor.format().provider() != ProviderName::OpenAi
 }
 
 /// Tells operators how a vendor fares now.

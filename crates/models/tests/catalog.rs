@@ -346,6 +346,26 @@ async fn a_vendor_that_comes_back_is_found_without_a_restart() {
 }
 
 #[tokio::test]
+async fn only_what_a_silent_vendor_could_have_is_not_known_to_be_missing() {
+    let (told, _answers) = server(200, r#"{"data":[{"id":"m","max_model_len":9000}]}"#).await;
+    let dead = nowhere().await;
+    let silent =
+        VendorsConfig { openai: vendor(&told), anthropic: vendor(&dead), ..VendorsConfig::default() };
+    let catalog = catalog_of(silent);
+    assert!(catalog.refresh().await.is_err());
+    assert!(catalog.outage().is_some_and(|outage| outage.starts_with("ANTHROPIC: ")));
+    assert!(catalog.outage_of("claude-next").is_some_and(|outage| outage.starts_with("ANTHROPIC: ")));
+    for nobodys in ["nonsense", "claudette", "gpt-5", ""] {
+        assert_eq!(catalog.outage_of(nobodys), None, "{nobodys}");
+    }
+    let any = catalog_of(VendorsConfig { openai: vendor(&dead), ..VendorsConfig::default() });
+    assert!(any.refresh().await.is_err());
+    assert!(any.outage_of("nonsense").is_some(), "no model is known at all");
+    let mixed = VendorsConfig { openai: vendor(&dead), anthropic: vendor(&dead), ..VendorsConfig::default() };
+    assert!(catalog_of(mixed).outage_of("nonsense").is_some_and(|outage| outage.starts_with("OPENAI: ")));
+}
+
+#[tokio::test]
 async fn what_a_vendor_is_known_to_have_is_shown_as_down_while_it_tells_nothing() {
     let dead = nowhere().await;
     let config = VendorsConfig {
