@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
 use control::access::Caller;
 use control::conversations::Patch;
-use control::live::{LiveAnswer, Snapshot};
+use control::live::{LiveAnswer, Representation, Snapshot};
 use control::questions::{Asking, Idempotency, Taken};
 use control::{Answers, Conversations, Questions};
 use domain::answer::Stamp;
@@ -336,7 +336,7 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 }
 
 fn answer_body(snapshot: &Snapshot) -> Response {
-    match snapshot.encoded(wire::answer) {
+    match snapshot.encoded(Representation::Json, wire::answer) {
         [whole] => json_body(whole.clone()),
         // As they are: who reads the same answer shares them.
         pieces => {

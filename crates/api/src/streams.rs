@@ -8,14 +8,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::access::Caller;
-use control::live::Follower;
-use control::live::Snapshot;
+
+use control::live::{Follower, Representation, Snapshot};
 use control::{Access, Answers};
 use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
 use telemetry::Held;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::Ending;
 use crate::error::Answered;
@@ -117,9 +117,10 @@ fn events(
 
 /// A state as an event; encoded once for all its readers.
 fn event(snapshot: &Snapshot) -> Event {
-    Event::of(snapshot.event(|snapshot| {
+    Event::of(snapshot.event(Representation::Json, |snapshot| {
         let id = event_id(snapshot.meta.answer, snapshot.stamp);
-        Event::new(event_word(snapshot.ending.is_some()), &id, snapshot.encoded(wire::answer)).pieces()
+        let body = snapshot.encoded(Representation::Json, wire::answer);
+        Event::new(event_word(snapshot.ending.is_some()), &id, body).pieces()
     }))
 }
 
@@ -140,12 +141,30 @@ async fn gone(access: Access, caller: Caller, ending: Ending) {
 
 /// Ready when the key is no longer good: revoked, ended, or without a licence.
 pub(crate) async fn revoked(access: Access, caller: Caller) {
-    let mut look = interval(KEY_LOOK_EVERY);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = looks();
     loop {
-        look.tick().await;
+        looks.tick().await;
         if !access.holds(&caller).await {
             return;
         }
+    }
+}
+
+/// When a key is looked at again. It was looked at when it was let in.
+fn looks() -> Interval {
+    let mut looks = interval_at(Instant::now() + KEY_LOOK_EVERY, KEY_LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    looks
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_that_was_just_let_in_is_not_looked_at_again() {
+        assert!(looks().tick().now_or_never().is_none());
     }
 }

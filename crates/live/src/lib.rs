@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use self::done::Done;
 pub use self::follower::Follower;
 pub(crate) use self::load::{Load, Told};
-pub use self::rope::{Rope, Segment};
+pub use self::rope::{Representation, Rope, Segment};
 use self::shot::Pieces;
 pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
 

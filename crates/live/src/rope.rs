@@ -7,18 +7,34 @@ use bytes::Bytes;
 /// From this size on a tail is frozen, and never copied or encoded again.
 const SEGMENT_BYTES: usize = 4 * 1024;
 
-/// A piece of text that never changes, with its encoded form once somebody has made it.
+/// A form in which faces of the service send answers. What is encoded in one is never sent in another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Representation {
+    /// Objects of the public interface.
+    Json,
+    /// Pages for browsers.
+    Html,
+}
+
+impl Representation {
+    /// How many there are.
+    pub(super) const COUNT: usize = Self::ALL.len();
+    /// Each of them.
+    pub(super) const ALL: [Self; 2] = [Self::Json, Self::Html];
+}
+
+/// A piece of text that never changes, with its encoded forms once somebody has made them.
 #[derive(Debug)]
 pub struct Segment {
     text: Arc<str>,
-    encoded: OnceLock<Bytes>,
+    encoded: [OnceLock<Bytes>; Representation::COUNT],
 }
 
 impl Segment {
     /// A segment of this text.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self { text: text.into(), encoded: OnceLock::new() }
+        Self { text: text.into(), encoded: Default::default() }
     }
 
     /// The text itself.
@@ -27,9 +43,10 @@ impl Segment {
         &self.text
     }
 
-    /// The text as `encode` writes it: done once, for whoever asks first, and shared by all readers.
-    pub fn encoded(&self, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
-        self.encoded.get_or_init(|| encode(&self.text)).clone()
+    /// The text as `encode` writes it in this representation: done once, for whoever asks first, and shared by all its
+    /// readers.
+    pub fn encoded(&self, representation: Representation, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
+        self.encoded[representation as usize].get_or_init(|| encode(&self.text)).clone()
     }
 }
 
@@ -126,7 +143,11 @@ mod tests {
         let (first, second) = (growing.rope(), growing.rope());
         assert_eq!(first.to_string(), "word ".repeat(2000));
         assert!(Arc::ptr_eq(&first.segments()[0], &second.segments()[0]));
-        let encoded = first.segments()[0].encoded(|text| Bytes::from(text.to_uppercase()));
-        assert_eq!(second.segments()[0].encoded(|_| unreachable!("it is encoded already")), encoded);
+        let [json, html] = Representation::ALL;
+        let encoded = first.segments()[0].encoded(json, |text| Bytes::from(text.to_uppercase()));
+        assert_eq!(second.segments()[0].encoded(json, |_| unreachable!("it is encoded already")), encoded);
+        let page = second.segments()[0].encoded(html, |_| Bytes::from_static(b"another face's"));
+        assert_eq!(page, "another face's");
+        assert_eq!(first.segments()[0].encoded(json, |_| unreachable!("it keeps its own")), encoded);
     }
 }

@@ -13,7 +13,7 @@ use domain::step::Purpose;
 use render::Renderer;
 
 use crate::Meta;
-use crate::rope::{Growing, Rope, Segment};
+use crate::rope::{Growing, Representation, Rope, Segment};
 
 /// An answer at one revision.
 #[derive(Debug)]
@@ -28,8 +28,7 @@ pub struct Snapshot {
     pub text: Rope,
     /// Its parts, in the order created.
     pub parts: Vec<ShotPart>,
-    encoded: OnceLock<Vec<Bytes>>,
-    event: OnceLock<Arc<[Bytes]>>,
+    encoded: [Encoded; Representation::COUNT],
 }
 
 impl Snapshot {
@@ -42,7 +41,7 @@ impl Snapshot {
         text: Rope,
         parts: Vec<ShotPart>,
     ) -> Self {
-        Self { meta, stamp, ending, text, parts, encoded: OnceLock::new(), event: OnceLock::new() }
+        Self { meta, stamp, ending, text, parts, encoded: Default::default() }
     }
 
     /// The length of its texts in bytes, as they are shown and sent.
@@ -55,15 +54,31 @@ impl Snapshot {
         self.text.len() + html.sum::<usize>()
     }
 
-    /// The answer as `encode` writes it, in pieces: done once, for whoever asks first, and shared by all readers.
-    pub fn encoded(&self, encode: impl FnOnce(&Self) -> Vec<Bytes>) -> &[Bytes] {
-        self.encoded.get_or_init(|| encode(self))
+    /// The answer as `encode` writes it in this representation, in pieces: done once, for whoever asks first, and shared
+    /// by all its readers.
+    pub fn encoded(
+        &self,
+        representation: Representation,
+        encode: impl FnOnce(&Self) -> Vec<Bytes>,
+    ) -> &[Bytes] {
+        self.encoded[representation as usize].whole.get_or_init(|| encode(self))
     }
 
     /// The answer as `encode` tells it to those who follow it, likewise.
-    pub fn event(&self, encode: impl FnOnce(&Self) -> Arc<[Bytes]>) -> Arc<[Bytes]> {
-        self.event.get_or_init(|| encode(self)).clone()
+    pub fn event(
+        &self,
+        representation: Representation,
+        encode: impl FnOnce(&Self) -> Arc<[Bytes]>,
+    ) -> Arc<[Bytes]> {
+        self.encoded[representation as usize].event.get_or_init(|| encode(self)).clone()
     }
+}
+
+/// An answer in one representation, once somebody has asked for it.
+#[derive(Debug, Default)]
+struct Encoded {
+    whole: OnceLock<Vec<Bytes>>,
+    event: OnceLock<Arc<[Bytes]>>,
 }
 
 /// A part at one revision (section 2.10).

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use control::conversations::Question;
-use control::live::{self, Rope, Segment, Shape, ShotPart, Snapshot};
+use control::live::{self, Representation, Rope, Segment, Shape, ShotPart, Snapshot};
 use domain::answer::Ending;
 use domain::citation::Place;
 use domain::id::{AgentId, ConversationId, MessageId, PartId, SkillId};
@@ -60,7 +60,7 @@ fn segments(snapshot: &Snapshot, value: &impl Serialize) -> Vec<Bytes> {
 }
 
 fn escaped(segment: &Segment) -> Bytes {
-    segment.encoded(|text| {
+    segment.encoded(Representation::Json, |text| {
         let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
         json_escape_into(text, &mut escaped);
         escaped.into()
