@@ -10,9 +10,8 @@ use control::access::Caller;
 use domain::excerpt::Excerpt;
 use domain::scope::Permission::Files;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
-use http_common::{Until, UploadError};
+use http_common::{Budgets, Holder, Until, UploadError};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use workspace::{AskedPath, Workspaces};
 
 use crate::Limits;
@@ -29,9 +28,6 @@ use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
 /// Where files and folders are addressed; the rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
 const FOLDERS: &str = "/api/v1/directories";
-
-/// Listings that are being made; others wait.
-static LISTED_AT_ONCE: Semaphore = Semaphore::const_new(16);
 
 operation! {
     /// Uploads a file
@@ -177,10 +173,11 @@ operation! {
 
 pub(crate) async fn list_home(
     workspaces: State<Workspaces>,
+    budgets: State<Budgets>,
     caller: Extension<Caller>,
     uri: OriginalUri,
 ) -> Answered<Response> {
-    list(workspaces, caller, uri).await
+    list(workspaces, budgets, caller, uri).await
 }
 
 operation! {
@@ -199,11 +196,12 @@ operation! {
 
 pub(crate) async fn list(
     State(workspaces): State<Workspaces>,
+    State(budgets): State<Budgets>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
 ) -> Answered<Response> {
     // A folder may have very many entries: what is made of them is counted as soon as it is there.
-    let _making = LISTED_AT_ONCE.acquire().await.map_err(ApiError::internal)?;
+    let _place = budgets.made.enter(Holder::Account(caller.account)).await;
     let listing = workspaces.of(caller.account).list(&asked(uri.path(), FOLDERS)?).await?;
     let entries: Vec<ListedEntry> = listing.entries.into_iter().map(ListedEntry::of).collect();
     let listing = Listing { path: listing.path.to_string(), total_entries: entries.len(), entries };

@@ -17,7 +17,7 @@ use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
 use futures_util::{StreamExt, stream};
 use http_common::{Budgets, Holder, Piecewise, Share, Until};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
@@ -32,8 +32,6 @@ use crate::operations::operation;
 use crate::streams::revoked;
 use crate::wire::{self, Conversation};
 
-/// Pages that are read and rendered at once; others wait, so that no crowd of readers fills the memory.
-static MADE_AT_ONCE: Semaphore = Semaphore::const_new(8);
 /// How often a reader looks again whether there is room for its next page.
 const ROOM_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// At how many pages those that nobody reads any more are forgotten, at least.
@@ -74,8 +72,14 @@ pub(crate) async fn detail(
         begun.put_slice(END);
         return Ok(json_body(begun.freeze()));
     }
-    let rest =
-        Rest { history, of, exchanges: first.exchanges, stall_timeout: limits.stall_timeout, page: None };
+    let rest = Rest {
+        history,
+        of,
+        exchanges: first.exchanges,
+        stall_timeout: limits.stall_timeout,
+        next: Vec::new(),
+        ended: false,
+    };
     let begun = stream::iter([Ok(begun.freeze()), Ok(first.bytes)]);
     let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), Rest::next)));
     let mut response = json_body(Body::new(Until::new(body, revoked(access, caller))));
@@ -95,16 +99,19 @@ struct Rest {
     /// So many exchanges were.
     exchanges: u32,
     stall_timeout: Duration,
-    /// The page that comes next, and whether it is the last.
-    page: Option<(Bytes, bool)>,
+    /// What comes next, the last piece first.
+    next: Vec<Bytes>,
+    /// Whether nothing comes after that.
+    ended: bool,
 }
 
 impl Rest {
     /// The next messages, and at last the end. A failure cuts the response, so that nobody takes it for whole.
     async fn next(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut rest = rest?;
-        if let Some((bytes, last)) = rest.page.take() {
-            return Some((Ok(bytes), (!last).then_some(rest)));
+        if let Some(piece) = rest.next.pop() {
+            let goes_on = !rest.ended || !rest.next.is_empty();
+            return Some((Ok(piece), goes_on.then_some(rest)));
         }
         let page = match rest.page_in_time().await {
             Ok(page) => page,
@@ -114,8 +121,8 @@ impl Rest {
             return Some((Ok(Bytes::from_static(END)), None));
         }
         rest.exchanges += page.exchanges;
-        let bytes = if page.full { page.bytes } else { [&page.bytes, END].concat().into() };
-        rest.page = Some((bytes, !page.full));
+        rest.ended = !page.full;
+        rest.next = if page.full { vec![page.bytes] } else { vec![Bytes::from_static(END), page.bytes] };
         Some((Ok(Bytes::from_static(COMMA)), Some(rest)))
     }
 
@@ -167,6 +174,18 @@ struct Made {
     _held: Share,
 }
 
+/// A page of one reader, and what it holds of the budget.
+struct Own {
+    json: Bytes,
+    _held: Share,
+}
+
+impl AsRef<[u8]> for Own {
+    fn as_ref(&self) -> &[u8] {
+        &self.json
+    }
+}
+
 /// A page that somebody reads, which keeps it where others find it.
 struct Lent {
     made: Arc<Made>,
@@ -207,7 +226,7 @@ impl History {
                 let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
                 return Ok::<_, ApiError>(Some(Arc::new(Made { json, exchanges, _held: held })));
             }
-            own = Some(Page { bytes: json, exchanges, full });
+            own = Some(self.own(account, json, exchanges, full)?);
             Ok(None)
         });
         if let Some(made) = shared.await?.clone() {
@@ -219,6 +238,13 @@ impl History {
             return Ok(own);
         }
         let (bytes, exchanges, full, _) = self.made(account, conversation, from).await?;
+        self.own(account, bytes, exchanges, full)
+    }
+
+    /// A page for one reader alone. It counts for its account until it is sent, as a shared one does.
+    fn own(&self, account: AccountId, json: Bytes, exchanges: u32, full: bool) -> Answered<Page> {
+        let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
+        let bytes = Bytes::from_owner(Own { json, _held: held });
         Ok(Page { bytes, exchanges, full })
     }
 
@@ -229,7 +255,8 @@ impl History {
         conversation: ConversationId,
         from: u32,
     ) -> Answered<(Bytes, u32, bool, bool)> {
-        let _making = MADE_AT_ONCE.acquire().await.map_err(ApiError::internal)?;
+        // So that no crowd of readers fills the memory.
+        let _place = self.budgets.made.enter(Holder::Account(account)).await;
         let page = self.conversations.messages_after(account, conversation, from).await?;
         let settled = page.messages.iter().all(|message| match message {
             Message::Question(_) => true,

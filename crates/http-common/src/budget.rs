@@ -8,9 +8,11 @@ use std::time::Duration;
 use domain::id::AccountId;
 use telemetry::Counter;
 
+use crate::fair::FairGate;
 use crate::limits::{
-    BODY_BYTES_EACH, BODY_BYTES_MAX, COMPRESSED_EACH, COMPRESSED_MAX, HEADS_EACH, HEADS_MAX, REQUESTS_EACH,
-    REQUESTS_MAX, STRANGER_BYTES_EACH, STRANGER_BYTES_MAX, TRANSFERS_EACH, TRANSFERS_MAX,
+    BODY_BYTES_EACH, BODY_BYTES_MAX, COMPRESSED_EACH, COMPRESSED_MAX, HEADS_EACH, HEADS_MAX, MADE_EACH,
+    MADE_MAX, REQUESTS_EACH, REQUESTS_MAX, STRANGER_BYTES_EACH, STRANGER_BYTES_MAX, TRANSFERS_EACH,
+    TRANSFERS_MAX,
 };
 
 /// After how long whoever was refused is told to come again.
@@ -190,6 +192,8 @@ pub struct Budgets {
     pub compressed: Arc<Budget>,
     /// Connections on which a long head has come in part.
     pub heads: Arc<Budget>,
+    /// Responses that are made from much that is read; others wait for their turn.
+    pub made: Arc<FairGate>,
 }
 
 impl Budgets {
@@ -203,6 +207,7 @@ impl Budgets {
             stranger_bytes: Budget::new(Bounds { each: STRANGER_BYTES_EACH, all: STRANGER_BYTES_MAX }),
             compressed: Budget::new(Bounds { each: COMPRESSED_EACH, all: COMPRESSED_MAX }),
             heads: Budget::new(Bounds { each: HEADS_EACH, all: HEADS_MAX }),
+            made: Arc::new(FairGate::new(Bounds { each: MADE_EACH, all: MADE_MAX })),
         }
     }
 }

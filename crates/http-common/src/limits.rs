@@ -88,6 +88,12 @@ pub const BODY_BYTES_EACH: u64 = 32 << 20;
 /// Bytes of bodies that all accounts have held.
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
 
+/// Responses of one account that are made at once from much that is read: listings, pages of conversations. Others wait.
+pub const MADE_EACH: u64 = 4;
+
+/// Such responses of all accounts that are made at once.
+pub const MADE_MAX: u64 = 8;
+
 /// Bytes of responses that an address has held without a valid key.
 pub const STRANGER_BYTES_EACH: u64 = 4 << 20;
 

@@ -318,6 +318,7 @@ impl<S: FnMut(&str) -> Option<Bytes>> SerializeStruct for Compound<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
     use serde_json::json;
 
     use super::*;

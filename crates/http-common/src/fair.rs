@@ -1,0 +1,117 @@
+//! Work of which only so much is done at once, shared out fairly among those for whom it is done.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+
+use crate::budget::{Bounds, Holder};
+
+/// At how many holders those that wait for nothing are forgotten, at least.
+const SWEEP_MIN_HOLDERS: usize = 64;
+
+/// Bounds work that is done at once: by each holder, and by all together.
+///
+/// A holder first waits for one of its own places, then for one of all. So however many requests one holder has, only
+/// as many as it has places stand in the queue of all, and nobody else waits behind the others.
+#[derive(Debug)]
+pub struct FairGate {
+    each: usize,
+    all: Semaphore,
+    holders: Mutex<Holders>,
+}
+
+#[derive(Debug, Default)]
+struct Holders {
+    /// The places of those that work or wait.
+    places: HashMap<Holder, Weak<Semaphore>>,
+    sweep_at: usize,
+}
+
+/// A place in a [`FairGate`], given back when it is dropped.
+#[derive(Debug)]
+pub struct Place<'a> {
+    _all: Option<SemaphorePermit<'a>>,
+    _own: Option<OwnedSemaphorePermit>,
+}
+
+impl FairGate {
+    /// A gate in which nobody is.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let count = |bound: u64| usize::try_from(bound).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self { each: count(bounds.each), all: Semaphore::new(count(bounds.all)), holders: Mutex::default() }
+    }
+
+    /// Waits for a place. Cancel safe: whoever goes away gives up its place in the queues.
+    pub async fn enter(&self, holder: Holder) -> Place<'_> {
+        // Neither is ever closed.
+        let own = self.places(holder).acquire_owned().await.ok();
+        let all = self.all.acquire().await.ok();
+        Place { _all: all, _own: own }
+    }
+
+    fn places(&self, holder: Holder) -> Arc<Semaphore> {
+        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        if holders.places.len() >= holders.sweep_at {
+            holders.places.retain(|_, places| places.strong_count() > 0);
+            holders.sweep_at = (2 * holders.places.len()).max(SWEEP_MIN_HOLDERS);
+        }
+        let known = holders.places.entry(holder).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let places = Arc::new(Semaphore::new(self.each));
+            *known = Arc::downgrade(&places);
+            places
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn holder(number: u8) -> Holder {
+        Holder::Address(IpAddr::from([192, 0, 2, number]))
+    }
+
+    #[tokio::test]
+    async fn a_crowd_of_one_holder_keeps_nobody_else_waiting() {
+        let gate = Arc::new(FairGate::new(Bounds { each: 2, all: 3 }));
+        let [first, second] = [gate.enter(holder(1)).await, gate.enter(holder(1)).await];
+        let crowd: Vec<_> = (0..1000)
+            .map(|_| {
+                let gate = gate.clone();
+                tokio::spawn(async move { drop(gate.enter(holder(1)).await) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let other =
+            gate.enter(holder(2)).now_or_never().expect("there is a place that is not the first one's");
+        let mut third = Box::pin(gate.enter(holder(3)));
+        assert!(third.as_mut().now_or_never().is_none(), "all places are taken");
+        drop(first);
+        let third = third.now_or_never().expect("the crowd stands behind its own places");
+        drop((second, other, third));
+        for one in crowd {
+            one.await.expect("each has its turn");
+        }
+        assert_eq!(gate.all.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn holders_that_left_are_forgotten() {
+        let gate = FairGate::new(Bounds { each: 1, all: 1 });
+        for number in 0..=255 {
+            drop(gate.enter(holder(number)).await);
+            assert!(gate.holders.lock().expect("it is whole").places.len() <= SWEEP_MIN_HOLDERS + 1);
+        }
+        let waits = gate.enter(holder(1)).await;
+        assert!(gate.enter(holder(1)).now_or_never().is_none(), "it goes away again");
+        drop(waits);
+        assert!(gate.enter(holder(1)).now_or_never().is_some());
+    }
+}
