@@ -1,5 +1,5 @@
 //! Successes of operations that have several. Their headers stand in [`super::headers`].
-#![expect(dead_code, clippy::large_enum_variant, reason = "these types are read by the derive alone")]
+#![expect(dead_code, reason = "these types are read by the derive alone")]
 
 use utoipa::IntoResponses;
 use utoipa::openapi::RefOr;
