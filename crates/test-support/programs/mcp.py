@@ -1,6 +1,11 @@
 """An MCP server over standard input and output, for tests: to the letter of the protocol, and with every fault.
 
-The first argument is its mode: `plain`, or a fault of its beginning (`dead`, `mute`, `old`, `endless`, `listless`).
+The first argument is its mode:
+
+- `plain` speaks the revisions with a handshake; `first` the oldest of them alone, `silent` does not answer what comes
+  before `initialize`, `strict` ends when anything does;
+- `stateless` speaks 2026-07-28 alone, `both` that and the ones before, `future` a revision that nobody speaks;
+- `dead`, `mute`, `old`, `endless`, `listless` are faults of its beginning.
 """
 
 import json
@@ -11,16 +16,26 @@ import time
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+STATELESS = "2026-07-28"
+SPEAKS = {"stateless": [STATELESS], "both": [STATELESS, *reversed(VERSIONS)], "future": ["2027-01-01"]}.get(MODE, [])
+META = "io.modelcontextprotocol/"
 NAMES = [
     "echo", "note", "slow", "hang", "crash", "flood", "garbage", "long", "deaf", "kinds", "cite", "ask", "fail",
     "error", "change", "cancelled", "environment", "strange", "spawn",
 ]
+if SPEAKS:
+    NAMES.append("violations")
 
 writing = threading.Lock()
 cancelled = []
 replies = {}
 extra = []
+# Requests of a stateless revision: their results say that they are complete.
+stateless = set()
 initialized = False
+# What a client of a stateless revision did that it may not.
+violations = []
+subscription = None
 
 
 def write(text):
@@ -34,7 +49,18 @@ def send(message):
 
 
 def answer(id, result):
+    if is_stateless(id):
+        result = {"resultType": "complete", **result,
+                  "_meta": {META + "serverInfo": {"name": "standin", "version": "1"}}}
     send({"id": id, "result": result})
+
+
+def fail(id, code, message, data=None):
+    send({"id": id, "error": {"code": code, "message": message, **({"data": data} if data else {})}})
+
+
+def is_stateless(id):
+    return str(id) in stateless
 
 
 def said(id, *texts, failed=False):
@@ -48,14 +74,16 @@ def tool(name):
 
 
 def listed(id, params):
+    # Lists of a stateless revision say how long they hold.
+    page = {"ttlMs": 0, "cacheScope": "public"} if is_stateless(id) else {}
     if MODE == "listless":
         return answer(id, {"tools": "none"})
     if MODE == "endless":
         return answer(id, {"tools": [tool(f"t{params.get('cursor', '')}")],
                            "nextCursor": params.get("cursor", "") + "x"})
     if params.get("cursor") == "2":
-        return answer(id, {"tools": [tool(name) for name in NAMES[2:] + extra]})
-    answer(id, {"tools": [tool(name) for name in NAMES[:2]], "nextCursor": "2"})
+        return answer(id, {"tools": [tool(name) for name in NAMES[2:] + extra], **page})
+    answer(id, {"tools": [tool(name) for name in NAMES[:2]], "nextCursor": "2", **page})
 
 
 def call(id, params):
@@ -109,6 +137,10 @@ def call(id, params):
              "description": "The notice period is three months."},
             {"type": "resource", "resource": {"uri": "file:///workspace/lease.txt", "text": "The rent is 18,500."}},
         ]})
+    elif name == "ask" and is_stateless(id):
+        answer(id, {"resultType": "input_required", "inputRequests": {"roots": {"method": "roots/list"}}})
+    elif name == "violations":
+        said(id, json.dumps(violations))
     elif name == "ask":
         send({"id": "p", "method": "ping"})
         send({"id": "s", "method": "sampling/createMessage", "params": {}})
@@ -120,7 +152,11 @@ def call(id, params):
         send({"id": id, "error": {"code": -32602, "message": "the act has no number"}})
     elif name == "change":
         extra.append("fresh")
-        send({"method": "notifications/tools/list_changed"})
+        changed = {"method": "notifications/tools/list_changed"}
+        if not is_stateless(id):
+            send(changed)
+        elif subscription is not None:
+            send({**changed, "params": {"_meta": {META + "subscriptionId": subscription}}})
         said(id, "changed")
     elif name == "cancelled":
         said(id, json.dumps(cancelled))
@@ -155,14 +191,59 @@ def asked(id):
     said(id, json.dumps(replies, sort_keys=True))
 
 
+def refuses(method, id, meta):
+    """Whether a request of a stateless revision is malformed."""
+    version = meta.get(META + "protocolVersion")
+    if version is None or not isinstance(meta.get(META + "clientCapabilities"), dict):
+        fail(id, -32602, "Invalid params: the request says no revision or no capabilities")
+    elif version not in SPEAKS or version != STATELESS:
+        fail(id, -32022, "Unsupported protocol version", {"supported": SPEAKS, "requested": version})
+    elif method not in ("server/discover", "subscriptions/listen", "tools/list", "tools/call"):
+        violations.append(method)
+        fail(id, -32601, "Method not found")
+    else:
+        return False
+    return True
+
+
+def take_stateless(message):
+    """Takes a message of a stateless revision; whether it was one."""
+    global subscription
+    method, id = message.get("method"), message.get("id")
+    meta = message.get("params", {}).get("_meta", {})
+    if not SPEAKS or initialized or method == "initialize" and MODE == "both":
+        return False
+    if method is None or id is None and method != "notifications/cancelled":
+        violations.append(method or "response")
+    elif id is None:
+        cancelled.append(message["params"]["requestId"])
+    elif not refuses(method, id, meta):
+        stateless.add(str(id))
+        if method == "server/discover":
+            answer(id, {"supportedVersions": SPEAKS, "capabilities": {"tools": {"listChanged": True}},
+                        "ttlMs": 0, "cacheScope": "public"})
+        elif method == "subscriptions/listen":
+            subscription = id
+            send({"method": "notifications/subscriptions/acknowledged", "params": {
+                "_meta": {META + "subscriptionId": id}, "notifications": message["params"]["notifications"]}})
+        else:
+            return False
+    return True
+
+
 def take(message):
     global initialized
     method, id = message.get("method"), message.get("id")
+    if MODE == "strict" and not initialized and method not in ("initialize", "notifications/initialized"):
+        sys.exit(5)
+    if take_stateless(message):
+        return
     if method is None:
         replies[str(id)] = message.get("result", message.get("error", {}).get("code"))
     elif method == "initialize" and MODE != "mute":
         version = message["params"]["protocolVersion"]
-        version = "1999-01-01" if MODE == "old" else version if version in VERSIONS else VERSIONS[-1]
+        speaks = VERSIONS[:1] if MODE == "first" else VERSIONS
+        version = "1999-01-01" if MODE == "old" else version if version in speaks else speaks[-1]
         answer(id, {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}},
                     "serverInfo": {"name": "standin", "version": "1"}})
     elif method == "notifications/initialized":
@@ -171,8 +252,8 @@ def take(message):
         cancelled.append(message["params"]["requestId"])
     elif method == "ping":
         answer(id, {})
-    elif not initialized:
-        if id is not None and MODE != "mute":
+    elif not initialized and not is_stateless(id):
+        if id is not None and MODE not in ("mute", "silent"):
             send({"id": id, "error": {"code": -32600, "message": "not initialized"}})
     elif method == "tools/list":
         listed(id, message.get("params", {}))

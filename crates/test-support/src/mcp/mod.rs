@@ -3,6 +3,10 @@
 //! - `/mcp/json` answers with JSON, `/mcp/sse` with streams of events; `/mcp/locked` wants `Authorization: Bearer
 //!   mcp-secret-token`; `/mcp/down` is 503, `/mcp/old` speaks a version of nobody's, `/mcp/odd` lists strange tools. `/mcp/notes`
 //!   has the tool `note` alone, which adds its `text` as a line to the file that the header `X-Diary` names.
+//! - These speak revisions with a handshake. So do `/mcp/first` (2025-03-26 alone, answers in lists), `/mcp/silent` (a
+//!   request before `initialize` gets no answer) and `/mcp/crashing` (it gets status 500). `/mcp/stateless` and
+//!   `/mcp/stateless-sse` speak 2026-07-28 alone, `/mcp/both` that and those before, `/mcp/future` a revision of nobody's;
+//!   `/mcp/replaced` speaks 2026-07-28 until its tool `replace` is called, then those before.
 //! - Tools: `echo`, `note.add` (which has an effect), `fail`, `error`, `kinds`, `expire` (ends all sessions), and `cut`,
 //!   `resume`, `ask`, `huge`, `stall`, which show their faults in streams.
 
@@ -23,12 +27,16 @@ use serde_json::{Value, json};
 
 use crate::web::Web;
 
-const VERSIONS: [&str; 2] = ["2025-06-18", "2025-11-25"];
+mod stateless;
+
+const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2025-03-26"];
 
 #[derive(Debug, Default)]
 struct Sessions {
     known: HashSet<String>,
     begun: usize,
+    /// The server `replaced` speaks revisions with a handshake now.
+    replaced: bool,
 }
 
 struct Servers {
@@ -57,6 +65,9 @@ async fn serve(
         }
         _ => {}
     }
+    if servers.is_stateless(&mode, &message) {
+        return servers.serve_stateless(&mode, &method, &headers, &message);
+    }
     match method.as_str() {
         "POST" => servers.post(&mode, &headers, &message),
         "GET" => servers.resumed(&headers),
@@ -82,8 +93,11 @@ impl Servers {
             return StatusCode::BAD_REQUEST.into_response();
         }
         let method = message["method"].as_str().unwrap_or("");
-        if method == "initialize" {
-            return self.begin(mode, message);
+        match (mode, method) {
+            (_, "initialize") => return self.begin(mode, message),
+            ("silent", "server/discover") => return stall(stream::pending().boxed()),
+            ("crashing", "server/discover") => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            _ => {}
         }
         if let Err(refusal) = self.admit(headers) {
             return refusal;
@@ -104,6 +118,8 @@ impl Servers {
         let asked = message["params"]["protocolVersion"].as_str().unwrap_or("");
         let version = if mode == "old" {
             "1999-01-01"
+        } else if mode == "first" {
+            VERSIONS[2]
         } else {
             VERSIONS.iter().find(|one| **one == asked).unwrap_or(&VERSIONS[0])
         };
@@ -193,11 +209,7 @@ impl Servers {
                 )
                     .into_response()
             }
-            "stall" => {
-                let nothing = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b": \n\n"))])
-                    .chain(stream::pending());
-                ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(nothing)).into_response()
-            }
+            "stall" => stall(stream::pending().boxed()),
             _ => answer(mode, &[failure(id, -32602, "Unknown tool")]),
         }
     }
@@ -269,8 +281,17 @@ fn answer(mode: &str, messages: &[Value]) -> Response {
             messages.iter().map(|message| format!("event: message\r\ndata: {message}\r\n\r\n")).collect(),
         );
     }
-    let body = messages.last().map_or(String::new(), Value::to_string);
+    let mut body = messages.last().map_or(String::new(), Value::to_string);
+    if mode == "first" {
+        body = format!("[{body}]");
+    }
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// A stream without an answer, that ends as this does.
+fn stall(rest: stream::BoxStream<'static, Result<Bytes, Infallible>>) -> Response {
+    let begin = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b": \n\n"))]);
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(begin.chain(rest))).into_response()
 }
 
 fn events(text: String) -> Response {

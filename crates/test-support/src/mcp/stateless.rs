@@ -1,0 +1,231 @@
+//! Revision 2026-07-28 over HTTP, as strict as its specification: headers mirror the body, each request says its
+//! revision, nothing but requests is taken, and a closed stream cancels.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::{Servers, answer, events, failure, of, result, stall};
+use crate::web::Web;
+
+const REVISION: &str = "2026-07-28";
+const META_REVISION: &str = "/params/_meta/io.modelcontextprotocol~1protocolVersion";
+const META_CAPABILITIES: &str = "/params/_meta/io.modelcontextprotocol~1clientCapabilities";
+const NAMES: [&str; 15] = [
+    "echo", "note.add", "fail", "error", "strange", "kinds", "input", "odd", "cut", "resume", "huge",
+    "stall", "změna", "moved", "replace",
+];
+
+impl Servers {
+    /// Whether the message is for a server of this revision.
+    pub(super) fn is_stateless(&self, mode: &str, message: &Value) -> bool {
+        match mode {
+            "stateless" | "stateless-sse" | "future" => true,
+            "both" => message.pointer(META_REVISION).is_some(),
+            "replaced" => !self.sessions().replaced,
+            _ => false,
+        }
+    }
+
+    pub(super) fn serve_stateless(
+        &self,
+        mode: &str,
+        http: &Method,
+        headers: &HeaderMap,
+        message: &Value,
+    ) -> Response {
+        if http != Method::POST {
+            return StatusCode::METHOD_NOT_ALLOWED.into_response();
+        }
+        let (id, method) = (&message["id"], message["method"].as_str().unwrap_or(""));
+        let bad = |code, message: &str| refused(StatusCode::BAD_REQUEST, &failure(id, code, message));
+        if id.is_null() || method.is_empty() {
+            return bad(-32600, "Only requests are taken");
+        }
+        let accepts = of(headers, "accept");
+        if !accepts.contains("application/json") || !accepts.contains("text/event-stream") {
+            return StatusCode::NOT_ACCEPTABLE.into_response();
+        }
+        if of(headers, "mcp-method") != method || of(headers, "content-type") != "application/json" {
+            return bad(-32020, "Header mismatch: Mcp-Method");
+        }
+        let Some(revision) = message.pointer(META_REVISION).and_then(Value::as_str) else {
+            return bad(-32602, "Invalid params: no protocol version");
+        };
+        if of(headers, "mcp-protocol-version") != revision {
+            return bad(-32020, "Header mismatch: MCP-Protocol-Version");
+        }
+        let speaks: &[&str] = match mode {
+            "future" => &["2027-01-01"],
+            "both" => &[REVISION, "2025-11-25", "2025-06-18"],
+            _ => &[REVISION],
+        };
+        if revision != REVISION || !speaks.contains(&revision) {
+            let mut unsupported = failure(id, -32022, "Unsupported protocol version");
+            unsupported["error"]["data"] = json!({ "supported": speaks, "requested": revision });
+            return refused(StatusCode::BAD_REQUEST, &unsupported);
+        }
+        if !message.pointer(META_CAPABILITIES).is_some_and(Value::is_object) {
+            return bad(-32602, "Invalid params: no client capabilities");
+        }
+        let form = if mode == "stateless-sse" { "sse" } else { "json" };
+        let said = |about: Value| answer(form, &[complete(id, about)]);
+        match method {
+            "server/discover" => said(json!({
+                "supportedVersions": speaks, "capabilities": { "tools": { "listChanged": true } },
+                "ttlMs": 3_600_000, "cacheScope": "public"
+            })),
+            "tools/list" => said(list(&message["params"])),
+            "tools/call" => match mirrored(headers, &message["params"]) {
+                Ok(()) => self.call_stateless(form, id, &message["params"]),
+                Err(what) => bad(-32020, &format!("Header mismatch: {what}")),
+            },
+            _ => refused(StatusCode::NOT_FOUND, &failure(id, -32601, "Method not found")),
+        }
+    }
+
+    fn call_stateless(&self, form: &str, id: &Value, params: &Value) -> Response {
+        let said = |content: Value| answer(form, &[complete(id, content)]);
+        let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+        match params["name"].as_str().unwrap_or("") {
+            "echo" => said(text(&params["arguments"].to_string())),
+            "region" => said(text("mirrored")),
+            "note.add" | "změna" => said(text("noted")),
+            "fail" => {
+                said(json!({ "content": [{ "type": "text", "text": "no such act" }], "isError": true }))
+            }
+            "error" => {
+                refused(StatusCode::BAD_REQUEST, &failure(id, -32602, "the key mcp-secret-token is wrong"))
+            }
+            "strange" => said(json!({ "content": 7 })),
+            "kinds" => {
+                let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": { "progressToken": 1, "progress": 0.5 } });
+                let link =
+                    json!({ "type": "resource_link", "uri": "https://example.org/act", "name": "The act" });
+                let content = complete(
+                    id,
+                    json!({ "content": [
+                    { "type": "image", "data": "AAAA", "mimeType": "image/png" }, link] }),
+                );
+                answer(form, &[progress, content])
+            }
+            "input" => {
+                let ask = json!({ "method": "roots/list" });
+                let wanted = json!({ "resultType": "input_required", "inputRequests": { "roots": ask } });
+                answer(form, &[result(id, &wanted)])
+            }
+            "odd" => answer(form, &[result(id, &json!({ "resultType": "task", "content": [] }))]),
+            "cut" => events(": \n\n".to_owned()),
+            // It may not be taken up again.
+            "resume" => events(format!("id: {id}\nretry: 1\ndata:\n\n")),
+            "huge" => {
+                let data = "x".repeat(5_000_000);
+                said(text(&data))
+            }
+            "stall" => {
+                let closed = Closed { web: self.web.clone(), id: id.clone() };
+                stall(
+                    stream::pending::<Result<Bytes, Infallible>>()
+                        .map(move |piece| {
+                            let _kept = &closed;
+                            piece
+                        })
+                        .boxed(),
+                )
+            }
+            "moved" => {
+                refused(StatusCode::BAD_REQUEST, &failure(id, -32020, "Header mismatch: Mcp-Param-New"))
+            }
+            "replace" => {
+                self.sessions().replaced = true;
+                said(text("replaced"))
+            }
+            _ => answer(form, &[failure(id, -32602, "Unknown tool")]),
+        }
+    }
+}
+
+/// Notes when a stream is closed before its answer, which cancels the call.
+struct Closed {
+    web: Arc<Web>,
+    id: Value,
+}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.web.note("mcp", json!({ "closed": self.id }), &HeaderMap::new());
+    }
+}
+
+/// Whether the headers of a call say what its body does.
+fn mirrored(headers: &HeaderMap, params: &Value) -> Result<(), String> {
+    let name = params["name"].as_str().unwrap_or("");
+    let plain = name.is_ascii();
+    let header = of(headers, "mcp-name");
+    // In base64 what is no plain text, as the specification has it.
+    let expected = if plain { name } else { "=?base64?em3Em25h?=" };
+    if header != expected {
+        return Err("Mcp-Name".to_owned());
+    }
+    let expected: &[(&str, &str)] = match name {
+        "region" => &[
+            ("mcp-param-region", "=?base64?xI1lc2tv?="),
+            ("mcp-param-count", "42"),
+            ("mcp-param-deep", "true"),
+        ],
+        _ => &[],
+    };
+    let given = headers.keys().filter(|name| name.as_str().starts_with("mcp-param-")).count();
+    match expected.iter().find(|(name, value)| of(headers, name) != *value) {
+        Some((name, _)) => Err((*name).to_owned()),
+        None if given != expected.len() => Err("more than are there".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// The tools, on two pages.
+fn list(params: &Value) -> Value {
+    let tool = |name: &str, properties: Value| {
+        json!({ "name": name, "description": format!("The tool {name}."),
+                "inputSchema": { "type": "object", "properties": properties } })
+    };
+    let plain = |name: &&str| tool(name, json!({ "text": { "type": "string" } }));
+    if params["cursor"] == "2" {
+        let mut tools: Vec<Value> = NAMES[2..].iter().map(plain).collect();
+        tools.push(tool("region", json!({
+            "region": { "type": "string", "x-mcp-header": "Region" },
+            "count": { "type": "integer", "x-mcp-header": "Count" },
+            "absent": { "type": "string", "x-mcp-header": "Absent" },
+            "nested": { "type": "object", "properties": { "deep": { "type": "boolean", "x-mcp-header": "Deep" } } },
+        })));
+        for (at, wrong) in [
+            json!({ "a": { "type": "number", "x-mcp-header": "A" } }),
+            json!({ "a": { "type": "string", "x-mcp-header": "A B" } }),
+            json!({ "a": { "type": "array", "items": { "type": "string", "x-mcp-header": "A" } } }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            tools.push(tool(&format!("wrong-{at}"), wrong));
+        }
+        return json!({ "tools": tools, "ttlMs": 3_600_000, "cacheScope": "public" });
+    }
+    let tools: Vec<Value> = NAMES[..2].iter().map(plain).collect();
+    json!({ "tools": tools, "nextCursor": "2", "ttlMs": 3_600_000, "cacheScope": "public" })
+}
+
+fn complete(id: &Value, mut about: Value) -> Value {
+    about["resultType"] = "complete".into();
+    about["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": { "name": "standin", "version": "1" } });
+    result(id, &about)
+}
+
+fn refused(status: StatusCode, message: &Value) -> Response {
+    (status, axum::Json(message)).into_response()
+}
