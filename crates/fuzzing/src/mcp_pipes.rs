@@ -39,12 +39,15 @@ fn assert_message(message: Message) {
             assert_tools(&result);
             assert_output(&result, None);
             assert_output(&result, Some("/workspace"));
+            mcp::lifecycle(&Answer::Result(result));
         }
-        Message::Answer(_, Answer::Error(said)) => {
+        Message::Answer(_, Answer::Error(error)) => {
+            let said = &error.message;
             assert!(
                 !said.is_empty() && said.len() <= MESSAGE_MAX_BYTES && !said.contains(is_hidden),
                 "{said:?}"
             );
+            mcp::lifecycle(&Answer::Error(error));
         }
         Message::Request(id, method) => {
             let reply = mcp::reply(&id, &method);

@@ -118,6 +118,47 @@ async fn tools_are_called_in_one_process_that_is_kept() {
     assert_eq!(before["pid"], after["pid"], "a command line beside it ends nothing of it");
 }
 
+/// Every revision, and every way in which a server of an older one takes what it does not know.
+#[tokio::test]
+async fn a_server_of_each_revision_is_spoken_to_in_its_own() {
+    for mode in ["plain", "first", "silent", "strict", "stateless", "both"] {
+        let stage = Stage::with(&[("registry", mode)]);
+        assert_eq!(stage.said("registry__echo", mode).await, mode);
+        assert_eq!(stage.said("registry__slow", "3").await, "at last", "{mode}");
+        let kinds = stage.said("registry__kinds", "").await;
+        assert!(kinds.ends_with("The act."), "{mode}: {kinds}");
+        stage.said("registry__change", "").await;
+        assert_eq!(stage.said("registry__fresh", "").await, "it is new", "{mode}");
+        let broken = stage.call("registry__crash", json!({})).await;
+        assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
+        assert_eq!(stage.said("registry__echo", "again").await, "again", "{mode}");
+    }
+    let stage = Stage::with(&[("registry", "future")]);
+    let none = stage.call("registry__echo", json!({})).await;
+    assert!(none.failed && none.text.contains("another version of the protocol"), "{}", none.text);
+}
+
+#[tokio::test]
+async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
+    let stage = Stage::with(&[("registry", "stateless")]);
+    let asks = stage.call("registry__ask", json!({})).await;
+    assert!(asks.failed && asks.text.contains("asks for input"), "{}", asks.text);
+    let (stop, stopped) = watch::channel(false);
+    let file = stage.machine.path("begun.txt");
+    let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
+    let running = run(&long, &stage.machine.limits, &[], stopped);
+    let stopping = async {
+        until("the call runs", || file.exists()).await;
+        stop.send_replace(true);
+    };
+    let (output, ()) = tokio::join!(running, stopping);
+    assert!(output.failed && output.text.contains("stopped"), "{}", output.text);
+    let cancelled: Vec<u64> =
+        serde_json::from_str(&stage.said("registry__cancelled", "").await).expect("numbers");
+    assert_eq!(cancelled.len(), 1, "{cancelled:?}");
+    assert_eq!(stage.said("registry__violations", "").await, "[]");
+}
+
 #[tokio::test]
 async fn a_server_has_what_tools_have_and_nothing_of_the_host() {
     let stage = Stage::with(&[("registry", "plain")]);

@@ -1,23 +1,28 @@
 //! What a client and a server of the Model Context Protocol say to each other, whatever carries it: messages, names of
 //! tools as vendors take them, and what a call gives as text and passages.
 //!
-//! No I/O. `web` speaks it over HTTP, `agent` over the pipes of a process. What a server sends is hostile: everything
+//! No I/O. `egress` speaks it over HTTP, `guest` over the pipes of a process. What a server sends is hostile: everything
 //! here bounds it and takes out what nobody sees.
 
 mod message;
 mod names;
 mod output;
+mod revision;
 pub mod text;
 
 pub use message::{
-    ARGUMENTS_MAX_BYTES, Answer, Message, VERSION_OVER_PIPES, VERSIONS, arguments, cancelled, initialize,
-    messages, notification, reply, request,
+    ARGUMENTS_MAX_BYTES, Answer, Message, Notification, RpcError, arguments, cancelled, messages,
+    notification, refusal, reply, request,
 };
 pub use names::{
     DESCRIPTION_MAX_BYTES, DIVIDER, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, TOOL_NAME_MAX_BYTES,
-    TOOLS_MAX, Tool, digest, is_server_name, offered, server_of, tool, tools_of_page,
+    TOOLS_MAX, Tool, digest, is_server_name, offered, server_of, time_to_live, tool, tools_of_page,
 };
 pub use output::{OUTPUT_MAX_BYTES, Output, PASSAGES_MAX, output};
+pub use revision::{
+    DISCOVER, HANDSHAKE_REVISIONS, HEADER_MISMATCH, Lifecycle, PIPES_REVISION, STATELESS_REVISIONS,
+    UNSUPPORTED_REVISION, discover, initialize, lifecycle, with_revision,
+};
 
 /// The most servers of one kind.
 pub const SERVERS_MAX: usize = 32;
@@ -29,3 +34,7 @@ pub const REPLIES_MAX: usize = 16;
 pub const LIST_CHANGED: &str = "notifications/tools/list_changed";
 /// What a server tells of a call that goes on.
 pub const PROGRESS: &str = "notifications/progress";
+/// What ends a request, or, from a server of a stateless revision, a subscription.
+pub const CANCELLED: &str = "notifications/cancelled";
+/// Subscribes to notifications of a server of a stateless revision.
+pub const LISTEN: &str = "subscriptions/listen";

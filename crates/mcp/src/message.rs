@@ -6,20 +6,43 @@ use crate::text::{self, paragraphs};
 
 /// The longest arguments of a call, in bytes.
 pub const ARGUMENTS_MAX_BYTES: usize = 256 * 1024;
-/// The versions of the protocol that are spoken, newest first.
-pub const VERSIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-/// The version before those, which differs over HTTP alone: many servers over pipes speak it.
-pub const VERSION_OVER_PIPES: &str = "2024-11-05";
 /// The longest words of a server about an error, in bytes.
 const MESSAGE_MAX_BYTES: usize = 2000;
+/// The most revisions that are taken from an error, and the longest, in bytes.
+const SUPPORTED_MAX: usize = 32;
+const REVISION_MAX_BYTES: usize = 32;
+/// The code of an error without one.
+const NO_CODE: i64 = 0;
 
-/// What the end of an exchange says.
+/// The end of an exchange.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The result.
+    /// The result. It is complete: one that asks for input is an error.
     Result(Value),
-    /// An error: plain text, bounded.
-    Error(String),
+    /// An error.
+    Error(RpcError),
+}
+
+/// An error of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RpcError {
+    /// Its JSON-RPC code.
+    pub code: i64,
+    /// Its message: plain text, bounded.
+    pub message: String,
+    /// The revisions that the server names as those it speaks.
+    pub supported: Vec<String>,
+}
+
+/// A notification of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notification {
+    /// Its method.
+    pub method: String,
+    /// The request whose progress it tells.
+    pub progress: Option<u64>,
+    /// The request `subscriptions/listen` that it comes for, or that it ends.
+    pub subscription: Option<u64>,
 }
 
 /// A message of a server.
@@ -29,8 +52,8 @@ pub enum Message {
     Answer(u64, Answer),
     /// It asks something: the id to answer with, and what.
     Request(Value, String),
-    /// It tells something: what, and of which request where it is progress.
-    Notification(String, Option<u64>),
+    /// It tells something.
+    Notification(Notification),
 }
 
 /// The arguments of a call as a model wrote them: a JSON object within its bound, or nothing for an empty one.
@@ -77,14 +100,11 @@ pub fn reply(id: &Value, method: &str) -> String {
         .to_string()
 }
 
-/// The parameters of the request that begins it all.
+/// Returns the error in the body of a refused request, whether or not it names the request.
 #[must_use]
-pub fn initialize() -> Value {
-    json!({
-        "protocolVersion": VERSIONS[0],
-        "capabilities": {},
-        "clientInfo": { "name": "causerie", "version": env!("CARGO_PKG_VERSION") },
-    })
+pub fn refusal(body: &[u8]) -> Option<RpcError> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    body.get("error").filter(|error| error.is_object()).map(rpc_error)
 }
 
 /// The messages of a body or of an event: one, or several in a list. What is no message is left out.
@@ -103,14 +123,17 @@ fn message(mut value: Value) -> Option<Message> {
     match (method, id) {
         (Some(method), Some(id)) => Some(Message::Request(id, method)),
         (Some(method), None) => {
-            let token = value.pointer("/params/progressToken").and_then(Value::as_u64);
-            Some(Message::Notification(method, token))
+            let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+            let subscription = number("/params/_meta/io.modelcontextprotocol~1subscriptionId");
+            let subscription = subscription.or_else(|| number("/params/requestId"));
+            let progress = number("/params/progressToken");
+            Some(Message::Notification(Notification { method, progress, subscription }))
         }
         (None, Some(id)) => {
             let number = id.as_u64()?;
             let answer = match value.get("error") {
-                Some(error) => Answer::Error(complaint(error)),
-                None => Answer::Result(value.get_mut("result")?.take()),
+                Some(error) => Answer::Error(rpc_error(error)),
+                None => complete(value.get_mut("result")?.take()),
             };
             Some(Message::Answer(number, answer))
         }
@@ -118,10 +141,26 @@ fn message(mut value: Value) -> Option<Message> {
     }
 }
 
-fn complaint(error: &Value) -> String {
-    let said = paragraphs(error.get("message").and_then(Value::as_str).unwrap_or(""));
-    let said = if said.is_empty() { "it does not say which".to_owned() } else { said };
-    text::cut(&said, MESSAGE_MAX_BYTES).to_owned()
+/// A result that is one, or the reason why it is none. Revisions with a handshake do not say what a result is.
+fn complete(result: Value) -> Answer {
+    let message = match result.get("resultType").map(Value::as_str) {
+        None | Some(Some("complete")) => return Answer::Result(result),
+        Some(Some("input_required")) => "it asks for input, and the service gives none",
+        Some(_) => "its result is of an unknown type",
+    };
+    Answer::Error(RpcError { code: NO_CODE, message: message.to_owned(), supported: Vec::new() })
+}
+
+fn rpc_error(error: &Value) -> RpcError {
+    let message = paragraphs(error.get("message").and_then(Value::as_str).unwrap_or(""));
+    let message = if message.is_empty() { "it does not say which".to_owned() } else { message };
+    let supported = error.pointer("/data/supported").and_then(Value::as_array);
+    let supported = supported.into_iter().flatten().take(SUPPORTED_MAX).filter_map(Value::as_str);
+    RpcError {
+        code: error.get("code").and_then(Value::as_i64).unwrap_or(NO_CODE),
+        message: text::cut(&message, MESSAGE_MAX_BYTES).to_owned(),
+        supported: supported.filter(|one| one.len() <= REVISION_MAX_BYTES).map(ToOwned::to_owned).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -137,7 +176,10 @@ mod tests {
         );
         assert_eq!(
             one(r#"{"id":7,"error":{"code":-1,"message":"no\u0000\u202e"}}"#),
-            Some(Message::Answer(7, Answer::Error("no".to_owned())))
+            Some(Message::Answer(
+                7,
+                Answer::Error(RpcError { code: -1, message: "no".to_owned(), supported: Vec::new() })
+            ))
         );
         assert_eq!(
             one(r#"{"id":"x","method":"ping"}"#),
@@ -145,7 +187,11 @@ mod tests {
         );
         assert_eq!(
             one(r#"{"method":"notifications/x"}"#),
-            Some(Message::Notification("notifications/x".to_owned(), None))
+            Some(Message::Notification(Notification {
+                method: "notifications/x".to_owned(),
+                progress: None,
+                subscription: None
+            }))
         );
         for none in
             ["", "{", "7", "{}", r#"{"id":7}"#, r#"{"id":"7","result":{}}"#, r#"{"id":null,"error":{}}"#]
@@ -164,5 +210,48 @@ mod tests {
         {
             assert_eq!(arguments(wrong), None);
         }
+    }
+
+    #[test]
+    fn a_result_that_is_not_complete_is_an_error() {
+        let of = |result: Value| {
+            let text = json!({ "jsonrpc": "2.0", "id": 7, "result": result }).to_string();
+            match messages(text.as_bytes()).into_iter().next() {
+                Some(Message::Answer(7, Answer::Error(error))) => error.message,
+                Some(Message::Answer(7, Answer::Result(_))) => "complete".to_owned(),
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(of(json!({"resultType": "complete"})), "complete");
+        assert_eq!(of(json!({"content": []})), "complete", "as revisions with a handshake do");
+        assert!(of(json!({"resultType": "input_required", "inputRequests": {}})).contains("asks for input"));
+        assert!(of(json!({"resultType": "task"})).contains("unknown type"));
+        assert!(of(json!({"resultType": 7})).contains("unknown type"));
+    }
+
+    #[test]
+    fn a_refusal_says_which_revisions_there_are() {
+        let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32022, "message": "Unsupported",
+            "data": {"supported": ["2025-11-25", 7, "x".repeat(REVISION_MAX_BYTES + 1)]}}});
+        let error = refusal(body.to_string().as_bytes()).expect("an error");
+        assert_eq!((error.code, error.supported), (-32022, vec!["2025-11-25".to_owned()]));
+        for none in ["", "{", "7", "{}", r#"{"error": "no"}"#, "<html>"] {
+            assert_eq!(refusal(none.as_bytes()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_notification_says_which_request_it_comes_for() {
+        let of = |text: &str| match messages(text.as_bytes()).into_iter().next() {
+            Some(Message::Notification(notification)) => (notification.progress, notification.subscription),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            of(r#"{"method":"notifications/progress","params":{"progressToken":3}}"#),
+            (Some(3), None)
+        );
+        let meta = r#"{"method":"x","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":4}}}"#;
+        assert_eq!(of(meta), (None, Some(4)));
+        assert_eq!(of(r#"{"method":"notifications/cancelled","params":{"requestId":5}}"#), (None, Some(5)));
     }
 }

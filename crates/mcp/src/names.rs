@@ -1,5 +1,7 @@
 //! Tools as vendors take them: names, descriptions, schemas.
 
+use std::time::Duration;
+
 use domain::step::ToolSpec;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -106,6 +108,12 @@ pub fn tools_of_page(
     }
     let cursor = page.get("nextCursor").and_then(Value::as_str).filter(|_| tools.len() < TOOLS_MAX);
     Ok(cursor.map(ToOwned::to_owned))
+}
+
+/// Returns how long a page holds, where the server says that it does: stateless revisions have it in `ttlMs`.
+#[must_use]
+pub fn time_to_live(page: &Value) -> Option<Duration> {
+    page.get("ttlMs").and_then(Value::as_u64).filter(|time| *time > 0).map(Duration::from_millis)
 }
 
 /// Tells a list of tools from another.

@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::server::TELL_TIMEOUT;
+use super::exchange::TELL_TIMEOUT;
 
 /// How many are on their way at once; more are not said.
 const FAREWELLS_MAX: usize = 64;

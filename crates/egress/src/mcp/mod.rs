@@ -4,8 +4,11 @@
 //! again after a crash ([`Mcp::is_repeatable`]) is the operator's word alone. What it sends is bounded, and a server that
 //! is down takes its own tools away and nothing else.
 
+mod exchange;
 mod farewell;
+mod mirror;
 mod server;
+mod session;
 mod sse;
 
 use std::sync::Arc;
@@ -28,7 +31,7 @@ pub use ::mcp::{
 /// The most headers of a server.
 const HEADERS_MAX: usize = 32;
 /// Headers that are not an operator's to set.
-const RESERVED: [&str; 10] = [
+const RESERVED: [&str; 12] = [
     "host",
     "accept",
     "accept-encoding",
@@ -36,6 +39,8 @@ const RESERVED: [&str; 10] = [
     "content-length",
     "content-type",
     "last-event-id",
+    "mcp-method",
+    "mcp-name",
     "mcp-protocol-version",
     "mcp-session-id",
     "transfer-encoding",
@@ -190,13 +195,14 @@ impl Mcp {
     }
 }
 
-fn headers(headers: &[(String, Secret)], what: &str) -> Result<server::Headers, ConfigError> {
+fn headers(headers: &[(String, Secret)], what: &str) -> Result<exchange::Headers, ConfigError> {
     if headers.len() > HEADERS_MAX {
         return Err(ConfigError::TooMany { what: format!("{what}.headers"), most: HEADERS_MAX });
     }
     let each = headers.iter().map(|(name, secret)| {
         let header = HeaderName::from_bytes(name.as_bytes()).ok();
-        let header = header.filter(|header| !RESERVED.contains(&header.as_str()));
+        let is_reserved = |name: &str| RESERVED.contains(&name) || name.starts_with(mirror::PARAM_PREFIX);
+        let header = header.filter(|header| !is_reserved(header.as_str()));
         let header =
             header.ok_or_else(|| ConfigError::Header { what: what.to_owned(), name: name.clone() })?;
         let value = secret

@@ -9,12 +9,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use ::mcp::text::paragraphs;
-use ::mcp::{Answer, LIST_CHANGED, Message, PROGRESS, REPLIES_MAX};
-use serde_json::Value;
+use ::mcp::{
+    Answer, CANCELLED, DISCOVER, LIST_CHANGED, LISTEN, Message, Notification, PROGRESS, REPLIES_MAX,
+};
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -60,12 +62,21 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     lines: mpsc::Sender<String>,
     numbers: AtomicU64,
+    /// The stateless revision that is spoken; empty before and in revisions with a handshake.
+    revision: OnceLock<&'static str>,
 }
+
+/// No request has this number.
+const NO_REQUEST: u64 = 0;
 
 #[derive(Debug)]
 struct Shared {
     pending: Mutex<Pending>,
     list_changed: AtomicBool,
+    /// Whether the server may ask: it may from `initialize` on, and never in a stateless revision.
+    may_ask: AtomicBool,
+    /// The request that subscribes to changes of the list of tools, while it holds.
+    subscription: AtomicU64,
     words: Mutex<Vec<u8>>,
     /// Why it is over, once it is.
     ended: watch::Sender<Option<Ended>>,
@@ -106,6 +117,8 @@ impl Connection {
         let shared = Arc::new(Shared {
             pending: Mutex::default(),
             list_changed: AtomicBool::new(false),
+            may_ask: AtomicBool::new(false),
+            subscription: AtomicU64::new(NO_REQUEST),
             words: Mutex::default(),
             ended: watch::Sender::new(None),
         });
@@ -125,7 +138,34 @@ impl Connection {
             let _ = timeout(LAST_WORDS_TIME_MAX, listener).await;
             shared.end(why);
         });
-        Self { shared, lines, numbers: AtomicU64::new(1) }
+        Self { shared, lines, numbers: AtomicU64::new(NO_REQUEST + 1), revision: OnceLock::new() }
+    }
+
+    /// Speaks this stateless revision from now on.
+    pub(super) fn set_revision(&self, revision: &'static str) {
+        let _set_before = self.revision.set(revision);
+        self.shared.may_ask.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the server sends word when its list of tools changes, as far as the client can know.
+    pub(super) fn is_notified(&self) -> bool {
+        self.revision.get().is_none() || self.shared.subscription.load(Ordering::SeqCst) != NO_REQUEST
+    }
+
+    /// Subscribes to changes of the list of tools, as stateless revisions want it. Its answer, which ends the
+    /// subscription, is not waited for.
+    pub(super) async fn subscribe(&self, time: Duration) -> bool {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let params = self.with_meta(json!({ "notifications": { "toolsListChanged": true } }));
+        self.shared.subscription.store(number, Ordering::SeqCst);
+        self.tell(::mcp::request(number, LISTEN, &params), time).await
+    }
+
+    fn with_meta(&self, params: Value) -> Value {
+        match self.revision.get() {
+            Some(revision) => ::mcp::with_revision(params, revision),
+            None => params,
+        }
     }
 
     /// Why it is over, if it is.
@@ -164,9 +204,12 @@ impl Connection {
     ) -> Result<Answer, Unanswered> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         if method == "tools/call" {
-            params["_meta"] = serde_json::json!({ "progressToken": number });
+            params["_meta"] = json!({ "progressToken": number });
         }
-        let line = ::mcp::request(number, method, &params);
+        if method == "initialize" {
+            self.shared.may_ask.store(true, Ordering::SeqCst);
+        }
+        let line = ::mcp::request(number, method, &self.with_meta(params));
         let (answer, answered) = oneshot::channel();
         let (progress, progressed) = watch::channel(0);
         {
@@ -176,11 +219,11 @@ impl Connection {
             }
             pending.waiting.insert(number, Waiting { answer, progress });
         }
-        // The beginning of it all is the one request that may not be cancelled.
+        // A handshake may not be cancelled, and a server that is asked for its revisions may not know how that is done.
         let mut asked = Asked { connection: self, number, tells: false };
         let until = Instant::now() + patience.at_most;
         match tokio::time::timeout_at(until, self.lines.send(line)).await {
-            Ok(Ok(())) => asked.tells = method != "initialize",
+            Ok(Ok(())) => asked.tells = !["initialize", DISCOVER].contains(&method),
             Ok(Err(_)) => return Err(Unanswered::Ended),
             Err(_) => return Err(Unanswered::Late),
         }
@@ -249,6 +292,34 @@ impl Drop for Asked<'_> {
 }
 
 impl Shared {
+    fn notify(&self, notification: &Notification) {
+        let Notification { method, progress, subscription } = notification;
+        match method.as_str() {
+            LIST_CHANGED => {
+                // Stateless revisions send it for a subscription alone.
+                let wanted = self.may_ask.load(Ordering::SeqCst)
+                    || subscription.is_some_and(|of| of == self.subscription.load(Ordering::SeqCst));
+                self.list_changed.fetch_or(wanted, Ordering::SeqCst);
+            }
+            PROGRESS => {
+                let waiting = progress.and_then(|of| {
+                    lock(&self.pending).waiting.get(&of).map(|waiting| waiting.progress.clone())
+                });
+                if let Some(waiting) = waiting {
+                    waiting.send_modify(|signs| *signs += 1);
+                }
+            }
+            CANCELLED => self.end_subscription(subscription.unwrap_or(NO_REQUEST)),
+            _ => {}
+        }
+    }
+
+    /// Takes note that the subscription is over, if this request is the one that subscribed.
+    fn end_subscription(&self, number: u64) {
+        let _another =
+            self.subscription.compare_exchange(number, NO_REQUEST, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
     /// Nobody is answered any more. The first reason counts.
     fn end(&self, why: String) {
         {
@@ -307,21 +378,13 @@ impl Reader {
     fn take(&mut self, message: Message) -> bool {
         match message {
             Message::Answer(number, answer) => {
+                self.shared.end_subscription(number);
                 let waiting = lock(&self.shared.pending).waiting.remove(&number);
                 // Whoever waited may have gone this moment.
                 return waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok());
             }
-            Message::Notification(method, token) => {
-                if method == LIST_CHANGED {
-                    self.shared.list_changed.store(true, Ordering::SeqCst);
-                }
-                let of = token.filter(|_| method == PROGRESS);
-                if let Some(waiting) = of.and_then(|of| {
-                    lock(&self.shared.pending).waiting.get(&of).map(|waiting| waiting.progress.clone())
-                }) {
-                    waiting.send_modify(|signs| *signs += 1);
-                }
-            }
+            Message::Notification(notification) => self.shared.notify(&notification),
+            Message::Request(..) if !self.shared.may_ask.load(Ordering::SeqCst) => {}
             Message::Request(id, method) => {
                 if self.since.elapsed() > REPLIES_EVERY {
                     (self.left, self.since) = (REPLIES_MAX, Instant::now());
@@ -401,7 +464,6 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
 
     use super::*;
@@ -472,6 +534,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_asks_and_asks_is_answered_so_often() {
         let (connection, mut far) = pair();
+        connection.shared.may_ask.store(true, Ordering::SeqCst);
         let ask = async {
             for number in 0..100 {
                 far.say(json!({"jsonrpc": "2.0", "id": number, "method": "ping"})).await;
@@ -500,6 +563,41 @@ mod tests {
         assert_eq!(answer, Err(Unanswered::Ended));
         assert_eq!(connection.request("tools/call", json!({}), PATIENCE).await, Err(Unanswered::NotSent));
         assert_eq!(connection.ended().map(|ended| ended.why).as_deref(), Some("it ended"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stateless_server_may_not_ask_and_is_heard_for_a_subscription_alone() {
+        let (connection, mut far) = pair();
+        connection.set_revision("2026-07-28");
+        assert!(!connection.is_notified());
+        assert!(connection.subscribe(Duration::from_secs(1)).await && connection.is_notified());
+        let listen = far.hear().await;
+        assert_eq!(
+            (&listen["method"], &listen["params"]["notifications"]),
+            (&json!(LISTEN), &json!({"toolsListChanged": true}))
+        );
+        let meta = |of: &Value| json!({"_meta": {"io.modelcontextprotocol/subscriptionId": of}});
+        let changed = |params: Value| json!({"jsonrpc": "2.0", "method": LIST_CHANGED, "params": params});
+        far.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
+        far.say(changed(json!({}))).await;
+        far.say(changed(meta(&json!(99)))).await;
+        let asked = async {
+            let asked = far.hear().await;
+            assert_eq!(asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+            assert_eq!(asked["method"], "tools/call", "the request of the server has no reply");
+            assert_eq!(asked["params"]["_meta"]["progressToken"], asked["id"]);
+            assert!(!connection.took_list_change(), "it came for nobody");
+            far.say(changed(meta(&listen["id"]))).await;
+            far.say(json!({"jsonrpc": "2.0", "id": listen["id"], "result": {"resultType": "complete"}}))
+                .await;
+            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": 7})).await;
+        };
+        let (answer, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), asked);
+        assert_eq!(answer, Ok(Answer::Result(json!(7))));
+        assert!(
+            connection.took_list_change() && !connection.is_notified(),
+            "it changed, and the subscription ended"
+        );
     }
 
     #[test]

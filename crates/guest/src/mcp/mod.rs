@@ -6,6 +6,7 @@
 //! else.
 
 mod connection;
+mod negotiation;
 mod server;
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! One server: started when it is first needed, kept, started anew a bounded number of times.
 //!
 //! ```text
-//!            start, initialize, tools/list           tools/call
+//!            start, negotiate, tools/list            tools/call
 //!   down ----------------------------------> up -----------------> answer
 //!    ^  \                                     |
 //!    |   +-- rest, longer with each failure   |
@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::mcp::{Answer, PAGES_MAX, Tool, VERSION_OVER_PIPES, VERSIONS};
+use ::mcp::{Answer, DISCOVER, PAGES_MAX, Tool};
 use protocol::mcp::Server as Spec;
 use protocol::tool::{FoundPassage, ToolOutput, WORKSPACE};
 use serde_json::{Map, Value, json};
@@ -21,10 +21,11 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Connection, Patience, Unanswered};
+use super::negotiation::{Agreement, Refusal, negotiate};
 use crate::tools::{self, Confinement, Ended, Kept, Limits, Request, Task, failed};
 
 /// How long a server may take to begin: some load a whole language first.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a page of its list may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a call may take without a sign of progress, and with any number of them.
@@ -32,7 +33,9 @@ const CALL: Patience = Patience { quiet: Duration::from_secs(120), at_most: Dura
 /// How long a server that let a call wait may take to say that it lives.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a message that wants no answer may take to be written.
-const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a list is believed where the server does not tell of changes.
+const LIST_FRESH: Duration = Duration::from_mins(5);
 /// Failures in a row after which it is left alone for good: until it changes, or the machine is started anew.
 const FAILURES_MAX: u32 = 8;
 /// The rest after the first failure; doubles with each in a row.
@@ -59,14 +62,16 @@ struct State {
     rest_until: Option<Instant>,
     /// What the last failure was.
     failure: String,
+    /// It began with a handshake when it began last, so it is not asked for its revisions.
+    shakes_hands: bool,
 }
 
 /// A life of the server, with the list that it told.
 #[derive(Debug)]
 struct Up {
     connection: Connection,
-    has_tools: bool,
-    tools: Mutex<Option<Arc<[Tool]>>>,
+    agreement: Agreement,
+    tools: Mutex<Option<(Instant, Arc<[Tool]>)>>,
 }
 
 impl Server {
@@ -133,16 +138,16 @@ impl Server {
                     .map(told)
                     .ok_or_else(|| "The answer of the MCP server is not of the protocol.".to_owned())
             }
-            Ok(Answer::Error(message)) => {
+            Ok(Answer::Error(error)) => {
                 self.answered().await;
-                Err(format!("The MCP server answered with an error: {message}"))
+                Err(format!("The MCP server answered with an error: {}", error.message))
             }
             Err(Unanswered::NotSent) => Err(self.over(&up, "It was not called").await),
             Err(Unanswered::Ended) => Err(self.over(&up, "The call may have run").await),
             Err(Unanswered::Late) => {
                 // One that hangs altogether is of no use to the next call either.
-                let lives =
-                    up.connection.request("ping", json!({}), Patience::of(PING_TIMEOUT)).await.is_ok();
+                let ping = if up.agreement.is_stateless { DISCOVER } else { "ping" };
+                let lives = up.connection.request(ping, json!({}), Patience::of(PING_TIMEOUT)).await.is_ok();
                 if !lives {
                     up.connection.give_up("it does not answer any more");
                 }
@@ -188,60 +193,53 @@ impl Server {
             }
             sleep_until(until).await;
         }
-        let begun = timeout(START_TIMEOUT, self.start(limits)).await;
+        let begun = timeout(START_TIMEOUT, self.start(limits, state.shakes_hands)).await;
         match begun.unwrap_or_else(|_| Err(format!("it did not begin within {} s", START_TIMEOUT.as_secs())))
         {
             Ok(up) => {
+                state.shakes_hands = !up.agreement.is_stateless;
                 let up = Arc::new(up);
                 state.up = Some(up.clone());
                 Ok(up)
             }
             Err(why) => {
+                state.shakes_hands = false;
                 state.failed(why.clone(), Instant::now());
                 Err(format!("the MCP server cannot be started ({why})"))
             }
         }
     }
 
-    /// A new life of the server, as far as the protocol's beginning.
-    async fn start(&self, limits: &Limits) -> Result<Up, String> {
-        let connection = spawn(&self.spec, limits).await?;
-        let broken = |why: &str| with_words(why, &connection);
-        let patience = Patience::of(START_TIMEOUT);
-        let begun = connection.request("initialize", ::mcp::initialize(), patience).await;
-        let about = match begun {
-            Ok(Answer::Result(about)) => about,
-            Ok(Answer::Error(message)) => return Err(broken(&message)),
-            Err(Unanswered::Late) => return Err(broken("it does not begin")),
-            Err(Unanswered::NotSent | Unanswered::Ended) => {
-                return Err(broken(
-                    &connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why),
-                ));
-            }
-        };
-        let version = about.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
-        if !VERSIONS.contains(&version) && version != VERSION_OVER_PIPES {
-            return Err(broken("it speaks another version of the protocol"));
+    /// A new life of the server, as far as the protocol's beginning. One that ends when it is asked for its revisions,
+    /// as some of older ones do, is started once more and not asked.
+    async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<Up, String> {
+        let mut connection = spawn(&self.spec, limits).await?;
+        let mut begun = negotiate(&connection, shakes_hands).await;
+        if begun == Err(Refusal::EndedByProbe) {
+            connection = spawn(&self.spec, limits).await?;
+            begun = negotiate(&connection, true).await;
         }
-        let initialized = ::mcp::notification("notifications/initialized", &Value::Null);
-        if !connection.tell(initialized, TELL_TIMEOUT).await {
-            return Err(broken("it does not read what it is told"));
-        }
-        let has_tools = about.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
-        Ok(Up { connection, has_tools, tools: Mutex::default() })
+        let agreement = begun.map_err(|refusal| with_words(&refusal.reason(&connection), &connection))?;
+        Ok(Up { connection, agreement, tools: Mutex::default() })
     }
 
     /// The list of tools, as it was told, or anew when the server says that it is another.
     async fn list(&self, up: &Up) -> Result<Arc<[Tool]>, String> {
         let mut known = up.tools.lock().await;
         let changed = up.connection.took_list_change();
-        if let Some(tools) = known.as_ref().filter(|_| !changed) {
+        let is_notified = up.connection.is_notified();
+        let fresh = |at: &Instant| is_notified || at.elapsed() < LIST_FRESH;
+        if let Some((_, tools)) = known.as_ref().filter(|(at, _)| !changed && fresh(at)) {
             return Ok(tools.clone());
+        }
+        if up.agreement.subscribes && !is_notified {
+            // Before the list is asked for, so that no change is missed.
+            let _sent = up.connection.subscribe(TELL_TIMEOUT).await;
         }
         match self.listed(up).await {
             Ok(tools) => {
                 let tools: Arc<[Tool]> = tools.into();
-                *known = Some(tools.clone());
+                *known = Some((Instant::now(), tools.clone()));
                 Ok(tools)
             }
             Err(why) => {
@@ -257,11 +255,11 @@ impl Server {
         let mut cursor: Option<String> = None;
         let grants =
             |tool: &str| self.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool));
-        for _ in 0..if up.has_tools { PAGES_MAX } else { 0 } {
+        for _ in 0..if up.agreement.has_tools { PAGES_MAX } else { 0 } {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let page = match up.connection.request("tools/list", params, Patience::of(LIST_TIMEOUT)).await {
                 Ok(Answer::Result(page)) => page,
-                Ok(Answer::Error(message)) => return Err(message),
+                Ok(Answer::Error(error)) => return Err(error.message),
                 Err(Unanswered::Late) => return Err("it does not answer".to_owned()),
                 Err(Unanswered::NotSent | Unanswered::Ended) => return Err("it ended".to_owned()),
             };

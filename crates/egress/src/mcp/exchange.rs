@@ -1,0 +1,375 @@
+//! Requests to one server over streamable HTTP, and their answers: as JSON or in a stream, within bounds.
+//!
+//! Revisions with a handshake have sessions, streams that are taken up again and notifications that cancel. In
+//! stateless ones each request stands alone: a stream that closes cancels, and one that broke is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use ::mcp::{Answer, Message, REPLIES_MAX, RpcError};
+
+use super::farewell::{Farewells, Unanswered};
+use super::sse::Events;
+use super::{McpError, mirror};
+use crate::Secret;
+use crate::connections::{self, Connections};
+
+/// How long a call may take.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long a message that wants no answer may take.
+pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The most that one exchange may bring, in bytes.
+const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The longest body of a refusal, in bytes; of a longer one only the status is known.
+const REFUSAL_MAX_BYTES: usize = 64 * 1024;
+/// How often a stream that breaks is taken up again.
+const RESUMES_MAX: usize = 3;
+/// The longest wait before a stream is taken up again, and the wait where the server does not say.
+const RESUME_WAIT_MAX: Duration = Duration::from_secs(5);
+const RESUME_WAIT: Duration = Duration::from_secs(1);
+/// The longest id of a session or of an event, in bytes.
+pub(super) const ID_MAX_BYTES: usize = 1024;
+
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Headers that an operator set, with what must not be shown of them.
+pub(super) type Headers = Vec<(HeaderName, HeaderValue, Secret)>;
+
+/// Where a server is, and how it is reached.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    url: Url,
+    headers: Headers,
+    connections: Connections,
+    numbers: AtomicU64,
+    /// The server told that its list is another.
+    pub(super) list_changed: AtomicBool,
+    pub(super) farewells: Farewells,
+}
+
+/// What a server and the service agreed on.
+#[derive(Debug, PartialEq)]
+pub(super) struct Session {
+    /// Its name, where the server gave it one.
+    pub(super) id: Option<HeaderValue>,
+    pub(super) revision: &'static str,
+    /// Each request stands alone: there is nothing to begin, to end or to expire but the agreement itself.
+    pub(super) is_stateless: bool,
+    pub(super) has_tools: bool,
+}
+
+/// Why an exchange ended without an answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The session is not known any more, or the server does not speak its revision; the request was not run.
+    Expired,
+    /// The server refused a request of a stateless revision with this error, which was not run.
+    Refused(RpcError),
+    /// For the caller. Nothing was run, unless it is [`McpError::Cut`].
+    Error(McpError),
+}
+
+impl From<McpError> for Failure {
+    fn from(error: McpError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) method: &'a str,
+    pub(super) params: Value,
+    /// Headers of its own, in stateless revisions.
+    pub(super) mirrored: HeaderMap,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(method: &'a str, params: Value) -> Self {
+        Self { method, params, mirrored: HeaderMap::new() }
+    }
+}
+
+impl Endpoint {
+    pub(super) fn new(url: Url, headers: Headers, connections: Connections, farewells: Farewells) -> Self {
+        Self {
+            url,
+            headers,
+            connections,
+            numbers: AtomicU64::new(1),
+            list_changed: AtomicBool::new(false),
+            farewells,
+        }
+    }
+
+    /// One request and its answer, with the headers that came with it.
+    pub(super) async fn exchange(
+        &self,
+        session: Option<&Session>,
+        request: &Request<'_>,
+    ) -> Result<(Answer, HeaderMap), Failure> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut head = self.head(session);
+        let mut unanswered = Unanswered::new(&self.farewells);
+        let body = match session {
+            Some(session) if session.is_stateless => {
+                head.extend(mirror::request(request.method, &request.params));
+                head.extend(request.mirrored.clone());
+                let params = ::mcp::with_revision(request.params.clone(), session.revision);
+                ::mcp::request(number, request.method, &params)
+            }
+            Some(session) => {
+                // Whoever drops this waits no more: the server may stop. What begins a session is never cancelled.
+                let head = self.head(Some(session));
+                unanswered.tell(self.message(head, ::mcp::cancelled(number, "nobody waits for it")));
+                ::mcp::request(number, request.method, &request.params)
+            }
+            None => ::mcp::request(number, request.method, &request.params),
+        };
+        let answered = timeout(CALL_TIMEOUT, async {
+            let response = self.post(session, head, body).await?;
+            let headers = response.headers().clone();
+            Ok((self.answer(session, response, number).await?, headers))
+        });
+        match answered.await {
+            Ok(Ok(answered)) => {
+                unanswered.answered();
+                Ok(answered)
+            }
+            // A connection that breaks cancels nothing: the call may still run.
+            Ok(Err(failure @ Failure::Error(McpError::Cut { .. }))) => Err(failure),
+            Ok(Err(failure)) => {
+                unanswered.answered();
+                Err(failure)
+            }
+            Err(_) => Err(cut("it took too long").into()),
+        }
+    }
+
+    /// The result of an answer.
+    pub(super) fn result(&self, answer: Answer) -> Result<Value, McpError> {
+        match answer {
+            Answer::Result(result) => Ok(result),
+            Answer::Error(error) => Err(McpError::Failed { message: self.redact(&error.message) }),
+        }
+    }
+
+    /// A message on its way.
+    fn message(&self, head: HeaderMap, body: String) -> Option<RequestBuilder> {
+        let request = self.connections.client().ok()?.post(self.url.clone()).headers(head);
+        let request = request.header(CONTENT_TYPE, "application/json");
+        Some(request.header(ACCEPT, "application/json, text/event-stream").body(body))
+    }
+
+    /// Returns what ends a session, if it has a name by which it can be ended.
+    pub(super) fn ending(&self, session: &Session) -> Option<RequestBuilder> {
+        session.id.as_ref()?;
+        let client = self.connections.client().ok()?;
+        Some(client.delete(self.url.clone()).headers(self.head(Some(session))))
+    }
+
+    /// Sends a message; the answer's status is looked at, its body only where it says why the message was refused.
+    async fn post(
+        &self,
+        session: Option<&Session>,
+        head: HeaderMap,
+        body: String,
+    ) -> Result<Response, Failure> {
+        self.connections.client().map_err(|error| unavailable(&connections::reason(error)))?;
+        let request = self.message(head, body).ok_or_else(|| unavailable("nothing can be sent"))?;
+        let response = request.send().await.map_err(|error| {
+            // Without a connection nothing was sent.
+            let sent = !error.is_connect();
+            let reason = connections::reason(error);
+            if sent { cut(&reason) } else { unavailable(&reason) }
+        })?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status == StatusCode::NOT_FOUND && session.is_some_and(|session| session.id.is_some()) {
+            return Err(Failure::Expired);
+        }
+        let retry_after = connections::retry_after(response.headers());
+        let reason = status.to_string();
+        Err(match status.as_u16() {
+            429 | 503 => McpError::Unavailable { reason, retry_after }.into(),
+            // Of what failed in its middle nobody knows how far it came.
+            408 | 500..=599 => McpError::Cut { reason }.into(),
+            400 | 402 | 404..=499 if session.is_some_and(|session| session.is_stateless) => {
+                refused(response).await
+            }
+            _ => McpError::Rejected { reason }.into(),
+        })
+    }
+
+    fn head(&self, session: Option<&Session>) -> HeaderMap {
+        let mut head = HeaderMap::new();
+        for (name, value, _) in &self.headers {
+            head.insert(name.clone(), value.clone());
+        }
+        if let Some(session) = session {
+            head.insert(VERSION, HeaderValue::from_static(session.revision));
+            if let Some(id) = &session.id {
+                head.insert(SESSION, id.clone());
+            }
+        }
+        head
+    }
+
+    /// The answer to the request of this number, in whichever form it comes.
+    async fn answer(
+        &self,
+        session: Option<&Session>,
+        response: Response,
+        number: u64,
+    ) -> Result<Answer, Failure> {
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+        if kind.to_ascii_lowercase().starts_with("text/event-stream") {
+            return Ok(self.streamed(session, response, number).await?);
+        }
+        let body = connections::body(response, ANSWER_MAX_BYTES).await.map_err(|error| match error {
+            connections::BodyError::TooLarge => {
+                McpError::Failed { message: "its answer is too long".to_owned() }
+            }
+            connections::BodyError::Cut => cut("the connection broke"),
+        })?;
+        let answers = ::mcp::messages(&body).into_iter().find_map(|message| match message {
+            Message::Answer(of, answer) if of == number => Some(answer),
+            Message::Answer(..) | Message::Request(..) | Message::Notification(..) => None,
+        });
+        Ok(answers.ok_or_else(|| cut("its answer is not of the protocol"))?)
+    }
+
+    /// The answer in a stream of events, which is taken up again where it breaks, if the server lets it.
+    async fn streamed(
+        &self,
+        session: Option<&Session>,
+        first: Response,
+        number: u64,
+    ) -> Result<Answer, McpError> {
+        let mut left = ANSWER_MAX_BYTES;
+        let mut replies = REPLIES_MAX;
+        let mut last: Option<String> = None;
+        let mut wait = RESUME_WAIT;
+        let mut response = first;
+        for _ in 0..=RESUMES_MAX {
+            let mut events = Events::default();
+            while let Ok(Some(piece)) = response.chunk().await {
+                left = left
+                    .checked_sub(piece.len())
+                    .ok_or_else(|| McpError::Failed { message: "its answer is too long".to_owned() })?;
+                for event in events.feed(&piece) {
+                    wait = event.retry.unwrap_or(wait).min(RESUME_WAIT_MAX);
+                    last = event.id.filter(|id| !id.is_empty() && id.len() <= ID_MAX_BYTES).or(last);
+                    for message in ::mcp::messages(event.data.as_bytes()) {
+                        if let Some(answer) = self.heard(session, message, number, &mut replies).await {
+                            return Ok(answer);
+                        }
+                    }
+                }
+            }
+            let resumes = session.is_none_or(|session| !session.is_stateless);
+            let Some(last) = last.as_ref().filter(|_| resumes) else { break };
+            tokio::time::sleep(wait).await;
+            let Some(next) = self.resume(session, last).await else { break };
+            response = next;
+        }
+        Err(cut("the stream ended before the answer"))
+    }
+
+    /// Takes a message of a stream in; the answer, if it is that.
+    async fn heard(
+        &self,
+        session: Option<&Session>,
+        message: Message,
+        number: u64,
+        replies: &mut usize,
+    ) -> Option<Answer> {
+        match message {
+            Message::Answer(of, answer) => return (of == number).then_some(answer),
+            Message::Notification(notification) => {
+                if notification.method == ::mcp::LIST_CHANGED {
+                    self.list_changed.store(true, Ordering::SeqCst);
+                }
+            }
+            Message::Request(id, method) => {
+                // In stateless revisions a server may not ask, and is not answered.
+                let session = session.filter(|session| !session.is_stateless);
+                if let (Some(session), Some(left)) = (session, replies.checked_sub(1)) {
+                    *replies = left;
+                    let _told = self.tell(session, &::mcp::reply(&id, &method)).await;
+                }
+            }
+        }
+        None
+    }
+
+    async fn resume(&self, session: Option<&Session>, last: &str) -> Option<Response> {
+        let client = self.connections.client().ok()?;
+        let request = client
+            .get(self.url.clone())
+            .headers(self.head(session))
+            .header(ACCEPT, "text/event-stream")
+            .header(LAST_EVENT, HeaderValue::from_str(last).ok()?);
+        let response = request.send().await.ok()?;
+        response.status().is_success().then_some(response)
+    }
+
+    /// Sends a message that wants no answer.
+    pub(super) async fn tell(&self, session: &Session, message: &str) -> Result<(), McpError> {
+        let told =
+            timeout(TELL_TIMEOUT, self.post(Some(session), self.head(Some(session)), message.to_owned()))
+                .await;
+        match told {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(Failure::Error(McpError::Cut { reason }))) => Err(unavailable(&reason)),
+            Ok(Err(Failure::Error(error))) => Err(error),
+            Ok(Err(Failure::Expired | Failure::Refused(_))) => {
+                Err(unavailable("its sessions end as soon as they begin"))
+            }
+            Err(_) => Err(unavailable("it took too long")),
+        }
+    }
+
+    /// A server's words without the operator's secrets, should it have repeated them.
+    pub(super) fn redact(&self, words: &str) -> String {
+        self.headers.iter().fold(words.to_owned(), |words, (.., secret)| secret.redact(&words))
+    }
+}
+
+/// Why a request of a stateless revision was refused. A server that speaks it says so in its own codes; anything else is
+/// the refusal of a server that does not, and the agreement with it is void.
+async fn refused(response: Response) -> Failure {
+    const METHOD_NOT_FOUND: i64 = -32601;
+    const INVALID_PARAMS: i64 = -32602;
+    let body = connections::body(response, REFUSAL_MAX_BYTES).await.unwrap_or_default();
+    match ::mcp::refusal(&body) {
+        Some(error) if error.is_specified() => Failure::Refused(error),
+        Some(error) if matches!(error.code, METHOD_NOT_FOUND | INVALID_PARAMS) => Failure::Refused(error),
+        Some(_) | None => Failure::Expired,
+    }
+}
+
+pub(super) fn unavailable(reason: &str) -> McpError {
+    McpError::Unavailable { reason: reason.to_owned(), retry_after: None }
+}
+
+pub(super) fn rejected(reason: &str) -> McpError {
+    McpError::Rejected { reason: reason.to_owned() }
+}
+
+pub(super) fn cut(reason: &str) -> McpError {
+    McpError::Cut { reason: reason.to_owned() }
+}
+
+pub(super) fn no_protocol() -> McpError {
+    rejected("its answer is not of the protocol")
+}

@@ -1,0 +1,135 @@
+//! How a server begins: which revision of the protocol both sides speak.
+//!
+//! ```text
+//!            server/discover
+//!   (none) --+--------------------------> stateless: nothing begins and nothing ends
+//!      ^     +--> any refusal, silence -> initialize, initialized -> session
+//!      |                                                               |
+//!      +------ 404: it has expired; 4xx: it speaks another revision ---+   once for each request, which it did not run
+//! ```
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::timeout;
+
+use ::mcp::{Answer, DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, STATELESS_REVISIONS};
+
+use super::McpError;
+use super::exchange::{Endpoint, Failure, ID_MAX_BYTES, Request, SESSION, Session, TELL_TIMEOUT, rejected};
+
+/// How long a server may take to say its revisions before a handshake is tried: some of older ones never answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The session with a server.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    current: Mutex<Option<Arc<Session>>>,
+    /// It began with a handshake when it began last, so it is not asked for its revisions.
+    shakes_hands: AtomicBool,
+}
+
+impl Sessions {
+    /// Returns the session, begun if need be. Whoever calls it bounds how long it takes.
+    pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Arc<Session>, McpError> {
+        if let Some(session) = self.current().clone() {
+            return Ok(session);
+        }
+        let session = if self.shakes_hands.load(Ordering::SeqCst) {
+            None
+        } else {
+            discover(endpoint).await.map_err(of_begin)?
+        };
+        let session = match session {
+            Some(session) => session,
+            None => {
+                let begun = handshake(endpoint).await;
+                self.shakes_hands.store(begun.is_ok(), Ordering::SeqCst);
+                begun?
+            }
+        };
+        let session = Arc::new(session);
+        *self.current() = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Forgets a session that is not known any more.
+    pub(super) fn expire(&self, session: &Arc<Session>) {
+        let mut current = self.current();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
+            *current = None;
+        }
+    }
+
+    /// Ends the session.
+    pub(super) async fn close(&self, endpoint: &Endpoint) {
+        let session = self.current().take();
+        if let Some(request) = session.and_then(|session| endpoint.ending(&session)) {
+            // A server need not know how to end a session.
+            let _ended = timeout(TELL_TIMEOUT, request.send()).await;
+        }
+    }
+
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<Arc<Session>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks a server for its revisions; `None` when it wants a handshake.
+async fn discover(endpoint: &Endpoint) -> Result<Option<Session>, Failure> {
+    let probe = Session { id: None, revision: STATELESS_REVISIONS[0], is_stateless: true, has_tools: false };
+    let request = Request::new(DISCOVER, serde_json::json!({}));
+    let answer = match timeout(PROBE_TIMEOUT, endpoint.exchange(Some(&probe), &request)).await {
+        Ok(Ok((answer, _))) => answer,
+        Ok(Err(Failure::Refused(error))) => Answer::Error(error),
+        // Without a connection, or where the service is refused, a handshake fares no better.
+        Ok(Err(failure @ Failure::Error(McpError::Unavailable { .. } | McpError::Rejected { .. }))) => {
+            return Err(failure);
+        }
+        Ok(Err(_)) | Err(_) => return Ok(None),
+    };
+    match ::mcp::lifecycle(&answer) {
+        Some(Lifecycle::Stateless { revision, has_tools, notifies: _ }) => {
+            Ok(Some(Session { id: None, revision, is_stateless: true, has_tools }))
+        }
+        Some(Lifecycle::Handshake) => Ok(None),
+        None => Err(other_version().into()),
+    }
+}
+
+async fn handshake(endpoint: &Endpoint) -> Result<Session, McpError> {
+    let request = Request::new("initialize", ::mcp::initialize());
+    let (answer, headers) = endpoint.exchange(None, &request).await.map_err(of_begin)?;
+    let answer = endpoint.result(answer)?;
+    let said = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
+    let revision = HANDSHAKE_REVISIONS.into_iter().find(|revision| *revision == said);
+    let revision = revision.ok_or_else(other_version)?;
+    let id = headers.get(SESSION).filter(|id| id.len() <= ID_MAX_BYTES).cloned().map(|mut id| {
+        id.set_sensitive(true);
+        id
+    });
+    let has_tools = answer.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
+    let session = Session { id, revision, is_stateless: false, has_tools };
+    let told = endpoint.tell(&session, &::mcp::notification("notifications/initialized", &Value::Null)).await;
+    if let Err(error) = told {
+        // Nobody will use it.
+        endpoint.farewells.say(endpoint.ending(&session));
+        return Err(error);
+    }
+    Ok(session)
+}
+
+/// Beginning a session runs nothing.
+fn of_begin(failure: Failure) -> McpError {
+    match failure {
+        Failure::Error(McpError::Cut { reason }) => McpError::Unavailable { reason, retry_after: None },
+        Failure::Error(error) => error,
+        Failure::Expired | Failure::Refused(_) => rejected("there is nothing at its address"),
+    }
+}
+
+fn other_version() -> McpError {
+    rejected("it speaks another version of the protocol")
+}
