@@ -3,8 +3,8 @@
 use domain::citation::Place;
 use guest::mcp::Cutter;
 use mcp::{
-    Answer, DESCRIPTION_MAX_BYTES, Message, OUTPUT_MAX_BYTES, PASSAGES_MAX, SCHEMA_MAX_BYTES,
-    TOOL_NAME_MAX_BYTES, TOOLS_MAX,
+    Answer, DESCRIPTION_MAX_BYTES, Lifecycle, Message, OUTPUT_MAX_BYTES, PASSAGES_MAX, SCHEMA_MAX_BYTES,
+    STATELESS_REVISIONS, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn assert_message(message: Message) {
             assert_tools(&result);
             assert_output(&result, None);
             assert_output(&result, Some("/workspace"));
-            mcp::lifecycle(&Answer::Result(result));
+            assert_lifecycle(&Answer::Result(result));
         }
         Message::Answer(_, Answer::Error(error)) => {
             let said = &error.message;
@@ -47,7 +47,7 @@ fn assert_message(message: Message) {
                 !said.is_empty() && said.len() <= MESSAGE_MAX_BYTES && !said.contains(is_hidden),
                 "{said:?}"
             );
-            mcp::lifecycle(&Answer::Error(error));
+            assert_lifecycle(&Answer::Error(error));
         }
         Message::Request(id, method) => {
             let reply = mcp::reply(&id, &method);
@@ -58,6 +58,12 @@ fn assert_message(message: Message) {
             assert_eq!(reply["jsonrpc"], "2.0");
         }
         Message::Notification(..) => {}
+    }
+}
+
+fn assert_lifecycle(answer: &Answer) {
+    if let Some(Lifecycle::Stateless { revision, .. }) = mcp::lifecycle(answer) {
+        assert!(STATELESS_REVISIONS.contains(&revision), "{revision}");
     }
 }
 

@@ -3,6 +3,11 @@
 //!
 //! No I/O. `egress` speaks it over HTTP, `guest` over the pipes of a process. What a server sends is hostile: everything
 //! here bounds it and takes out what nobody sees.
+//!
+//! The official SDK (`rmcp` 3.11) is not used. Its messages are strictly typed: one entry of a list that is no tool, or
+//! content of a kind that it does not know, loses the whole answer, and lists of messages (2025-03-26) are refused. Its
+//! client has a task for each request and notification of a server without a bound, and adds 1.6 MB to the program of
+//! the machines. The measurement stands in `docs/web.md`.
 
 mod message;
 mod names;

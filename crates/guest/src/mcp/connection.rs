@@ -21,8 +21,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The longest line of a server, in bytes.
-pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+use super::lines::{Cutter, LINE_MAX_BYTES};
+
 /// What a server may write between two answers, in bytes.
 pub(super) const FLOOD_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How much of what it says for people is kept, in bytes.
@@ -400,31 +400,6 @@ impl Reader {
     }
 }
 
-/// Cuts what a server writes into lines of bounded length.
-#[derive(Debug, Default)]
-pub struct Cutter(Vec<u8>);
-
-impl Cutter {
-    /// The lines that are whole now; `None` for one that is too long, after which there are no others.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
-        let mut lines = Vec::new();
-        let mut pieces = bytes.split(|byte| *byte == b'\n');
-        let mut piece = pieces.next();
-        while let Some(bytes) = piece {
-            if self.0.len() + bytes.len() > LINE_MAX_BYTES {
-                lines.push(None);
-                return lines;
-            }
-            self.0.extend_from_slice(bytes);
-            piece = pieces.next();
-            if piece.is_some() {
-                lines.push(Some(std::mem::take(&mut self.0)));
-            }
-        }
-        lines
-    }
-}
-
 /// Writes until the connection is over, which ends the server's standard input and with it the server.
 async fn write(
     mut stdin: impl AsyncWrite + Unpin,
@@ -598,18 +573,5 @@ mod tests {
             connection.took_list_change() && !connection.is_notified(),
             "it changed, and the subscription ended"
         );
-    }
-
-    #[test]
-    fn lines_are_cut_wherever_they_arrive_and_bounded() {
-        let whole = b"one\n\ntwo\nrest";
-        for size in 1..=whole.len() {
-            let mut cutter = Cutter::default();
-            let lines: Vec<_> = whole.chunks(size).flat_map(|piece| cutter.push(piece)).collect();
-            assert_eq!(lines, [Some(b"one".to_vec()), Some(Vec::new()), Some(b"two".to_vec())], "{size}");
-        }
-        let mut cutter = Cutter::default();
-        assert!(cutter.push(&vec![b'x'; LINE_MAX_BYTES]).is_empty());
-        assert_eq!(cutter.push(b"x"), [None]);
     }
 }

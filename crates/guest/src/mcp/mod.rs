@@ -6,6 +6,7 @@
 //! else.
 
 mod connection;
+mod lines;
 mod negotiation;
 mod server;
 
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::tools::{Limits, failed};
-pub use connection::Cutter;
+pub use lines::Cutter;
 use server::Server;
 
 /// How long the host is kept waiting for a server that begins; it begins all the same.

@@ -1,0 +1,47 @@
+//! Lines of bounded length, each of which is a message: a longer one is never held, let alone parsed.
+
+/// The longest line of a server, in bytes.
+pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Cuts what a server writes into lines of bounded length.
+#[derive(Debug, Default)]
+pub struct Cutter(Vec<u8>);
+
+impl Cutter {
+    /// The lines that are whole now; `None` for one that is too long, after which there are no others.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
+        let mut lines = Vec::new();
+        let mut pieces = bytes.split(|byte| *byte == b'\n');
+        let mut piece = pieces.next();
+        while let Some(bytes) = piece {
+            if self.0.len() + bytes.len() > LINE_MAX_BYTES {
+                lines.push(None);
+                return lines;
+            }
+            self.0.extend_from_slice(bytes);
+            piece = pieces.next();
+            if piece.is_some() {
+                lines.push(Some(std::mem::take(&mut self.0)));
+            }
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_they_arrive_and_bounded() {
+        let whole = b"one\n\ntwo\nrest";
+        for size in 1..=whole.len() {
+            let mut cutter = Cutter::default();
+            let lines: Vec<_> = whole.chunks(size).flat_map(|piece| cutter.push(piece)).collect();
+            assert_eq!(lines, [Some(b"one".to_vec()), Some(Vec::new()), Some(b"two".to_vec())], "{size}");
+        }
+        let mut cutter = Cutter::default();
+        assert!(cutter.push(&vec![b'x'; LINE_MAX_BYTES]).is_empty());
+        assert_eq!(cutter.push(b"x"), [None]);
+    }
+}
