@@ -1,60 +1,149 @@
-//! Exports spans to a collector: OTLP over HTTP, as JSON.
+//! Exports spans to a collector: OTLP over HTTP, as JSON, by `opentelemetry-otlp`.
 //!
-//! See <https://opentelemetry.io/docs/specs/otlp/> and its JSON mapping. Few fields and one POST are needed, so this is
-//! written here; existing libraries bring a second HTTP stack, gRPC and their own queues.
+//! The crate makes the messages and decides what is sent again after which pause. It is given our HTTP client, which
+//! sends the headers of the settings and nothing that the crate reads from variables of its own. Spans and the queue in
+//! which they wait are those of `telemetry`, so that a build without this feature records nothing and has no SDK.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{self, HeaderMap, HeaderValue, header};
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use opentelemetry::trace::{SpanContext, SpanKind, Status, TraceFlags, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue, SpanId, TraceId};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use reqwest::{Client, Response, redirect};
-use serde_json::{Value, json};
-use telemetry::trace::{Finished, Side, Spans, Value as Told};
+use telemetry::trace::{Finished, Side, Spans, Value};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Otlp;
 
-/// The export interval.
+/// Pause between two exports.
 const EVERY: Duration = Duration::from_secs(1);
 /// Spans of one request.
 const BATCH_MAX: usize = 512;
-/// The timeout of one export.
+/// Bounds one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of attempts and the first delay between them; the delay doubles unless the collector sets another.
+/// How often a batch is sent, and the pause after the first time; doubles, unless the collector wants another.
 const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest that a collector may have us wait.
+/// The longest pause, whatever the collector wants: 30 seconds, as `opentelemetry-otlp` has it for what it is asked.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The maximum wait for the collector at shutdown.
-const FAREWELL: Duration = Duration::from_secs(3);
-/// The part of the collector's response that is read, so that the connection can be reused.
+/// How long the end of the service waits for the collector.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
+/// What is read of a collector's answer, so that its connection can be used again.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
 /// Brings spans to a collector.
 pub(crate) struct Exporter {
     spans: Arc<Spans>,
-    client: Client,
+    exporter: SpanExporter,
+    scope: InstrumentationScope,
     url: String,
-    headers: HeaderMap,
-    resource: Value,
     /// On its way; kept until the collector has it or it is given up.
     batch: Vec<Finished>,
-    /// True if the last export failed.
+    /// Whether the last one was given up.
     failing: bool,
 }
 
-/// The reason why an export failed.
-enum Refusal {
-    /// It may take it later, after so long if it said so.
-    Later(String, Option<Duration>),
-    /// It never will.
-    Never(String),
+impl Exporter {
+    /// Creates an exporter of what waits in `spans`; `None` when connections can't be made here.
+    pub(crate) fn new(settings: Otlp, spans: Arc<Spans>) -> Option<Self> {
+        let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
+        let client = CollectorClient::new(&url, settings.headers)
+            .inspect_err(|error| tracing::error!(%error, "traces can't be exported"))
+            .ok()?;
+        let mut exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(client)
+            .with_protocol(Protocol::HttpJson)
+            .with_endpoint(&url)
+            // For all attempts of a batch together; the client bounds each.
+            .with_timeout(TIMEOUT * ATTEMPTS_MAX + PAUSE_MAX * (ATTEMPTS_MAX - 1))
+            .with_retry_policy(
+                RetryPolicy::default()
+                    .with_max_retries(ATTEMPTS_MAX as usize - 1)
+                    .with_initial_delay(PAUSE)
+                    .with_max_delay(PAUSE_MAX),
+            )
+            .build()
+            .inspect_err(|error| tracing::error!(%error, "traces can't be exported"))
+            .ok()?;
+        let resource = Resource::builder_empty().with_attributes([
+            KeyValue::new("service.name", settings.service_name),
+            KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+        ]);
+        exporter.set_resource(&resource.build());
+        let scope = InstrumentationScope::builder("causerie").with_version(env!("CARGO_PKG_VERSION")).build();
+        Some(Self { spans, exporter, scope, url, batch: Vec::new(), failing: false })
+    }
+
+    /// Exports spans until the service is over; then, for a while, those that are left.
+    pub(crate) async fn run(mut self, over: CancellationToken) {
+        let always = async {
+            loop {
+                sleep(EVERY).await;
+                self.export().await;
+            }
+        };
+        over.run_until_cancelled(always).await;
+        if timeout(SHUTDOWN_TIMEOUT, self.export()).await.is_err() {
+            tracing::warn!(collector = self.url, "traces were left: the collector takes too long");
+        }
+    }
+
+    /// Exports all that waits.
+    async fn export(&mut self) {
+        loop {
+            if self.batch.is_empty() {
+                self.batch = self.spans.take(BATCH_MAX);
+            }
+            if self.batch.is_empty() {
+                return;
+            }
+            self.export_batch().await;
+            self.batch.clear();
+        }
+    }
+
+    /// Exports the batch or gives it up.
+    async fn export_batch(&mut self) {
+        let spans = self.batch.iter().map(|span| span_data(span, &self.scope)).collect();
+        match self.exporter.export(spans).await {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(collector = self.url, "traces are exported again");
+                }
+            }
+            Err(error) => {
+                self.spans.dropped.add(self.batch.len() as u64);
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(
+                        collector = self.url,
+                        %error,
+                        "traces are dropped: the collector does not take them"
+                    );
+                }
+            }
+        }
+    }
 }
 
-impl Exporter {
-    /// Brings what waits in `spans` there; `None` when connections can't be made here.
-    pub(crate) fn new(settings: Otlp, spans: Arc<Spans>) -> Option<Self> {
+/// The HTTP client that the exporter is given.
+#[derive(Debug)]
+struct CollectorClient {
+    client: Client,
+    headers: HeaderMap,
+}
+
+impl CollectorClient {
+    fn new(url: &str, headers: HeaderMap) -> reqwest::Result<Self> {
         // Whoever installed a provider first has installed this one: the build has no other.
         let _installed_before = rustls::crypto::ring::default_provider().install_default();
         let builder = Client::builder()
@@ -63,157 +152,102 @@ impl Exporter {
             .retry(reqwest::retry::never())
             .timeout(TIMEOUT)
             .http1_only();
-        let encrypted = settings.endpoint.starts_with("https:");
+        let encrypted = url.starts_with("https:");
         let builder = if encrypted { builder.https_only(true) } else { builder.tls_certs_only([]) };
-        let client =
-            builder.build().inspect_err(|error| tracing::error!(%error, "traces can't be exported")).ok()?;
-        let mut headers = settings.headers;
+        Ok(Self { client: builder.build()?, headers })
+    }
+
+    async fn send(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
+        let (parts, body) = request.into_parts();
+        // The settings' headers, not those that the crate reads from variables that the settings may override.
+        let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Some(Self {
-            spans,
-            client,
-            url: format!("{}/v1/traces", settings.endpoint.trim_end_matches('/')),
-            headers,
-            resource: json!({ "attributes": [
-                attribute("service.name", json!({ "stringValue": settings.service_name })),
-                attribute("service.version", json!({ "stringValue": env!("CARGO_PKG_VERSION") })),
-            ]}),
-            batch: Vec::new(),
-            failing: false,
-        })
-    }
-
-    /// Brings spans to the collector until the service is over; then, for a while, those that are left.
-    pub(crate) async fn run(mut self, over: CancellationToken) {
-        let always = async {
-            loop {
-                sleep(EVERY).await;
-                self.bring().await;
-            }
-        };
-        over.run_until_cancelled(always).await;
-        if timeout(FAREWELL, self.bring()).await.is_err() {
-            tracing::warn!(collector = self.url, "traces were left: the collector takes too long");
+        let request = self.client.post(parts.uri.to_string()).headers(headers).body(body);
+        let mut response = request.send().await.map_err(reqwest::Error::without_url)?;
+        let mut answer = http::Response::new(Bytes::new());
+        *answer.status_mut() = response.status();
+        if let Some(wait) = response.headers_mut().remove(header::RETRY_AFTER) {
+            answer.headers_mut().insert(header::RETRY_AFTER, wait);
         }
-    }
-
-    /// Brings all that waits.
-    async fn bring(&mut self) {
-        loop {
-            if self.batch.is_empty() {
-                self.batch = self.spans.take(BATCH_MAX);
-            }
-            if self.batch.is_empty() {
-                return;
-            }
-            self.bring_batch().await;
-            self.batch.clear();
-        }
-    }
-
-    /// Brings the batch or gives it up.
-    async fn bring_batch(&mut self) {
-        let body = body(&self.resource, &self.batch).to_string();
-        let mut attempt = 1;
-        let reason = loop {
-            match self.post(body.clone()).await {
-                Ok(()) => {
-                    if std::mem::take(&mut self.failing) {
-                        tracing::info!(collector = self.url, "traces are exported again");
-                    }
-                    return;
-                }
-                Err(Refusal::Later(_, wait)) if attempt < ATTEMPTS_MAX => {
-                    let pause = wait.unwrap_or(PAUSE * 2_u32.pow(attempt - 1));
-                    sleep(pause.min(PAUSE_MAX)).await;
-                    attempt += 1;
-                }
-                Err(Refusal::Later(reason, _) | Refusal::Never(reason)) => break reason,
-            }
-        };
-        self.spans.dropped.add(self.batch.len() as u64);
-        if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(
-                collector = self.url,
-                reason,
-                "traces are dropped: the collector does not take them"
-            );
-        }
-    }
-
-    async fn post(&self, body: String) -> Result<(), Refusal> {
-        let request = self.client.post(&self.url).headers(self.headers.clone()).body(body);
-        let response = request.send().await;
-        let response = response.map_err(|error| Refusal::Later(error.without_url().to_string(), None))?;
-        let status = response.status();
-        let wait = response.headers().get(header::RETRY_AFTER);
-        let wait = wait.and_then(|wait| wait.to_str().ok()?.parse().ok()).map(Duration::from_secs);
-        drain(response).await;
-        match status {
-            status if status.is_success() => Ok(()),
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Err(Refusal::Later(status.to_string(), wait)),
-            status => Err(Refusal::Never(status.to_string())),
-        }
+        *answer.body_mut() = body_within_bound(response).await;
+        Ok(answer)
     }
 }
 
-async fn drain(mut response: Response) {
-    let mut read = 0;
+impl HttpClient for CollectorClient {
+    // `async_trait` in its written-out form.
+    fn send_bytes<'client, 'future>(
+        &'client self,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'future, Result<http::Response<Bytes>, HttpError>>
+    where
+        'client: 'future,
+        Self: 'future,
+    {
+        self.send(request).boxed()
+    }
+}
+
+async fn body_within_bound(mut response: Response) -> Bytes {
+    let mut body = BytesMut::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        read += chunk.len();
-        if read > ANSWER_MAX_BYTES {
-            return;
+        if body.len() + chunk.len() > ANSWER_MAX_BYTES {
+            break;
         }
+        body.extend_from_slice(&chunk);
+    }
+    body.freeze()
+}
+
+fn span_data(span: &Finished, scope: &InstrumentationScope) -> SpanData {
+    let trace = TraceId::from_bytes(span.context.trace.to_be_bytes());
+    let id = |span: u64| SpanId::from_bytes(span.to_be_bytes());
+    let attributes = span.attributes.iter().map(|(name, value)| KeyValue::new(*name, attribute(value)));
+    SpanData {
+        span_context: SpanContext::new(
+            trace,
+            id(span.context.span),
+            TraceFlags::SAMPLED,
+            false,
+            TraceState::NONE,
+        ),
+        parent_span_id: span.parent.map_or(SpanId::INVALID, id),
+        // What a request to us belongs to is its client's.
+        parent_span_is_remote: span.side == Side::Server && span.parent.is_some(),
+        span_kind: match span.side {
+            Side::Internal => SpanKind::Internal,
+            Side::Server => SpanKind::Server,
+            Side::Client => SpanKind::Client,
+        },
+        name: span.name.clone(),
+        start_time: time(span.begun_nanos),
+        end_time: time(span.ended_nanos),
+        attributes: attributes.collect(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: if span.failed { Status::error("") } else { Status::Unset },
+        instrumentation_scope: scope.clone(),
     }
 }
 
-/// The message `ExportTraceServiceRequest`.
-fn body(resource: &Value, spans: &[Finished]) -> Value {
-    let spans: Vec<Value> = spans.iter().map(span).collect();
-    let scope = json!({ "name": "causerie", "version": env!("CARGO_PKG_VERSION") });
-    json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": [{ "scope": scope, "spans": spans }] }] })
+fn time(nanos: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-fn span(told: &Finished) -> Value {
-    let kind = match told.side {
-        Side::Internal => 1,
-        Side::Server => 2,
-        Side::Client => 3,
-    };
-    let attributes: Vec<Value> =
-        told.attributes.iter().map(|(name, told)| attribute(name, value(told))).collect();
-    json!({
-        "traceId": format!("{:032x}", told.context.trace),
-        "spanId": format!("{:016x}", told.context.span),
-        "parentSpanId": told.parent.map(|parent| format!("{parent:016x}")).unwrap_or_default(),
-        "name": told.name,
-        "kind": kind,
-        "startTimeUnixNano": told.begun_nanos.to_string(),
-        "endTimeUnixNano": told.ended_nanos.to_string(),
-        "attributes": attributes,
-        "status": if told.failed { json!({ "code": 2 }) } else { json!({}) },
-    })
-}
-
-fn attribute(name: &str, value: Value) -> Value {
-    json!({ "key": name, "value": value })
-}
-
-/// Of 64 bits, numbers are texts in this JSON.
-fn value(told: &Told) -> Value {
-    match told {
-        Told::Text(text) => json!({ "stringValue": text }),
-        Told::Number(number) => json!({ "intValue": number.to_string() }),
-        Told::Flag(flag) => json!({ "boolValue": flag }),
+fn attribute(value: &Value) -> opentelemetry::Value {
+    match value {
+        Value::Text(text) => text.clone().into(),
+        Value::Number(number) => (*number).into(),
+        Value::Flag(flag) => (*flag).into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+
+    use serde_json::{Value, json};
     use telemetry::trace::Tracer;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -273,15 +307,14 @@ mod tests {
         let context = request.context();
         drop(tracer.span(Some(context), "inner"));
         drop(request);
-        exporter(&format!("{endpoint}/"), &spans).bring().await;
+        exporter(&format!("{endpoint}/"), &spans).export().await;
         let (head, body) = taken.recv().await.expect("a request");
         assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
         assert!(head.contains("content-type: application/json") && head.contains("x-token: hush"), "{head}");
         let told = &body["resourceSpans"][0];
-        assert_eq!(
-            told["resource"]["attributes"][0],
-            json!({ "key": "service.name", "value": { "stringValue": "advice" } })
-        );
+        let resource = told["resource"]["attributes"].as_array().expect("attributes");
+        let name = json!({ "key": "service.name", "value": { "stringValue": "advice" } });
+        assert!(resource.contains(&name), "{resource:?}");
         let [inner, outer] = told["scopeSpans"][0]["spans"].as_array().expect("spans").as_slice() else {
             panic!("two spans")
         };
@@ -291,7 +324,7 @@ mod tests {
             (&outer["parentSpanId"], &outer["kind"], &inner["kind"]),
             (&json!(""), &json!(2), &json!(1))
         );
-        assert_eq!((&outer["status"], &inner["status"]), (&json!({ "code": 2 }), &json!({})));
+        assert_eq!((&outer["status"]["code"], &inner["status"]["code"]), (&json!(2), &json!(0)));
         assert_eq!(
             outer["attributes"],
             json!([
@@ -312,12 +345,12 @@ mod tests {
         let tracer = Tracer::new(spans.clone());
         drop(tracer.request(None, "first"));
         let mut exporter = exporter(&endpoint, &spans);
-        exporter.bring().await;
+        exporter.export().await;
         let (first, again) = (taken.recv().await.expect("one").1, taken.recv().await.expect("another").1);
         assert_eq!(first, again);
         assert_eq!(spans.dropped.get(), 1, "it refused at last");
         drop(tracer.request(None, "second"));
-        exporter.bring().await;
+        exporter.export().await;
         let second = taken.recv().await.expect("a third").1;
         assert_eq!(second["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "second");
         assert_eq!(spans.dropped.get(), 1);
@@ -343,6 +376,6 @@ mod tests {
         drop(tracer.request(None, "request"));
         let begun = tokio::time::Instant::now();
         exporter("http://127.0.0.1:1", &spans).run(over).await;
-        assert!(begun.elapsed() <= FAREWELL + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }
