@@ -2,7 +2,8 @@
 
 use std::io::Read;
 
-use encoding_rs::{Encoding, UTF_8, WINDOWS_1250, WINDOWS_1252};
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_8};
 use flate2::read::MultiGzDecoder;
 
 use super::{BODY_MAX_BYTES, Document, Fetched, Page, passages, readable};
@@ -12,8 +13,8 @@ use crate::{WebUrl, text};
 pub(super) const KIND_MAX_BYTES: usize = 256;
 /// Within how many bytes from its start a page says its encoding.
 const CHARSET_WITHIN_BYTES: usize = 1024;
-/// Endings of hosts whose older pages are in the encoding of central Europe.
-const CENTRAL_EUROPE: [&str; 8] = [".cz", ".sk", ".pl", ".hu", ".si", ".hr", ".ro", ".rs"];
+/// How much of a page is looked at to tell its encoding, in bytes.
+const SAMPLE_MAX_BYTES: usize = 256 * 1024;
 
 /// What a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,8 +146,8 @@ fn seen(bytes: &[u8]) -> Result<Form, Unreadable> {
     Ok(if html { Form::Html } else { Form::Text })
 }
 
-/// The letters of a body: in the encoding that its byte order mark, else its header, else its letters, else it itself
-/// says, else the one of where it comes from.
+/// Decodes a body by, in this order: its byte order mark, its header, UTF-8 where it is valid, the page's own `charset`,
+/// and the guess.
 fn letters(kind: &str, url: &WebUrl, bytes: &[u8]) -> String {
     let by_header = charset(kind);
     let head =
@@ -154,13 +155,25 @@ fn letters(kind: &str, url: &WebUrl, bytes: &[u8]) -> String {
     let encoding = match by_header {
         Some(encoding) => encoding,
         None if std::str::from_utf8(bytes).is_ok() => UTF_8,
-        None => charset(&head()).filter(|encoding| *encoding != UTF_8).unwrap_or_else(|| {
-            let here = CENTRAL_EUROPE.iter().any(|ending| url.host().ends_with(ending));
-            if here { WINDOWS_1250 } else { WINDOWS_1252 }
-        }),
+        None => charset(&head()).filter(|encoding| *encoding != UTF_8).unwrap_or_else(|| guess(url, bytes)),
     };
     // A byte order mark stands before all of them.
     encoding.decode(bytes).0.into_owned()
+}
+
+/// The encoding by the frequencies of its letters and the top-level domain, as browsers guess it.
+fn guess(url: &WebUrl, bytes: &[u8]) -> &'static Encoding {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(&bytes[..bytes.len().min(SAMPLE_MAX_BYTES)], true);
+    let host = url.host();
+    let domain = host.rsplit('.').next().filter(|domain| is_top_level(domain));
+    detector.guess(domain.map(str::as_bytes), Utf8Detection::Deny)
+}
+
+/// The form that the detector wants of a domain: lower case, no dots, no address.
+fn is_top_level(domain: &str) -> bool {
+    domain.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit())
+        && domain.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 fn charset(text: &str) -> Option<&'static Encoding> {
