@@ -1,10 +1,11 @@
 //! Whose request it is, by address: the connection's, or what proxies that the operator trusts say of it.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use axum::http::{HeaderMap, HeaderName, header};
+use ipnet::IpNet;
 
 /// Where proxies write whom they forward for, unless they use `Forwarded`.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -19,10 +20,7 @@ pub struct Peer(pub IpAddr);
 
 /// Addresses that begin alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: u128,
-    bits: u32,
-}
+pub struct Network(IpNet);
 
 /// The text is no network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,31 +31,26 @@ impl FromStr for Network {
     type Err = NotANetwork;
 
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
-        let wrong = || NotANetwork(text.to_owned());
-        let (address, bits) = text.trim().split_once('/').map_or((text.trim(), None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), |bits| bits.parse::<u32>().map_err(|_| wrong()))?;
-        if bits > most {
-            return Err(wrong());
-        }
-        Ok(Self { address: number(address), bits: 128 - most + bits })
+        let trimmed = text.trim();
+        let network = trimmed.parse::<IpNet>().or_else(|_| trimmed.parse::<IpAddr>().map(IpNet::from));
+        network.map(Self).map_err(|_| NotANetwork(text.to_owned()))
     }
 }
 
 impl Network {
+    /// IPv4 addresses are in IPv6 networks as those that map them.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
-        let differing = (self.address ^ number(address)).leading_zeros();
-        differing >= self.bits
+        let mapped = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+            mapped @ IpAddr::V6(_) => mapped,
+        };
+        self.0.contains(&address.to_canonical()) || self.0.contains(&mapped)
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Ipv6Addr::from(self.address).to_ipv4_mapped() {
-            Some(address) if self.bits >= 96 => write!(f, "{address}/{}", self.bits - 96),
-            _ => write!(f, "{}/{}", Ipv6Addr::from(self.address), self.bits),
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -120,13 +113,6 @@ fn read_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(Ipv4Addr::to_ipv6_mapped(&address)),
-        IpAddr::V6(address) => u128::from(address),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +163,8 @@ mod tests {
         assert!(holds("2001:db8::/32", "2001:db8:ffff::1") && !holds("2001:db8::/32", "2001:db9::1"));
         assert!(holds("0.0.0.0/0", "8.8.8.8") && !holds("0.0.0.0/0", "2001:db8::1"));
         assert!(holds("::/0", "8.8.8.8"));
+        assert!(holds("::ffff:10.0.0.0/104", "10.1.2.3") && !holds("::ffff:10.0.0.0/104", "11.1.2.3"));
+        assert!(holds("10.0.0.0/8", "::ffff:10.1.2.3") && holds("10.9.9.9/8", "10.1.2.3"));
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/x", "host"] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
