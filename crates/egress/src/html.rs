@@ -1,6 +1,10 @@
 //! HTML as a stream of tags and texts, read in one pass whatever it is: time and memory grow with its length alone,
 //! not with its depth, its attributes, or what is left open in it. Nothing here is shown as HTML again, so what
 //! matters is what a reader sees, not every rule of what browsers make of broken pages.
+//!
+//! The tokenizer of `html5ever` was measured and not taken: it compares each attribute of a tag with all before it, so
+//! that a page of one tag takes time by the square of its length (5 s for 208 KiB, 34 s for 868 KiB in a build for
+//! tests; hours for the 10 MiB that a page may have), on the host. Its tables of named characters are used.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,7 @@
 //! Globs over workspace paths: `*`, `?`, `**`, `[a-z]`, `{one,two}`; case and diacritics do not matter.
+//!
+//! `globset` was measured and not taken: it brings a regex engine into the agent, 928 KB of machine code (1,237 KB
+//! against 309 KB for a program that does nothing else), and it refuses `x[`, which here is a name like any other.
 
 /// The longest glob, in characters.
 const GLOB_MAX_CHARS: usize = 500;
