@@ -5,17 +5,21 @@
 //! remembered for its model.
 
 use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use domain::step::{Item, StepError, StepEvent, StepRequest};
-use futures_util::{FutureExt, stream};
-use reqwest::{RequestBuilder, Response, header};
+use futures_util::Stream;
+use hyper::Method;
+use reqwest::header::{self, HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::client::Response;
 use crate::decoder::{Decoder, Next};
 use crate::format::{Dialect, Format};
 use crate::lenient::Listing;
@@ -33,6 +37,10 @@ pub const STEP_TIMEOUT: Duration = Duration::from_secs(1800);
 pub const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long listing the models may take.
 pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of a step's stream is read before what it says is told.
+const READ_MAX_BYTES: usize = 64 * 1024;
+/// How much text that came in several pieces is told as one.
+const TEXT_MAX_BYTES: usize = 4 * 1024;
 /// The longest list of models that is read.
 const MODELS_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The most models that are taken from a list.
@@ -115,12 +123,8 @@ impl Vendor {
     /// Makes one attempt at a step; see [`crate::Provider::step`].
     #[must_use]
     pub fn step(&self, request: StepRequest) -> StepStream {
-        let running =
-            Running { vendor: self.clone(), stage: Stage::Before(Box::new(request)), ready: VecDeque::new() };
-        Box::pin(stream::unfold(running, |mut running| async move {
-            let event = running.next().await?;
-            Some((event, running))
-        }))
+        let stage = Stage::Opening(Box::pin(begin(self.clone(), request)));
+        Box::pin(Running { vendor: self.clone(), stage, ready: VecDeque::new() })
     }
 
     /// Where the server is. No key stands in it.
@@ -140,10 +144,11 @@ impl Vendor {
         let failed = |error: StepError| Failure::of(&error, self.server.key_header().is_some());
         let listing = async {
             let (path, query) = self.format.models_path();
-            let call = self.server.client().map_err(failed)?.get(self.server.url(path, query));
-            let call = self.headers(call);
-            let mut response = call.send().await.map_err(wire::connection).map_err(failed)?;
-            if !response.status().is_success() {
+            let client = self.server.client().map_err(failed)?;
+            let url = self.server.url(path, query);
+            let sending = client.send(Method::GET, &url, self.headers(), Vec::new());
+            let mut response = sending.await.map_err(wire::connection).map_err(failed)?;
+            if !response.status.is_success() {
                 return Err(failed(self.refusal(response).await));
             }
             let body = wire::bounded(&mut response, MODELS_MAX_BYTES).await.map_err(failed)?;
@@ -178,15 +183,12 @@ impl Vendor {
         }
     }
 
-    fn headers(&self, call: RequestBuilder) -> RequestBuilder {
-        let call = match self.server.key_header() {
-            Some((name, value)) => call.header(name, value),
-            None => call,
-        };
-        match self.format.version_header() {
-            Some((name, value)) => call.header(name, value),
-            None => call,
+    fn headers(&self) -> HeaderMap {
+        let mut headers: HeaderMap = self.server.key_header().into_iter().collect();
+        if let Some((name, value)) = self.format.version_header() {
+            headers.insert(name, HeaderValue::from_static(value));
         }
+        headers
     }
 
     fn dialect(&self, model: &str) -> Dialect {
@@ -211,8 +213,8 @@ impl Vendor {
     }
 
     async fn refusal(&self, mut response: Response) -> StepError {
-        let status = response.status();
-        let wait = wire::retry_after(response.headers(), SystemTime::now());
+        let status = response.status;
+        let wait = wire::retry_after(&response.headers, SystemTime::now());
         let body =
             wire::bounded(&mut response, wire::REFUSAL_MAX_BYTES).await.ok().flatten().unwrap_or_default();
         error::of_status(status, wait, &self.server.redact(&String::from_utf8_lossy(&body)))
@@ -224,13 +226,14 @@ impl Vendor {
         let mut said_otherwise = 0;
         let (path, query) = self.format.step_path(&request.model);
         loop {
-            let call = self.headers(self.server.client()?.post(self.server.url(&path, query)));
-            let call = call
-                .header(header::CONTENT_TYPE, "application/json")
-                .header(header::ACCEPT, "text/event-stream")
-                .body(dialect.body(request, &self.options.of(&request.model))?);
-            let response = call.send().await.map_err(wire::connection)?;
-            if response.status().is_success() {
+            let mut headers = self.headers();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+            let body = dialect.body(request, &self.options.of(&request.model))?;
+            let url = self.server.url(&path, query);
+            let sending = self.server.client()?.send(Method::POST, &url, headers, body);
+            let response = sending.await.map_err(wire::connection)?;
+            if response.status.is_success() {
                 return Ok(response);
             }
             let refusal = self.refusal(response).await;
@@ -259,7 +262,7 @@ struct Running {
 }
 
 enum Stage {
-    Before(Box<StepRequest>),
+    Opening(Pin<Box<dyn Future<Output = Result<Streaming, StepError>> + Send>>),
     Streaming(Box<Streaming>),
     /// Nothing more but why it failed.
     After(Option<StepError>),
@@ -269,34 +272,62 @@ struct Streaming {
     response: Response,
     decoder: Decoder,
     deadline: Instant,
+    /// When something came last.
+    heard: Instant,
+    /// Looks whether that was too long ago. It is set again when it is due, not with each piece that comes.
+    alarm: Pin<Box<Sleep>>,
 }
 
-impl Running {
-    async fn next(&mut self) -> Option<Result<StepEvent, StepError>> {
+impl Stream for Running {
+    type Item = Result<StepEvent, StepError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(Ok(event));
+            if let Some(event) = next_ready(&mut this.ready) {
+                return Poll::Ready(Some(Ok(event)));
             }
-            let progress = match &mut self.stage {
+            let progress = match &mut this.stage {
                 Stage::After(failure) => {
-                    let failure = failure.take()?;
-                    return Some(Err(self.clean(failure)));
+                    let failure = failure.take().map(|failure| Err(this.clean(failure)));
+                    return Poll::Ready(failure);
                 }
-                Stage::Before(request) => begin(&self.vendor, request).await.map(|streaming| {
-                    self.stage = Stage::Streaming(Box::new(streaming));
+                Stage::Opening(opening) => ready!(opening.as_mut().poll(context)).map(|streaming| {
+                    this.stage = Stage::Streaming(Box::new(streaming));
                     Next::More
                 }),
-                Stage::Streaming(streaming) => streaming.read(self.vendor.patience, &mut self.ready).await,
+                Stage::Streaming(streaming) => {
+                    ready!(streaming.poll_read(this.vendor.patience, &mut this.ready, context))
+                }
             };
             match progress {
                 Ok(Next::More) => {}
-                Ok(Next::End) => self.stage = Stage::After(None),
+                Ok(Next::End) => this.stage = Stage::After(None),
                 // What was said before the failure is given first.
-                Err(failure) => self.stage = Stage::After(Some(failure)),
+                Err(failure) => this.stage = Stage::After(Some(failure)),
             }
         }
     }
+}
 
+/// The next event. Text that came in several pieces is one, up to [`TEXT_MAX_BYTES`].
+fn next_ready(ready: &mut VecDeque<StepEvent>) -> Option<StepEvent> {
+    let mut event = ready.pop_front()?;
+    loop {
+        match (&mut event, ready.front()) {
+            (StepEvent::Text(text), Some(StepEvent::Text(more)))
+            | (StepEvent::Reasoning(text), Some(StepEvent::Reasoning(more)))
+                if text.len() + more.len() <= TEXT_MAX_BYTES =>
+            {
+                text.push_str(more);
+            }
+            _ => return Some(event),
+        }
+        ready.pop_front();
+    }
+}
+
+impl Running {
     fn clean(&self, error: StepError) -> StepError {
         match error {
             StepError::Unavailable { reason, retry_after } => {
@@ -310,38 +341,76 @@ impl Running {
     }
 }
 
-async fn begin(vendor: &Vendor, request: &StepRequest) -> Result<Streaming, StepError> {
+async fn begin(vendor: Vendor, request: StepRequest) -> Result<Streaming, StepError> {
     let deadline = Instant::now() + vendor.patience.step;
-    let opened = timeout(vendor.patience.stall, vendor.open(request)).await;
+    let opened = timeout(vendor.patience.stall, vendor.open(&request)).await;
     let response = opened.map_err(|_| wire::unavailable("it did not answer in time"))??;
-    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let kind = response.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let is_document = kind.starts_with("application/json");
     let called = request.transcript.iter().flat_map(|item| match item {
         Item::Step(step) => step.calls().map(|call| call.id.clone()).collect(),
         Item::Question { .. } | Item::Result(_) => Vec::new(),
     });
     let decoder = Decoder::new(vendor.format, is_document, called.collect());
-    Ok(Streaming { response, decoder, deadline })
+    let heard = Instant::now();
+    let alarm = Box::pin(sleep_until(deadline.min(heard + vendor.patience.stall)));
+    Ok(Streaming { response, decoder, deadline, heard, alarm })
 }
 
 impl Streaming {
-    /// Reads once and folds what came.
-    async fn read(&mut self, patience: Patience, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let patience = if self.decoder.is_done() { patience.usage } else { patience.stall };
-        let until = self.deadline.min(Instant::now() + patience);
-        let chunk = match timeout_at(until, self.response.chunk()).await {
-            Ok(Ok(Some(chunk))) => chunk,
-            Ok(Ok(None)) => return self.decoder.ended(ready),
-            // The model was done: only its usage is missing.
-            Ok(Err(_)) | Err(_) if self.decoder.is_done() => return self.decoder.cut(ready),
-            Ok(Err(error)) => return Err(wire::connection(error)),
-            Err(_) => return Err(wire::unavailable("it stopped in the middle of the answer")),
-        };
-        let next = self.decoder.push(&chunk, ready)?;
-        if next == Next::End {
-            // The end of the body usually came along: taking it lets the connection be used again.
-            let _end = self.response.chunk().now_or_never();
+    /// Reads what has come, all of it but for [`READ_MAX_BYTES`], and folds it.
+    fn poll_read(
+        &mut self,
+        patience: Patience,
+        ready: &mut VecDeque<StepEvent>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Next, StepError>> {
+        let mut read_bytes = 0;
+        while read_bytes < READ_MAX_BYTES {
+            let chunk = match self.response.poll_chunk(context) {
+                Poll::Ready(Ok(Some(chunk))) => chunk,
+                Poll::Ready(Ok(None)) => return Poll::Ready(self.decoder.ended(ready)),
+                // The model was done: only its usage is missing.
+                Poll::Ready(Err(_)) if self.decoder.is_done() => return Poll::Ready(self.decoder.cut(ready)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(wire::connection(error))),
+                Poll::Pending if read_bytes > 0 => break,
+                Poll::Pending => return self.poll_stalled(patience, ready, context),
+            };
+            read_bytes += chunk.len();
+            if self.decoder.push(&chunk, ready)? == Next::End {
+                // The end of the body usually came along: taking it lets the connection be used again.
+                let _end = self.response.poll_chunk(context);
+                return Poll::Ready(Ok(Next::End));
+            }
         }
-        Ok(next)
+        self.heard = Instant::now();
+        Poll::Ready(Ok(Next::More))
+    }
+
+    /// Ready when nothing has come for too long.
+    fn poll_stalled(
+        &mut self,
+        patience: Patience,
+        ready: &mut VecDeque<StepEvent>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Next, StepError>> {
+        let is_done = self.decoder.is_done();
+        let until = self.deadline.min(self.heard + if is_done { patience.usage } else { patience.stall });
+        if until < self.alarm.deadline() {
+            self.alarm.as_mut().reset(until);
+        }
+        loop {
+            ready!(self.alarm.as_mut().poll(context));
+            if Instant::now() >= until {
+                break;
+            }
+            self.alarm.as_mut().reset(until);
+        }
+        // The model was done: only its usage is missing.
+        Poll::Ready(if is_done {
+            self.decoder.cut(ready)
+        } else {
+            Err(wire::unavailable("it stopped in the middle of the answer"))
+        })
     }
 }

@@ -2,21 +2,14 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use domain::step::StepError;
+use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
-use reqwest::{Client, Url, redirect};
 
+use crate::client::Client;
 use crate::format::Format;
 use crate::vendor::{Secret, VendorError};
-
-/// How long a connection may take to be made.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection without use is kept.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many connections without use are kept for each server.
-const IDLE_MAX: usize = 64;
 
 /// A vendor's server: its address, key and connections. Cheap to clone.
 #[derive(Clone)]
@@ -80,8 +73,8 @@ impl Server {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = build(self.base.scheme() == "https").map_err(|error| StepError::Rejected {
-            reason: format!("no TLS connections can be made here: {}", error.without_url()),
+        let client = Client::new(&self.base).map_err(|error| StepError::Rejected {
+            reason: format!("no TLS connections can be made here: {error}"),
         })?;
         Ok(self.client.get_or_init(|| client))
     }
@@ -103,22 +96,6 @@ pub(crate) fn parse(base: &str) -> Result<Url, VendorError> {
         return Err(VendorError::BaseUrl);
     }
     Ok(base)
-}
-
-fn build(encrypted: bool) -> Result<Client, reqwest::Error> {
-    // Whoever installed a provider first has installed this one: the build has no other.
-    let _installed_before = rustls::crypto::ring::default_provider().install_default();
-    let builder = Client::builder()
-        .user_agent(concat!("causerie/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(IDLE_MAX)
-        .http1_only()
-        .tcp_nodelay(true)
-        .referer(false);
-    if encrypted { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
 }
 
 #[cfg(test)]
@@ -175,11 +152,5 @@ mod tests {
             let broken = Server::new(format, "https://x", Some(Secret::new("a\nb")));
             assert_eq!(broken.err(), Some(VendorError::Key));
         }
-    }
-
-    #[test]
-    fn both_kinds_of_connection_can_be_made() {
-        assert!(build(false).is_ok());
-        assert!(build(true).is_ok());
     }
 }

@@ -1,16 +1,19 @@
 //! What the wire formats have in common: frames of event streams, failures, and bounded bodies.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::io;
 use std::time::{Duration, SystemTime};
 
 use domain::step::{StepError, ToolSpec};
+use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
-use reqwest::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::client::Response;
+use crate::connection::ConnectionError;
 use crate::error;
 
 /// The longest frame of an event stream.
@@ -202,19 +205,18 @@ pub(crate) fn schema(tool: &ToolSpec) -> Result<&RawValue, StepError> {
 }
 
 /// A connection that failed, without the address, which may be an operator's secret.
-pub(crate) fn connection(error: reqwest::Error) -> StepError {
-    let what = if error.is_timeout() {
-        "it did not answer in time"
-    } else if error.is_connect() {
-        unconnected(&error)
-    } else {
-        "the connection broke"
-    };
-    unavailable(what)
+pub(crate) fn connection(error: ConnectionError) -> StepError {
+    unavailable(match &error {
+        ConnectionError::Timeout => "it did not answer in time",
+        ConnectionError::Connect(_) => unconnected(&error),
+        ConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
+        ConnectionError::Proxied(inner) if inner.is_connect() => unconnected(inner),
+        ConnectionError::Broken(_) | ConnectionError::Proxied(_) => "the connection broke",
+    })
 }
 
 /// Why no connection was made.
-fn unconnected(error: &reqwest::Error) -> &'static str {
+fn unconnected(error: &dyn Error) -> &'static str {
     let mut source = error.source();
     while let Some(inner) = source {
         let words = inner.to_string();
@@ -269,7 +271,7 @@ pub(crate) fn retry_delay(details: &Value) -> Option<Duration> {
 /// The body, or `None` when it is longer than `max_bytes`.
 pub(crate) async fn bounded(response: &mut Response, max_bytes: usize) -> Result<Option<Vec<u8>>, StepError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(connection)? {
+    while let Some(chunk) = poll_fn(|context| response.poll_chunk(context)).await.map_err(connection)? {
         if body.len() + chunk.len() > max_bytes {
             return Ok(None);
         }

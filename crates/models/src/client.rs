@@ -1,0 +1,166 @@
+//! The HTTP client of one vendor's server.
+//!
+//! It connects directly, see [`Pool`], unless the environment names a proxy for the server (`HTTPS_PROXY` and so on):
+//! then `reqwest` does it, which knows how.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::{Method, Request, Uri};
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{StatusCode, Url, redirect};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+
+use crate::connection::{CONNECT_TIMEOUT, ConnectionError, Exchange, IDLE_MAX, IDLE_TIMEOUT, Pool};
+
+const USER_AGENT: &str = concat!("causerie/", env!("CARGO_PKG_VERSION"));
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Sends requests to one server. Follows no redirects.
+#[derive(Clone)]
+pub(crate) enum Client {
+    Direct(Pool),
+    Proxied(reqwest::Client),
+}
+
+/// A response whose head has come. Dropped before its end, it closes its connection.
+pub(crate) struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: ResponseBody,
+}
+
+enum ResponseBody {
+    Direct(Box<Exchange>),
+    Proxied(Box<reqwest::Body>),
+}
+
+impl Client {
+    /// A client of the server at `base`. The system's certificates are read for a server that is reached over TLS alone.
+    pub(crate) fn new(base: &Url) -> Result<Self, BoxError> {
+        let encrypted = base.scheme() == "https";
+        let uri: Uri = base.as_str().parse()?;
+        if Matcher::from_system().intercept(&uri).is_some() {
+            return Ok(Self::Proxied(proxied(encrypted).map_err(reqwest::Error::without_url)?));
+        }
+        Ok(Self::Direct(Pool::new(if encrypted { Some(tls()?) } else { None })))
+    }
+
+    /// Sends a request, with a body if it is not empty, and waits for the head of the response.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Response, ConnectionError> {
+        match self {
+            Self::Direct(pool) => {
+                let invalid = |error: BoxError| ConnectionError::Connect(error);
+                let uri: Uri = url.as_str().parse().map_err(|error| invalid(Box::new(error)))?;
+                let request = direct(method, &uri, headers, body).map_err(invalid)?;
+                let (head, exchange) = pool.send(&uri, request).await?.into_parts();
+                let body = ResponseBody::Direct(Box::new(exchange));
+                Ok(Response { status: head.status, headers: head.headers, body })
+            }
+            Self::Proxied(client) => {
+                let sending = client.request(method, url.clone()).headers(headers).body(body).send();
+                let response: hyper::Response<reqwest::Body> = sending.await?.into();
+                let (head, body) = response.into_parts();
+                let body = ResponseBody::Proxied(Box::new(body));
+                Ok(Response { status: head.status, headers: head.headers, body })
+            }
+        }
+    }
+}
+
+impl Response {
+    /// The next piece of the body; `None` at its end.
+    pub(crate) fn poll_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionError>> {
+        match &mut self.body {
+            ResponseBody::Direct(exchange) => exchange.poll_chunk(context).map_err(ConnectionError::Broken),
+            ResponseBody::Proxied(body) => loop {
+                match ready!(Pin::new(&mut **body).poll_frame(context)).transpose()? {
+                    None => return Poll::Ready(Ok(None)),
+                    Some(frame) => {
+                        if let Ok(chunk) = frame.into_data() {
+                            return Poll::Ready(Ok(Some(chunk)));
+                        }
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// A request as it stands on a direct connection.
+fn direct(
+    method: Method,
+    uri: &Uri,
+    headers: HeaderMap,
+    body: Vec<u8>,
+) -> Result<Request<Full<Bytes>>, BoxError> {
+    let mut request = Request::new(Full::new(Bytes::from(body)));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+    *request.headers_mut() = headers;
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let set: [(HeaderName, HeaderValue); 2] = [
+        (header::HOST, HeaderValue::try_from(host)?),
+        (header::USER_AGENT, HeaderValue::from_static(USER_AGENT)),
+    ];
+    request.headers_mut().extend(set);
+    if !request.headers().contains_key(header::ACCEPT) {
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    }
+    Ok(request)
+}
+
+/// TLS that trusts what the system trusts.
+fn tls() -> Result<ClientConfig, BoxError> {
+    let provider = std::sync::Arc::new(ring::default_provider());
+    let verifier = rustls_platform_verifier::Verifier::new(provider.clone())?;
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let trusting = config.dangerous().with_custom_certificate_verifier(std::sync::Arc::new(verifier));
+    Ok(trusting.with_no_client_auth())
+}
+
+/// A client for a server behind a proxy.
+fn proxied(encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
+    // Whoever installed a provider first has installed this one: the build has no other.
+    let _installed_before = ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .user_agent(USER_AGENT)
+        .redirect(redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_MAX)
+        .http1_only()
+        .tcp_nodelay(true)
+        .referer(false);
+    if encrypted { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_connection_can_be_made() {
+        for encrypted in [false, true] {
+            assert!(proxied(encrypted).is_ok());
+        }
+        assert!(tls().is_ok());
+    }
+}

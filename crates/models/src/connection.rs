@@ -1,0 +1,333 @@
+//! Connections to one vendor's server, each polled by the task that reads its response.
+//!
+//! An HTTP client usually gives each connection a task of its own, which hands over one chunk of a body each time it
+//! runs. Here there is no such task: whoever reads a response polls its connection, takes all chunks that have arrived,
+//! and is woken once for them. Only idle connections have tasks, which notice that the server closes them.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body_util::Full;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::rt::{Read, Write};
+use hyper::{Request, Response, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+/// How long a connection may take to be made.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection without use is kept.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many connections without use are kept for each server.
+pub(crate) const IDLE_MAX: usize = 64;
+/// How often a peer that says nothing is asked whether it is still there, and how many times it may not answer.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_RETRIES: u32 = 3;
+/// How long what was sent may stay unacknowledged.
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Why a request failed or a response broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectionError {
+    /// No connection was made in time.
+    #[error("connect timed out")]
+    Timeout,
+    /// No connection was made.
+    #[error("connect failed")]
+    Connect(#[source] BoxError),
+    /// The connection broke, or what came is not HTTP.
+    #[error("the connection broke")]
+    Broken(#[from] hyper::Error),
+    /// A request by way of a proxy failed.
+    #[error("the proxied request failed")]
+    Proxied(#[from] reqwest::Error),
+}
+
+/// Makes connections to one server and keeps those that are idle. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    connector: HttpConnector,
+    tls: Option<TlsConnector>,
+    idle: Arc<Idle>,
+}
+
+#[derive(Default)]
+struct Idle(Mutex<VecDeque<Parked>>);
+
+/// A connection of HTTP/1.1.
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// Reads and writes; ready when the connection is closed.
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    closed: bool,
+}
+
+/// A response whose head has come; its body is read by polling its connection. Dropped before the body's end, it
+/// closes the connection.
+pub(crate) struct Exchange {
+    body: Incoming,
+    connection: Option<Connection>,
+    waker: Arc<DriverWaker>,
+    driver_waker: Waker,
+    idle: Arc<Idle>,
+}
+
+/// A stream of bytes, encrypted or not.
+trait Wire: Read + Write + Send + Unpin {}
+impl<T: Read + Write + Send + Unpin> Wire for T {}
+
+impl Pool {
+    /// Connects in clear text, or over TLS where it is given.
+    pub(crate) fn new(tls: Option<rustls::ClientConfig>) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_keepalive(Some(KEEPALIVE));
+        connector.set_keepalive_interval(Some(KEEPALIVE));
+        connector.set_keepalive_retries(Some(KEEPALIVE_RETRIES));
+        #[cfg(target_os = "linux")]
+        connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
+        let tls = tls.map(|mut config| {
+            config.alpn_protocols = vec![b"http/1.1".to_vec()];
+            TlsConnector::from(Arc::new(config))
+        });
+        Self { connector, tls, idle: Arc::default() }
+    }
+
+    /// Sends a request and waits for the head of its response. A request of which nothing was sent, because an idle
+    /// connection had been closed, is sent on another one.
+    pub(crate) async fn send(
+        &self,
+        uri: &Uri,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Exchange>, ConnectionError> {
+        loop {
+            let (mut connection, reused) = match self.idle.take() {
+                Some(connection) => (connection, true),
+                None => (self.connect(uri).await?, false),
+            };
+            match connection.send(request).await {
+                Ok(response) => {
+                    let waker = Arc::new(DriverWaker::default());
+                    let driver_waker = Waker::from(waker.clone());
+                    let (idle, connection) = (self.idle.clone(), Some(connection));
+                    return Ok(response.map(|body| Exchange { body, connection, waker, driver_waker, idle }));
+                }
+                Err(mut failed) => match failed.take_message() {
+                    Some(unsent) if reused => request = unsent,
+                    _ => return Err(failed.into_error().into()),
+                },
+            }
+        }
+    }
+
+    async fn connect(&self, uri: &Uri) -> Result<Connection, ConnectionError> {
+        let connecting = timeout(CONNECT_TIMEOUT, self.connect_wire(uri)).await;
+        let wire = connecting.map_err(|_| ConnectionError::Timeout)?.map_err(ConnectionError::Connect)?;
+        let (sender, driver) = http1::handshake(wire).await?;
+        // How it ended is told to who waits for a response.
+        let driver = Box::pin(async move { drop(driver.await) });
+        Ok(Connection { sender, driver, closed: false })
+    }
+
+    async fn connect_wire(&self, uri: &Uri) -> Result<Box<dyn Wire>, BoxError> {
+        let mut connector = self.connector.clone();
+        poll_fn(|context| connector.poll_ready(context)).await?;
+        let stream = connector.call(uri.clone()).await?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned())?;
+        Ok(Box::new(TokioIo::new(tls.connect(name, stream.into_inner()).await?)))
+    }
+}
+
+impl Connection {
+    /// Sends a request and drives the connection until the head of the response has come.
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
+        let mut sending = std::pin::pin!(self.sender.try_send_request(request));
+        let (driver, closed) = (&mut self.driver, &mut self.closed);
+        poll_fn(|context| {
+            if let Poll::Ready(sent) = sending.as_mut().poll(context) {
+                return Poll::Ready(sent);
+            }
+            if !*closed {
+                *closed = driver.as_mut().poll(context).is_ready();
+            }
+            sending.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Ready once it is closed.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.closed {
+            ready!(self.driver.as_mut().poll(context));
+            self.closed = true;
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether it takes a request.
+    fn is_ready(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.poll_closed(&mut context).is_pending() && self.sender.is_ready()
+    }
+}
+
+impl Exchange {
+    /// The next piece of the body; `None` at its end, after which the connection is free for other requests.
+    pub(crate) fn poll_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, hyper::Error>> {
+        if let Poll::Ready(chunk) = self.poll_handed_over() {
+            return Poll::Ready(chunk);
+        }
+        self.waker.begin(context.waker());
+        if let Some(connection) = &mut self.connection {
+            // Closed, it has told the body so.
+            let _ = connection.poll_closed(&mut Context::from_waker(&self.driver_waker));
+        }
+        let handed_over = self.poll_handed_over();
+        if self.waker.end() && handed_over.is_pending() {
+            context.waker().wake_by_ref();
+        }
+        handed_over
+    }
+
+    /// A piece that the connection has handed over. Nobody needs waking for one: it is looked for whenever the
+    /// connection was polled.
+    fn poll_handed_over(&mut self) -> Poll<Result<Option<Bytes>, hyper::Error>> {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match ready!(Pin::new(&mut self.body).poll_frame(&mut context)) {
+                Some(Ok(frame)) => {
+                    if let Ok(chunk) = frame.into_data() {
+                        return Poll::Ready(Ok(Some(chunk)));
+                    }
+                }
+                Some(Err(error)) => {
+                    self.connection = None;
+                    return Poll::Ready(Err(error));
+                }
+                None => {
+                    if let Some(connection) = self.connection.take() {
+                        self.idle.park(connection);
+                    }
+                    return Poll::Ready(Ok(None));
+                }
+            }
+        }
+    }
+}
+
+/// Wakes the task that reads a response, but not while it polls the connection: what the two halves of the connection
+/// tell each other meanwhile, that task sees anyway.
+#[derive(Default)]
+struct DriverWaker {
+    polling: AtomicBool,
+    woken: AtomicBool,
+    task: AtomicWaker,
+}
+
+impl DriverWaker {
+    fn begin(&self, task: &Waker) {
+        self.task.register(task);
+        self.polling.store(true, Ordering::SeqCst);
+        self.woken.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it was woken meanwhile.
+    fn end(&self) -> bool {
+        self.polling.store(false, Ordering::SeqCst);
+        self.woken.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Wake for DriverWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        if !self.polling.load(Ordering::SeqCst) {
+            self.task.wake();
+        }
+    }
+}
+
+/// An idle connection, and the task that closes it in time.
+struct Parked {
+    slot: Arc<Mutex<Option<Connection>>>,
+    watch: AbortHandle,
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+impl Idle {
+    /// Keeps a connection for the next request, until it was idle for too long or the server closes it.
+    fn park(&self, mut connection: Connection) {
+        // Reading the end of the body is left to it.
+        if !connection.is_ready() {
+            return;
+        }
+        let slot = Arc::new(Mutex::new(Some(connection)));
+        let watched = slot.clone();
+        let watch = tokio::spawn(async move {
+            let closed = poll_fn(|context| match &mut *lock(&watched) {
+                Some(connection) => connection.poll_closed(context),
+                None => Poll::Ready(()),
+            });
+            let _either_way = timeout(IDLE_TIMEOUT, closed).await;
+            drop(lock(&watched).take());
+        });
+        let mut idle = lock(&self.0);
+        idle.retain(|parked| lock(&parked.slot).is_some());
+        if idle.len() >= IDLE_MAX {
+            idle.pop_front();
+        }
+        idle.push_back(Parked { slot, watch: watch.abort_handle() });
+    }
+
+    /// The connection that was used last, when one takes a request.
+    fn take(&self) -> Option<Connection> {
+        loop {
+            let parked = lock(&self.0).pop_back()?;
+            let connection = lock(&parked.slot).take();
+            if let Some(mut connection) = connection
+                && connection.is_ready()
+            {
+                return Some(connection);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,116 @@
+//! Connections to a vendor's server: chunks taken together, reuse, and closing.
+
+use domain::step::StepEvent;
+use futures_util::{FutureExt, StreamExt};
+use models::{Format, Patience, Vendor};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::stage::{request, say, vendor};
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const END: &str =
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+async fn server() -> (TcpListener, Vendor) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/v1", listener.local_addr().unwrap());
+    (listener, vendor(Format::ChatCompletions, &address, Patience::default()))
+}
+
+fn chunk(data: &str) -> String {
+    format!("{:x}\r\n{data}\r\n", data.len())
+}
+
+fn token(text: &str) -> String {
+    chunk(&format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"))
+}
+
+/// Reads a request to its end.
+async fn read_request(connection: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&read);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
+                return head.to_owned();
+            }
+        }
+        assert_ne!(connection.read_buf(&mut read).await.unwrap(), 0, "a whole request");
+    }
+}
+
+async fn answer(connection: &mut TcpStream, tokens: &[&str]) {
+    let said: String = tokens.iter().map(|text| token(text)).collect();
+    let response = format!("{HEAD}{said}{}0\r\n\r\n", chunk(END));
+    connection.write_all(response.as_bytes()).await.unwrap();
+}
+
+#[tokio::test]
+async fn chunks_that_came_together_are_one_event_and_each_is_told_when_it_came() {
+    let (listener, vendor) = server().await;
+    let mut stream = vendor.step(request("m", "Hello"));
+    let mut connection = None;
+    let first = {
+        let serve = async {
+            let mut accepted = listener.accept().await.unwrap().0;
+            read_request(&mut accepted).await;
+            let said = [HEAD, &token("a"), &token("b"), &token("c")].concat();
+            accepted.write_all(said.as_bytes()).await.unwrap();
+            connection = Some(accepted);
+        };
+        tokio::join!(stream.next(), serve).0
+    };
+    assert_eq!(first, Some(Ok(StepEvent::Text("abc".to_owned()))));
+    assert!(stream.next().now_or_never().is_none(), "nothing more has come");
+    let mut connection = connection.unwrap();
+    for text in ["d", "e"] {
+        let sending = async { connection.write_all(token(text).as_bytes()).await.unwrap() };
+        let (told, ()) = tokio::join!(stream.next(), sending);
+        assert_eq!(told, Some(Ok(StepEvent::Text(text.to_owned()))));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_until_the_server_closes_it() {
+    let (listener, vendor) = server().await;
+    let serve = async {
+        let mut connection = listener.accept().await.unwrap().0;
+        for text in ["one", "two"] {
+            let head = read_request(&mut connection).await;
+            assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
+            let host = format!("host: {}", listener.local_addr().unwrap());
+            assert!(head.lines().any(|line| line == host), "{head}");
+            answer(&mut connection, &[text]).await;
+        }
+        drop(connection);
+        let mut other = listener.accept().await.unwrap().0;
+        read_request(&mut other).await;
+        answer(&mut other, &["three"]).await;
+        other
+    };
+    let ask = async {
+        for expected in ["one", "two", "three"] {
+            let said = say(&vendor, request("m", "Hello")).await;
+            assert_eq!((said.text().as_str(), said.error), (expected, None));
+        }
+    };
+    tokio::join!(serve, ask);
+}
+
+#[tokio::test]
+async fn who_drops_a_step_closes_its_connection() {
+    let (listener, vendor) = server().await;
+    let mut stream = vendor.step(request("m", "Hello"));
+    let serve = async {
+        let mut connection = listener.accept().await.unwrap().0;
+        read_request(&mut connection).await;
+        connection.write_all([HEAD, &token("a")].concat().as_bytes()).await.unwrap();
+        connection
+    };
+    let (first, mut connection) = tokio::join!(stream.next(), serve);
+    assert_eq!(first, Some(Ok(StepEvent::Text("a".to_owned()))));
+    drop(stream);
+    assert_eq!(connection.read(&mut [0; 16]).await.unwrap_or_default(), 0, "it is closed");
+}
