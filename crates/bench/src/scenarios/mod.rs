@@ -28,6 +28,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "idle-memory", run: start::idle_memory },
     Scenario { name: "latency", run: || tokens::measure(&tokens::SLOW) },
     Scenario { name: "cpu-per-token", run: || tokens::measure(&tokens::FAST) },
+    Scenario { name: "streams-20", run: || tokens::measure(&tokens::FEW) },
     Scenario { name: "cpu-per-answer", run: || tokens::measure(&tokens::ONE) },
     Scenario { name: "kill-resume", run: resume::kill_resume },
     Scenario { name: "streams-400", run: || tokens::measure(&tokens::MANY) },
