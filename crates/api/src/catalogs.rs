@@ -12,9 +12,9 @@ use domain::catalog::{Jurisdiction, Language, negotiate};
 use domain::scope::Permission::{Ask, Read};
 use serde::Serialize;
 
-use crate::error::{Answered, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::openapi::parameters::InLanguage;
-use crate::openapi::{examples, refusals};
+use crate::openapi::{error_responses, examples};
 use crate::operations::operation;
 use crate::wire;
 
@@ -31,7 +31,7 @@ operation! {
         params(InLanguage),
         responses(
             (status = 200, description = "The models", body = [wire::Model<'static>], example = json!(examples::models())),
-            refusals::Unlikely,
+            error_responses::Unlikely,
         ),
 }
 
@@ -55,7 +55,7 @@ operation! {
         params(InLanguage),
         responses(
             (status = 200, description = "The jurisdictions", body = [wire::Jurisdiction<'static>]),
-            refusals::Unlikely,
+            error_responses::Unlikely,
         ),
 }
 
@@ -81,14 +81,14 @@ operation! {
         tag = "Catalogs",
         responses(
             (status = 200, description = "The skills", body = [wire::Listed], example = json!(examples::skills())),
-            refusals::Unlikely,
+            error_responses::Unlikely,
         ),
 }
 
 pub(crate) async fn skills(
     State(catalogs): State<Catalogs>,
     Extension(caller): Extension<Caller>,
-) -> Answered<Json<Vec<wire::Listed>>> {
+) -> ApiResult<Json<Vec<wire::Listed>>> {
     let skills = catalogs.skills(caller.account).await.map_err(ApiError::internal)?;
     Ok(Json(skills.into_iter().map(Into::into).collect()))
 }
@@ -103,7 +103,7 @@ operation! {
         tag = "Catalogs",
         responses(
             (status = 200, description = "The agents", body = [wire::Listed], example = json!(examples::agents())),
-            refusals::Unlikely,
+            error_responses::Unlikely,
         ),
 }
 

@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
 use control::access::Caller;
-use control::conversations::Patch;
+use control::conversations::ConversationPatch;
 use control::live::{LiveAnswer, Representation, Snapshot};
-use control::questions::{Asking, Idempotency, Taken};
+use control::questions::{AskOutcome, AskRequest, Idempotency};
 use control::{Answers, Conversations, Questions};
 use domain::answer::Stamp;
 use domain::excerpt::Excerpt;
@@ -23,13 +23,13 @@ use futures_util::stream;
 use http_common::limits::JSON_BODY_MAX_BYTES;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-use telemetry::trace::Context;
+use telemetry::trace::SpanContext;
 
-use crate::error::{Answered, ApiError};
-use crate::extract::{AnswerPath, ChatPath, JsonBody, Parameters, knows};
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{AnswerPath, ChatPath, JsonBody, Parameters, if_none_match};
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
-use crate::openapi::{examples, refusals, successes};
+use crate::openapi::{error_responses, examples, successes};
 use crate::operations::{Accepts, operation};
 use crate::streams::{Watch, revoked};
 use crate::wire::{self, Change, Conversation, Page, Question};
@@ -59,7 +59,7 @@ operation! {
             ("in full" = (value = json!(examples::question_in_full()))),
             ("continued" = (value = json!(examples::question_continued()))),
         )),
-        responses(successes::Asked, refusals::Ask),
+        responses(successes::Asked, error_responses::Ask),
 }
 
 pub(crate) async fn ask(
@@ -67,20 +67,20 @@ pub(crate) async fn ask(
     State(answers): State<Answers>,
     State(watch): State<Watch>,
     Extension(caller): Extension<Caller>,
-    trace: Option<Extension<Context>>,
+    trace: Option<Extension<SpanContext>>,
     headers: HeaderMap,
     body: JsonBody,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let question: Question = body.object()?;
     let idempotency = idempotency(&headers, body.text())?;
     let held = body.into_share();
     let trace = trace.map(|Extension(trace)| trace);
-    let asking = Asking { idempotency, trace, ..asking(question)? };
+    let asking = AskRequest { idempotency, trace, ..asking(question)? };
     let taken = questions.ask(&caller, asking).await?;
     drop(held);
     let (live, begun) = match taken {
-        Taken::Accepted { live, begun } => (live, Some(begun)),
-        Taken::Replayed { conversation, answer } => {
+        AskOutcome::Accepted { live, begun } => (live, Some(begun)),
+        AskOutcome::Replayed { conversation, answer } => {
             (answers.find(caller.account, conversation, answer).await?, None)
         }
     };
@@ -114,7 +114,7 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat, OfMessage, Waiting, Known),
-        responses(successes::Collected, refusals::OfChat),
+        responses(successes::Collected, error_responses::OfChat),
 }
 
 pub(crate) async fn collect(
@@ -123,14 +123,14 @@ pub(crate) async fn collect(
     Extension(caller): Extension<Caller>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let live = answers.find(caller.account, conversation, message).await?;
     if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
         return Ok(unauthorized());
     }
     // What the caller has is not rendered again.
     let present = tag_of(live.progress().borrow().stamp);
-    if knows(&headers, &present) {
+    if if_none_match(&headers, &present) {
         return Ok((StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response());
     }
     let snapshot = live.snapshot();
@@ -141,7 +141,7 @@ pub(crate) async fn collect(
 /// The query of a list.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Slice {
+pub(crate) struct Pagination {
     /// How many conversations to skip.
     #[param(value_type = u64, required = false, minimum = 0, default = 0, example = 0)]
     offset: Option<String>,
@@ -158,15 +158,15 @@ operation! {
     needs: &[Read];
     schema:
         tag = "Conversations",
-        params(Slice),
-        responses((status = 200, description = "A page of conversations", body = Page), refusals::ListChats),
+        params(Pagination),
+        responses((status = 200, description = "A page of conversations", body = Page), error_responses::ListChats),
 }
 
 pub(crate) async fn list(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
-    Parameters(slice): Parameters<Slice>,
-) -> Answered<Json<Page>> {
+    Parameters(slice): Parameters<Pagination>,
+) -> ApiResult<Json<Page>> {
     let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
     let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
     let limit = u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
@@ -184,14 +184,14 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat),
-        responses((status = 204, description = "It is gone"), refusals::OfChat),
+        responses((status = 204, description = "It is gone"), error_responses::OfChat),
 }
 
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
     ChatPath(conversation): ChatPath,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     conversations.delete(caller.account, conversation).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -207,7 +207,7 @@ operation! {
         tag = "Conversations",
         params(OfChat),
         request_body = Change,
-        responses((status = 200, description = "The conversation as changed", body = Conversation), refusals::PatchChat),
+        responses((status = 200, description = "The conversation as changed", body = Conversation), error_responses::PatchChat),
 }
 
 pub(crate) async fn patch(
@@ -215,7 +215,7 @@ pub(crate) async fn patch(
     Extension(caller): Extension<Caller>,
     ChatPath(conversation): ChatPath,
     body: JsonBody,
-) -> Answered<Json<Conversation>> {
+) -> ApiResult<Json<Conversation>> {
     let change: Change = body.object()?;
     let title = change.title.map(|title| title.trim().to_owned());
     if let Some(title) = &title
@@ -227,7 +227,7 @@ pub(crate) async fn patch(
             format!("title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character");
         return Err(ApiError::bad_request(message));
     }
-    let patch = Patch { title, pinned: change.pinned };
+    let patch = ConversationPatch { title, pinned: change.pinned };
     Ok(Json(Conversation::of(conversations.patch(caller.account, conversation, patch).await?)))
 }
 
@@ -242,7 +242,7 @@ operation! {
         params(OfChat),
         responses(
             (status = 202, description = "The conversation; it may be `in_progress` for a moment yet", body = Conversation),
-            refusals::OfChat,
+            error_responses::OfChat,
         ),
 }
 
@@ -250,15 +250,15 @@ pub(crate) async fn stop(
     State(conversations): State<Conversations>,
     Extension(caller): Extension<Caller>,
     ChatPath(conversation): ChatPath,
-) -> Answered<(StatusCode, Json<Conversation>)> {
+) -> ApiResult<(StatusCode, Json<Conversation>)> {
     let summary = conversations.stop(caller.account, conversation).await?;
     Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
 }
 
-fn asking(question: Question) -> Answered<Asking> {
+fn asking(question: Question) -> ApiResult<AskRequest> {
     let conversation = question.chat_id.map(|text| text.parse::<ConversationId>()).transpose();
     let settings = question.settings.unwrap_or_default();
-    Ok(Asking {
+    Ok(AskRequest {
         input: question.input.unwrap_or_default(),
         conversation: conversation.map_err(|_| ApiError::bad_request("chatId is no UUID"))?,
         attachments: question.file_paths.unwrap_or_default(),
@@ -268,11 +268,11 @@ fn asking(question: Question) -> Answered<Asking> {
         web_search: question.web_search_enabled.unwrap_or_default(),
         agent: question.agent_id,
         skills: question.skill_ids.unwrap_or_default(),
-        ..Asking::default()
+        ..AskRequest::default()
     })
 }
 
-fn idempotency(headers: &HeaderMap, body: &str) -> Answered<Option<Idempotency>> {
+fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > IDEMPOTENCY_KEY_MAX_BYTES {
@@ -282,7 +282,7 @@ fn idempotency(headers: &HeaderMap, body: &str) -> Answered<Option<Idempotency>>
     Ok(Some(Idempotency { key: key.to_owned(), body_hash: Sha256::digest(body.as_bytes()).into() }))
 }
 
-fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Answered<u64> {
+fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(default) };
     let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
     number.ok_or_else(|| {

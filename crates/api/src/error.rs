@@ -7,10 +7,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::StoreError;
 use control::conversations::ConversationError;
-use control::questions::{AskError, Refused};
+use control::questions::{AskError, AskRefused};
 use control::vm::{MachineError, RecordsError};
 use domain::excerpt::EXCERPT_MAX_CHARS;
-use http_common::{BUDGET_RETRY_AFTER, Spent};
+use http_common::{BUDGET_RETRY_AFTER, BudgetExceeded};
 use serde::Serialize;
 use workspace::WorkspaceError;
 
@@ -183,7 +183,7 @@ pub struct ApiError {
 }
 
 /// What a handler answers.
-pub(crate) type Answered<T> = Result<T, ApiError>;
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
     /// An error of this code, with a sentence for people.
@@ -217,7 +217,7 @@ impl ApiError {
 
     /// A failure that callers are told nothing of; operators find it in the log.
     pub fn internal(error: impl Display) -> Self {
-        tracing::error!(%error, "a request failed");
+        tracing::error!(%error, "request failed");
         Self::new(Code::Internal, "the service failed; try again later")
     }
 
@@ -230,7 +230,7 @@ impl ApiError {
         if !error.is_outage() {
             return Self::internal(error);
         }
-        tracing::warn!(%error, "a request could not be served");
+        tracing::warn!(%error, "request failed: store unavailable");
         Self::new(
             Code::Unavailable,
             match error {
@@ -331,11 +331,11 @@ impl From<WorkspaceError> for ApiError {
     }
 }
 
-impl From<Spent> for ApiError {
-    fn from(spent: Spent) -> Self {
+impl From<BudgetExceeded> for ApiError {
+    fn from(spent: BudgetExceeded) -> Self {
         let code = match spent {
-            Spent::Own => Code::RateLimited,
-            Spent::All => Code::Unavailable,
+            BudgetExceeded::Own => Code::RateLimited,
+            BudgetExceeded::All => Code::Unavailable,
         };
         Self::new(code, spent).retry_after(BUDGET_RETRY_AFTER)
     }
@@ -380,12 +380,12 @@ impl From<AskError> for ApiError {
             AskError::MachineNotRunning(_) => Code::MachineNotRunning,
             AskError::Machine(error) => return Self::of_machine(error),
             AskError::Refused(refused) => match refused {
-                Refused::NotFound | Refused::Gone => Code::NotFound,
-                Refused::Busy => Code::ConversationBusy,
-                Refused::Insufficient => Code::InsufficientCredits,
-                Refused::SpendingLimit => Code::SpendingLimit,
-                Refused::Mismatch => Code::IdempotencyMismatch,
-                Refused::Store(error) => return Self::of_store(error),
+                AskRefused::NotFound | AskRefused::Gone => Code::NotFound,
+                AskRefused::Busy => Code::ConversationBusy,
+                AskRefused::Insufficient => Code::InsufficientCredits,
+                AskRefused::SpendingLimit => Code::SpendingLimit,
+                AskRefused::Mismatch => Code::IdempotencyMismatch,
+                AskRefused::Store(error) => return Self::of_store(error),
             },
             AskError::Store(error) => return Self::of_store(error),
         };

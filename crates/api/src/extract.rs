@@ -11,7 +11,7 @@ use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::error::{Answered, ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::operations::{Accepts, Operation};
 use crate::{Limits, State};
 
@@ -24,7 +24,7 @@ pub(crate) struct JsonBody {
 
 impl JsonBody {
     /// Reads an object: serde would take an array for one, too, by the order of the fields.
-    pub(crate) fn object<T: DeserializeOwned>(&self) -> Answered<T> {
+    pub(crate) fn object<T: DeserializeOwned>(&self) -> ApiResult<T> {
         object(&self.raw)
     }
 
@@ -50,13 +50,13 @@ impl FromRequest<State> for JsonBody {
         else {
             return Err(ApiError::internal("an operation reads a body that it does not declare"));
         };
-        let mut held = budgets.body_bytes.nothing(Holder::Account(caller.account));
+        let mut held = budgets.body_bytes.empty_share(Holder::Account(caller.account));
         let read = limited_json_body(request.into_body(), max_bytes, limits.body_timeout, &mut held);
         Ok(Self { raw: read.await?, held })
     }
 }
 
-fn object<T: DeserializeOwned>(raw: &RawValue) -> Answered<T> {
+fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     if !raw.get().starts_with('{') {
         return Err(ApiError::bad_request("the body is no JSON object"));
     }
@@ -102,16 +102,16 @@ impl<S: Send + Sync> FromRequestParts<S> for AnswerPath {
 async fn named<T: DeserializeOwned + Send, S: Send + Sync>(
     parts: &mut Parts,
     state: &S,
-) -> Answered<Path<T>> {
+) -> ApiResult<Path<T>> {
     Path::from_request_parts(parts, state).await.map_err(|_| ApiError::not_found())
 }
 
-fn id<T: FromStr>(text: &str) -> Answered<T> {
+fn id<T: FromStr>(text: &str) -> ApiResult<T> {
     text.parse().map_err(|_| ApiError::not_found())
 }
 
 /// Whether the client says with `If-None-Match` that it has what this entity tag names.
-pub(crate) fn knows(headers: &HeaderMap, tag: &str) -> bool {
+pub(crate) fn if_none_match(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     known
         .flat_map(|list| list.split(','))

@@ -5,7 +5,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::Access;
+use control::Authenticator;
 use control::access::Caller;
 use domain::excerpt::Excerpt;
 use domain::scope::Permission::Files;
@@ -16,11 +16,11 @@ use workspace::{AskedPath, Workspaces};
 
 use crate::Limits;
 use crate::chats::json_body;
-use crate::error::{Answered, ApiError, Code};
+use crate::error::{ApiError, ApiResult, Code};
 use crate::extract::Parameters;
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
-use crate::openapi::{examples, refusals, successes};
+use crate::openapi::{error_responses, examples, successes};
 use crate::operations::{Accepts, operation};
 use crate::streams::revoked;
 use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
@@ -45,17 +45,17 @@ operation! {
             content = UploadForm, content_type = "multipart/form-data",
             example = json!({"file": "(the bytes of lease.pdf)", "destination": "/contracts"}),
         ),
-        responses((status = 201, description = "The file is stored", body = Uploaded), refusals::Upload),
+        responses((status = 201, description = "The file is stored", body = Uploaded), error_responses::Upload),
 }
 
 pub(crate) async fn upload(
     State(workspaces): State<Workspaces>,
     State(limits): State<Limits>,
-    State(access): State<Access>,
+    State(access): State<Authenticator>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let workspace = workspaces.of(caller.account);
     let receiving = http_common::receive_upload(
         &workspace,
@@ -91,17 +91,17 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath, Ranged, Known),
-        responses(successes::Downloaded, refusals::Download),
+        responses(successes::Downloaded, error_responses::Download),
 }
 
 pub(crate) async fn download(
     State(workspaces): State<Workspaces>,
-    State(access): State<Access>,
+    State(access): State<Authenticator>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
     method: Method,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
     let response = match http_common::download_response(&file, &method, &headers) {
         Ok(response) => response,
@@ -136,7 +136,7 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath, Deletion),
-        responses((status = 204, description = "It is gone"), refusals::DeleteFile),
+        responses((status = 204, description = "It is gone"), error_responses::DeleteFile),
 }
 
 pub(crate) async fn delete(
@@ -144,7 +144,7 @@ pub(crate) async fn delete(
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
     Parameters(query): Parameters<Deletion>,
-) -> Answered<StatusCode> {
+) -> ApiResult<StatusCode> {
     let recursive = match query.recursive.as_deref() {
         None | Some("false" | "0" | "") => false,
         Some("true" | "1") => true,
@@ -168,7 +168,7 @@ operation! {
     needs: &[Files];
     schema:
         tag = "Files",
-        responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), refusals::ListHome),
+        responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), error_responses::ListHome),
 }
 
 pub(crate) async fn list_home(
@@ -176,7 +176,7 @@ pub(crate) async fn list_home(
     budgets: State<Budgets>,
     caller: Extension<Caller>,
     uri: OriginalUri,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     list(workspaces, budgets, caller, uri).await
 }
 
@@ -191,7 +191,7 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath),
-        responses((status = 200, description = "The folder, one level", body = Listing), refusals::ListFolder),
+        responses((status = 200, description = "The folder, one level", body = Listing), error_responses::ListFolder),
 }
 
 pub(crate) async fn list(
@@ -199,7 +199,7 @@ pub(crate) async fn list(
     State(budgets): State<Budgets>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     // A folder may have very many entries: what is made of them is counted as soon as it is there.
     let _place = budgets.made.enter(Holder::Account(caller.account)).await;
     let listing = workspaces.of(caller.account).list(&asked(uri.path(), FOLDERS)?).await?;
@@ -218,14 +218,14 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath),
-        responses((status = 201, description = "The folder is created", body = CreatedFolder), refusals::CreateFolder),
+        responses((status = 201, description = "The folder is created", body = CreatedFolder), error_responses::CreateFolder),
 }
 
 pub(crate) async fn create_folder(
     State(workspaces): State<Workspaces>,
     Extension(caller): Extension<Caller>,
     OriginalUri(uri): OriginalUri,
-) -> Answered<(StatusCode, Json<CreatedFolder>)> {
+) -> ApiResult<(StatusCode, Json<CreatedFolder>)> {
     let path = workspaces.of(caller.account).create_folder(&asked(uri.path(), FOLDERS)?).await?;
     let path = path.to_string();
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -233,7 +233,7 @@ pub(crate) async fn create_folder(
 }
 
 /// The path of the workspace that a URL asks for, as it was sent.
-fn asked(url_path: &str, prefix: &str) -> Answered<AskedPath> {
+fn asked(url_path: &str, prefix: &str) -> ApiResult<AskedPath> {
     let raw = url_path.strip_prefix(prefix).unwrap_or_default();
     AskedPath::from_url(raw).map_err(|error| workspace::WorkspaceError::from(error).into())
 }

@@ -12,28 +12,28 @@ use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use control::access::Caller;
 use control::conversations::Message;
-use control::{Access, Answers, Conversations};
+use control::{Answers, Authenticator, Conversations};
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
 use futures_util::{StreamExt, stream};
-use http_common::{Budgets, Holder, Piecewise, Share, Until};
+use http_common::{Budgets, Holder, Share, StreamedBody, Until};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use crate::Limits;
 use crate::chats::json_body;
-use crate::error::{Answered, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::ChatPath;
 use crate::openapi::answer::ChatDetail;
+use crate::openapi::error_responses;
 use crate::openapi::parameters::OfChat;
-use crate::openapi::refusals;
 use crate::operations::operation;
 use crate::streams::revoked;
 use crate::wire::{self, Conversation};
 
 /// How often a reader looks again whether there is room for its next page.
-const ROOM_LOOK_EVERY: Duration = Duration::from_millis(200);
+const BUDGET_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// At how many pages those that nobody reads any more are forgotten, at least.
 const SWEEP_AT_LEAST: usize = 64;
 
@@ -46,16 +46,16 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat),
-        responses((status = 200, description = "The conversation", body = ChatDetail), refusals::OfChat),
+        responses((status = 200, description = "The conversation", body = ChatDetail), error_responses::OfChat),
 }
 
 pub(crate) async fn detail(
     State(history): State<History>,
-    State(access): State<Access>,
+    State(access): State<Authenticator>,
     State(limits): State<Limits>,
     Extension(caller): Extension<Caller>,
     ChatPath(conversation): ChatPath,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let summary = history.conversations.summary(caller.account, conversation).await?;
     let of = (caller.account, conversation);
     let first = history.page(of, 0).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn detail(
         begun.put_slice(END);
         return Ok(json_body(begun.freeze()));
     }
-    let rest = Rest {
+    let rest = RemainingMessages {
         history,
         of,
         exchanges: first.exchanges,
@@ -81,9 +81,9 @@ pub(crate) async fn detail(
         ended: false,
     };
     let begun = stream::iter([Ok(begun.freeze()), Ok(first.bytes)]);
-    let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), Rest::next)));
+    let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), RemainingMessages::next)));
     let mut response = json_body(Body::new(Until::new(body, revoked(access, caller))));
-    response.extensions_mut().insert(Piecewise);
+    response.extensions_mut().insert(StreamedBody);
     Ok(response)
 }
 
@@ -93,7 +93,7 @@ const COMMA: &[u8] = b",";
 const END: &[u8] = b"]}";
 
 /// What of a long conversation was not sent yet.
-struct Rest {
+struct RemainingMessages {
     history: History,
     of: (AccountId, ConversationId),
     /// So many exchanges were.
@@ -105,7 +105,7 @@ struct Rest {
     ended: bool,
 }
 
-impl Rest {
+impl RemainingMessages {
     /// The next messages, and at last the end. A failure cuts the response, so that nobody takes it for whole.
     async fn next(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut rest = rest?;
@@ -127,11 +127,11 @@ impl Rest {
     }
 
     /// The next page. While the account holds all that it may, it is waited for: others of its readers come to an end.
-    async fn page_in_time(&self) -> Answered<Page> {
+    async fn page_in_time(&self) -> ApiResult<MessagePage> {
         let until = Instant::now() + self.stall_timeout;
         loop {
             match self.history.page(self.of, self.exchanges).await {
-                Err(error) if error.is_spent() && Instant::now() < until => sleep(ROOM_LOOK_EVERY).await,
+                Err(error) if error.is_spent() && Instant::now() < until => sleep(BUDGET_POLL_INTERVAL).await,
                 page => return page,
             }
         }
@@ -144,11 +144,11 @@ pub(crate) struct History {
     pub(crate) conversations: Conversations,
     pub(crate) answers: Answers,
     pub(crate) budgets: Budgets,
-    pub(crate) pages: Pages,
+    pub(crate) pages: PageCache,
 }
 
 /// Messages as JSON, with commas between them.
-struct Page {
+struct MessagePage {
     bytes: Bytes,
     exchanges: u32,
     /// Whether others may come after it.
@@ -157,18 +157,18 @@ struct Page {
 
 /// Pages that are being read: each is in memory once, for all who read it at the same time.
 #[derive(Clone, Default)]
-pub(crate) struct Pages(Arc<Mutex<Known>>);
+pub(crate) struct PageCache(Arc<Mutex<PageCacheState>>);
 
 #[derive(Default)]
-struct Known {
-    slots: HashMap<(AccountId, ConversationId, u32), Weak<Slot>>,
+struct PageCacheState {
+    slots: HashMap<(AccountId, ConversationId, u32), Weak<PageSlot>>,
     sweep_at: usize,
 }
 
 /// A page once it is made; nothing when it may be another the next time, and is for nobody else.
-type Slot = OnceCell<Option<Arc<Made>>>;
+type PageSlot = OnceCell<Option<Arc<RenderedPage>>>;
 
-struct Made {
+struct RenderedPage {
     json: Bytes,
     exchanges: u32,
     _held: Share,
@@ -187,19 +187,19 @@ impl AsRef<[u8]> for Own {
 }
 
 /// A page that somebody reads, which keeps it where others find it.
-struct Lent {
-    made: Arc<Made>,
-    _slot: Arc<Slot>,
+struct CachedPageGuard {
+    made: Arc<RenderedPage>,
+    _slot: Arc<PageSlot>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for CachedPageGuard {
     fn as_ref(&self) -> &[u8] {
         &self.made.json
     }
 }
 
-impl Pages {
-    fn slot(&self, account: AccountId, conversation: ConversationId, from: u32) -> Arc<Slot> {
+impl PageCache {
+    fn slot(&self, account: AccountId, conversation: ConversationId, from: u32) -> Arc<PageSlot> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.slots.len() >= known.sweep_at {
             known.slots.retain(|_, slot| slot.strong_count() > 0);
@@ -216,7 +216,11 @@ impl Pages {
 
 impl History {
     /// The messages from an exchange on.
-    async fn page(&self, (account, conversation): (AccountId, ConversationId), from: u32) -> Answered<Page> {
+    async fn page(
+        &self,
+        (account, conversation): (AccountId, ConversationId),
+        from: u32,
+    ) -> ApiResult<MessagePage> {
         let slot = self.pages.slot(account, conversation, from);
         let mut own = None;
         let shared = slot.get_or_try_init(async || {
@@ -224,15 +228,15 @@ impl History {
             // What is full of completed answers never changes.
             if full && settled {
                 let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
-                return Ok::<_, ApiError>(Some(Arc::new(Made { json, exchanges, _held: held })));
+                return Ok::<_, ApiError>(Some(Arc::new(RenderedPage { json, exchanges, _held: held })));
             }
             own = Some(self.own(account, json, exchanges, full)?);
             Ok(None)
         });
         if let Some(made) = shared.await?.clone() {
             let exchanges = made.exchanges;
-            let bytes = Bytes::from_owner(Lent { made, _slot: slot });
-            return Ok(Page { bytes, exchanges, full: true });
+            let bytes = Bytes::from_owner(CachedPageGuard { made, _slot: slot });
+            return Ok(MessagePage { bytes, exchanges, full: true });
         }
         if let Some(own) = own {
             return Ok(own);
@@ -242,10 +246,10 @@ impl History {
     }
 
     /// A page for one reader alone. It counts for its account until it is sent, as a shared one does.
-    fn own(&self, account: AccountId, json: Bytes, exchanges: u32, full: bool) -> Answered<Page> {
+    fn own(&self, account: AccountId, json: Bytes, exchanges: u32, full: bool) -> ApiResult<MessagePage> {
         let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
         let bytes = Bytes::from_owner(Own { json, _held: held });
-        Ok(Page { bytes, exchanges, full })
+        Ok(MessagePage { bytes, exchanges, full })
     }
 
     /// A page as JSON, how many exchanges are in it, whether it is full, and whether all its answers are completed.
@@ -254,7 +258,7 @@ impl History {
         account: AccountId,
         conversation: ConversationId,
         from: u32,
-    ) -> Answered<(Bytes, u32, bool, bool)> {
+    ) -> ApiResult<(Bytes, u32, bool, bool)> {
         // So that no crowd of readers fills the memory.
         let _place = self.budgets.made.enter(Holder::Account(account)).await;
         let page = self.conversations.messages_after(account, conversation, from).await?;
@@ -274,7 +278,7 @@ fn cut(_logged: ApiError) -> io::Error {
 }
 
 /// The messages as JSON: rendered where it keeps nobody else waiting.
-async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -> Answered<Bytes> {
+async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -> ApiResult<Bytes> {
     let writing = spawn_blocking(move || {
         let mut out = BytesMut::new();
         for (index, message) in messages.into_iter().enumerate() {
@@ -288,13 +292,13 @@ async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -
     writing.await.map_err(ApiError::internal)?
 }
 
-fn write(out: &mut BytesMut, account: AccountId, message: Message, answers: &Answers) -> Answered<()> {
+fn write(out: &mut BytesMut, account: AccountId, message: Message, answers: &Answers) -> ApiResult<()> {
     match message {
         Message::Question(question) => {
             wire::user_message(&question).iter().for_each(|piece| out.put_slice(piece));
         }
         Message::Answer(stored) => {
-            let snapshot = answers.shown(account, *stored);
+            let snapshot = answers.snapshot_of(account, *stored);
             wire::assistant_message(&snapshot).iter().for_each(|piece| out.put_slice(piece));
         }
     }

@@ -7,15 +7,15 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use control::Access;
+use control::Authenticator;
 use control::access::{AccessError, Caller};
 use domain::scope::Scope;
 use http_common::limits::TARGET_MAX_BYTES;
-use http_common::{Guard, Holder, Oversize, Share, Shares, Spent};
-use telemetry::trace::Context;
+use http_common::{BudgetExceeded, HeadTooLarge, HeldShares, Holder, RateLimiter, Share};
+use telemetry::trace::SpanContext;
 
 use crate::error::{ApiError, Code};
-use crate::figures::Figures;
+use crate::metrics::ApiMetrics;
 use crate::operations::{Accepts, Operation};
 
 /// The header that carries the key.
@@ -23,19 +23,23 @@ const API_KEY: &str = "x-api-key";
 
 /// What stands before every call.
 #[derive(Clone)]
-pub(crate) struct Gate {
-    pub(crate) access: Access,
-    pub(crate) guard: Arc<Guard>,
-    pub(crate) figures: Arc<Figures>,
+pub(crate) struct AuthLayer {
+    pub(crate) access: Authenticator,
+    pub(crate) guard: Arc<RateLimiter>,
+    pub(crate) metrics: Arc<ApiMetrics>,
 }
 
 /// Lets a call with a valid key in, as its caller; answers any other 401 with an empty body. What the key may not
 /// do goes no further, nor what comes too often.
-pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn authenticate(
+    State(gate): State<AuthLayer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let began = Instant::now();
     let operation = operation_of(&request);
     let oversize = http_common::oversize(&request);
-    let traced = request.extensions().get::<Context>().is_some();
+    let traced = request.extensions().get::<SpanContext>().is_some();
     let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
         Ok((caller, shares)) => {
             let holder = Holder::Account(caller.account);
@@ -46,14 +50,14 @@ pub(crate) async fn let_in(State(gate): State<Gate>, mut request: Request, next:
             let mut response = next.run(request).await;
             response.extensions_mut().insert(holder);
             for share in shares.into_iter().flatten() {
-                Shares::hold(response.extensions_mut(), share);
+                HeldShares::hold(response.extensions_mut(), share);
             }
             response
         }
         Err(refusal) => refusal,
     };
     privately(response.headers_mut());
-    gate.figures.answered(operation.known(), response.status(), began.elapsed());
+    gate.metrics.record(operation.known(), response.status(), began.elapsed());
     if let Some(operation) = operation.known().filter(|_| traced) {
         response.extensions_mut().insert(operation);
     }
@@ -119,44 +123,44 @@ fn operation_of(request: &Request) -> Asked {
     }
 }
 
-impl Gate {
+impl AuthLayer {
     async fn admit(
         &self,
         extensions: &Extensions,
         headers: &HeaderMap,
         asked: Asked,
-        oversize: Option<Oversize>,
+        oversize: Option<HeadTooLarge>,
     ) -> Result<(Caller, [Option<Share>; 2]), Response> {
         let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
         }
-        if oversize == Some(Oversize::Head) {
+        if oversize == Some(HeadTooLarge::Head) {
             return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
         let key = shown(headers);
         // Whoever has guessed too often learns nothing of further keys; those in use go on from the same address.
-        if let Some(address) = address.filter(|_| !self.access.remembers(key)) {
-            self.guard.may_try(address).map_err(too_many)?;
+        if let Some(address) = address.filter(|_| !self.access.is_cached(key)) {
+            self.guard.check_failed_keys(address).map_err(too_many)?;
         }
         let caller = match self.access.resolve(key).await {
             Ok(caller) => caller,
             Err(AccessError::Unauthorized) => {
                 if let Some(address) = address {
-                    self.guard.failed(address);
+                    self.guard.record_failed_key(address);
                 }
                 return Err(unauthorized());
             }
             Err(AccessError::Store(error)) => return Err(ApiError::of_store(&error).into_response()),
         };
         self.guard.by_key(caller.key).map_err(too_many)?;
-        if oversize == Some(Oversize::Target) {
+        if oversize == Some(HeadTooLarge::Target) {
             let message = format!("path and query are longer than {TARGET_MAX_BYTES} bytes");
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }
         if asked.allowed(caller.scope) {
             let (budgets, holder) = (&self.guard.budgets, Holder::Account(caller.account));
-            let refused = |spent: Spent| ApiError::from(spent).into_response();
+            let refused = |spent: BudgetExceeded| ApiError::from(spent).into_response();
             let request = budgets.requests.take(holder, 1).map_err(refused)?;
             let transfer = asked.known().filter(|operation| operation.transfer);
             let transfer =
@@ -164,7 +168,7 @@ impl Gate {
             return Ok((caller, [Some(request), transfer]));
         }
         let what = asked.known().map_or("an unknown operation", |operation| operation.id);
-        self.access.note_beyond_scope(&caller, what);
+        self.access.record_scope_denial(&caller, what);
         Err(ApiError::new(Code::KeyScope, "the key's scope does not hold this").into_response())
     }
 }

@@ -6,16 +6,16 @@
 //! that [`openapi`] publishes follow from that.
 
 mod catalogs;
+mod catch_panic;
 mod chats;
 mod error;
 mod extract;
-pub mod figures;
 mod files;
 mod history;
 mod key;
+pub mod metrics;
 mod openapi;
 pub mod operations;
-mod shield;
 mod streams;
 mod vm;
 pub mod wire;
@@ -27,18 +27,18 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get};
-use control::{Access, Answers, Catalog, Catalogs, Conversations, Questions, Service, Vm};
+use control::{Answers, Authenticator, Catalog, Catalogs, Conversations, Questions, Service, Vm};
 use domain::catalog::Jurisdiction;
-use http_common::{Budgets, Guard};
+use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
-use crate::history::{History, Pages};
+use crate::history::{History, PageCache};
 use crate::operations::OPERATIONS;
 use crate::streams::Watch;
+pub use catch_panic::catch_panic;
 pub use error::{ApiError, Code};
-pub use figures::Figures;
-pub use shield::shield;
+pub use metrics::ApiMetrics;
 
 /// What the handlers are given, each the one service that it needs: cloned for each call, and so in one piece.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ macro_rules! parts {
 }
 
 parts! {
-    access: Access,
+    access: Authenticator,
     answers: Answers,
     budgets: Budgets,
     catalog: Arc<Catalog>,
@@ -71,7 +71,7 @@ parts! {
     history: History,
     watch: Watch,
     ending: Ending,
-    figures: Arc<Figures>,
+    metrics: Arc<ApiMetrics>,
 }
 
 /// Bounds that an operator sets.
@@ -94,16 +94,16 @@ pub fn router(
     service: &Service,
     limits: Limits,
     ending: Ending,
-    guard: Arc<Guard>,
-    figures: Arc<Figures>,
+    guard: Arc<RateLimiter>,
+    metrics: Arc<ApiMetrics>,
 ) -> Router {
     let history = History {
         conversations: service.conversations.clone(),
         answers: service.answers.clone(),
         budgets: guard.budgets.clone(),
-        pages: Pages::default(),
+        pages: PageCache::default(),
     };
-    let gate = key::Gate { access: service.access.clone(), guard, figures: figures.clone() };
+    let gate = key::AuthLayer { access: service.access.clone(), guard, metrics: metrics.clone() };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
@@ -119,7 +119,7 @@ pub fn router(
         history,
         watch: Watch { access: service.access.clone(), ending: ending.clone() },
         ending,
-        figures,
+        metrics,
     }));
     let mut declared = Router::new();
     for operation in &OPERATIONS {
@@ -133,7 +133,7 @@ pub fn router(
         // Bodies have bounds of their own; uploads are streamed.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
-        .layer(from_fn_with_state(gate, key::let_in));
+        .layer(from_fn_with_state(gate, key::authenticate));
     Router::new()
         .merge(interface)
         // The schema needs no key, nor does the page that shows it.

@@ -10,24 +10,24 @@ use axum::response::{IntoResponse, Response};
 use control::access::Caller;
 
 use control::live::{Follower, Representation, Snapshot};
-use control::{Access, Answers};
+use control::{Answers, Authenticator};
 use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
-use telemetry::Held;
+use telemetry::GaugeGuard;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::Ending;
-use crate::error::Answered;
+use crate::error::ApiResult;
 use crate::extract::{AnswerPath, ChatPath};
-use crate::figures::Figures;
+use crate::metrics::ApiMetrics;
 use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
-use crate::openapi::{refusals, successes};
+use crate::openapi::{error_responses, successes};
 use crate::operations::operation;
 use crate::wire::{self, event_id, event_word, read_event_id};
 
 /// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
-const KEY_LOOK_EVERY: Duration = Duration::from_secs(2);
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 operation! {
     /// Streams one answer
@@ -43,23 +43,23 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat, OfMessage, Resumed),
-        responses(successes::AnswerEvents, refusals::OfChat),
+        responses(successes::AnswerEvents, error_responses::OfChat),
 }
 
 pub(crate) async fn answer(
     State(answers): State<Answers>,
-    State(access): State<Access>,
+    State(access): State<Authenticator>,
     State(ending): State<Ending>,
-    State(figures): State<Arc<Figures>>,
+    State(metrics): State<Arc<ApiMetrics>>,
     Extension(caller): Extension<Caller>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let mut follower = answers.follow(caller.account, conversation, message).await?;
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(events(follower, access, caller, ending, figures.answer_streams.hold())))
+    Ok(event_stream(events(follower, access, caller, ending, metrics.answer_streams.hold())))
 }
 
 operation! {
@@ -76,21 +76,21 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat, Resumed),
-        responses(successes::ChatEvents, refusals::OfChat),
+        responses(successes::ChatEvents, error_responses::OfChat),
 }
 
 pub(crate) async fn conversation(
     State(answers): State<Answers>,
-    State(access): State<Access>,
+    State(access): State<Authenticator>,
     State(ending): State<Ending>,
-    State(figures): State<Arc<Figures>>,
+    State(metrics): State<Arc<ApiMetrics>>,
     Extension(caller): Extension<Caller>,
     ChatPath(conversation): ChatPath,
     headers: HeaderMap,
-) -> Answered<Response> {
+) -> ApiResult<Response> {
     let mut follower = answers.watch(caller.account, conversation).await?;
     resume(&mut follower, &headers);
-    Ok(event_stream(events(follower, access, caller, ending, figures.chat_streams.hold())))
+    Ok(event_stream(events(follower, access, caller, ending, metrics.chat_streams.hold())))
 }
 
 /// Begins where the reader's `Last-Event-ID` says; tells whether that was the answer's end.
@@ -103,10 +103,10 @@ fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
 /// with the key, and with the service.
 fn events(
     follower: Follower,
-    access: Access,
+    access: Authenticator,
     caller: Caller,
     ending: Ending,
-    held: Held,
+    held: GaugeGuard,
 ) -> impl Stream<Item = Event> {
     let states = futures_util::stream::unfold((follower, held), async |(mut follower, held)| {
         let snapshot = follower.next().await?;
@@ -127,12 +127,12 @@ fn event(snapshot: &Snapshot) -> Event {
 /// By what whoever waits learns that it is to wait no longer.
 #[derive(Clone)]
 pub(crate) struct Watch {
-    pub(crate) access: Access,
+    pub(crate) access: Authenticator,
     pub(crate) ending: Ending,
 }
 
 /// Ready when the key is no longer good, or the service ends.
-async fn gone(access: Access, caller: Caller, ending: Ending) {
+async fn gone(access: Authenticator, caller: Caller, ending: Ending) {
     tokio::select! {
         () = revoked(access, caller) => {}
         () = ending.0.cancelled() => {}
@@ -140,11 +140,11 @@ async fn gone(access: Access, caller: Caller, ending: Ending) {
 }
 
 /// Ready when the key is no longer good: revoked, ended, or without a licence.
-pub(crate) async fn revoked(access: Access, caller: Caller) {
+pub(crate) async fn revoked(access: Authenticator, caller: Caller) {
     let mut looks = looks();
     loop {
         looks.tick().await;
-        if !access.holds(&caller).await {
+        if !access.is_still_valid(&caller).await {
             return;
         }
     }
@@ -152,7 +152,7 @@ pub(crate) async fn revoked(access: Access, caller: Caller) {
 
 /// When a key is looked at again. It was looked at when it was let in.
 fn looks() -> Interval {
-    let mut looks = interval_at(Instant::now() + KEY_LOOK_EVERY, KEY_LOOK_EVERY);
+    let mut looks = interval_at(Instant::now() + KEY_CHECK_INTERVAL, KEY_CHECK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     looks
 }

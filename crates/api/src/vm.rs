@@ -9,8 +9,8 @@ use control::vm::MachineError;
 use domain::machine::MachineStatus;
 use domain::scope::Permission::{self, Machine};
 
-use crate::error::{Answered, ApiError};
-use crate::openapi::refusals;
+use crate::error::{ApiError, ApiResult};
+use crate::openapi::error_responses;
 use crate::operations::operation;
 use crate::wire::VmStatus;
 
@@ -23,13 +23,13 @@ operation! {
     needs: &Permission::ALL;
     schema:
         tag = "Machine",
-        responses((status = 200, description = "The machine's state", body = VmStatus), refusals::VmStatus),
+        responses((status = 200, description = "The machine's state", body = VmStatus), error_responses::VmStatus),
 }
 
 pub(crate) async fn status(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
-) -> Answered<Json<VmStatus>> {
+) -> ApiResult<Json<VmStatus>> {
     match vm.status(caller.account).await {
         Ok(status) => Ok(Json(VmStatus::of(status))),
         Err(error @ MachineError::NoMachine) => Err(ApiError::from(error).with_status(StatusCode::NOT_FOUND)),
@@ -48,14 +48,14 @@ operation! {
         tag = "Machine",
         responses(
             (status = 202, description = "The machine will start", body = VmStatus, example = json!({"status": "STARTING"})),
-            refusals::VmCommand,
+            error_responses::VmCommand,
         ),
 }
 
 pub(crate) async fn start(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
-) -> Answered<(StatusCode, Json<VmStatus>)> {
+) -> ApiResult<(StatusCode, Json<VmStatus>)> {
     vm.start(caller.account).await?;
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Starting))))
 }
@@ -71,14 +71,14 @@ operation! {
         tag = "Machine",
         responses(
             (status = 202, description = "The machine will stop", body = VmStatus, example = json!({"status": "STOPPING"})),
-            refusals::VmCommand,
+            error_responses::VmCommand,
         ),
 }
 
 pub(crate) async fn stop(
     State(vm): State<Vm>,
     Extension(caller): Extension<Caller>,
-) -> Answered<(StatusCode, Json<VmStatus>)> {
+) -> ApiResult<(StatusCode, Json<VmStatus>)> {
     vm.stop(caller.account).await?;
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Stopping))))
 }

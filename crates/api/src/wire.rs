@@ -4,7 +4,7 @@
 mod answer;
 mod catalog;
 
-use control::conversations::Summary;
+use control::conversations::ConversationSummary;
 use domain::answer::{RunState, Stamp};
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
@@ -14,7 +14,7 @@ use workspace::{Entry, EntryKind};
 
 pub(crate) use self::answer::{Answer, Message, answer, assistant_message, user_message};
 pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
-use crate::openapi::words::{AnswerStatus, EntryType, MachineState};
+use crate::openapi::enums::{AnswerStatus, EntryType, MachineState};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -159,7 +159,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn of(summary: Summary) -> Self {
+    pub(crate) fn of(summary: ConversationSummary) -> Self {
         Self {
             chat_id: summary.id.to_string(),
             title: summary.title,

@@ -4,8 +4,8 @@
 //! `target/release/causerie`. Slowness is no failure; an incomplete stream or a lost question is.
 
 mod bare;
-mod figure;
 mod http;
+mod measurement;
 mod pacer;
 mod process;
 mod scenarios;
@@ -16,7 +16,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use figure::Figure;
+use measurement::Measurement;
 
 /// The result type of the benchmarks.
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -42,17 +42,17 @@ fn run(arguments: &[String]) -> Outcome<()> {
     }
     let (names, json) = parse(arguments)?;
     let mut out = io::stdout();
-    figure::print_head(&mut out)?;
-    let mut all: Vec<Figure> = Vec::new();
+    measurement::print_head(&mut out)?;
+    let mut all: Vec<Measurement> = Vec::new();
     for scenario in scenarios::ALL {
         if names.is_empty() || names.contains(&scenario.name) {
-            let figures = (scenario.run)().map_err(|error| format!("{}: {error}", scenario.name))?;
-            figure::print(&mut out, &figures)?;
-            all.extend(figures);
+            let measurements = (scenario.run)().map_err(|error| format!("{}: {error}", scenario.name))?;
+            measurement::print(&mut out, &measurements)?;
+            all.extend(measurements);
         }
     }
     if let Some(file) = json {
-        std::fs::write(file, format!("{:#}\n", figure::document(&all)))?;
+        std::fs::write(file, format!("{:#}\n", measurement::document(&all)))?;
     }
     Ok(())
 }

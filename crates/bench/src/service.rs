@@ -19,7 +19,7 @@ use crate::process::{self, Place};
 /// The polling interval of a starting server.
 const POLL: Duration = Duration::from_micros(500);
 /// The timeout for anything that must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// The credits of each account: more than any scenario uses.
 const CREDITS: &str = "1000000000";
 
@@ -222,7 +222,7 @@ pub(crate) fn until_answered(
     began: Instant,
     child: &mut Child,
 ) -> Outcome<Duration> {
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TIMEOUT {
         if answers(address, path).unwrap_or(false) {
             return Ok(began.elapsed());
         }

@@ -4,14 +4,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::admin::KeyBounds;
+use control::admin::KeyRestrictions;
 use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::{Admin, Catalog, Disk, DiskConfig, Environment, privileges};
-use domain::credits::{Credits, Purse};
+use control::{Admin, Catalog, DiskReserve, DiskReserveConfig, Environment, privileges};
+use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::audit::Entry;
+use store::audit::AuditEntry;
 use store::jobs::FailedJob;
 use store::keys::Key;
 use workspace::Quota;
@@ -21,32 +21,32 @@ use crate::commands::{
     MachineCommand, Request, Secret, Where,
 };
 use crate::data::{self, Holder};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::settings::Places;
 use crate::{config, model_commands, output, settings, socket, usage};
 
 /// Has root do what a command does as the owner of its data folder, so that the service can use what comes of it. For a
 /// process that has one thread.
-pub(crate) fn become_owner(at: &Where) -> Result<(), Failure> {
+pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
     let data = places(at)?.data;
     privileges::become_owner(&data).map_err(|error| unusable(&data, &error))
 }
 
 /// Data folder and database, by settings that only the caller may be able to read.
-fn places(at: &Where) -> Result<Places, Failure> {
+fn places(at: &Where) -> Result<Places, CliError> {
     let read = privileges::as_caller(|| {
         let sources = settings::sources(at.config.as_deref(), at.arguments());
         settings::places(sources).map_err(config::invalid)
     });
-    read.map_err(|error| Failure::new("INVALID_CONFIGURATION", error.to_string()))?
+    read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?
 }
 
-fn unusable(data: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
+fn unusable(data: &Path, error: &std::io::Error) -> CliError {
+    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
 }
 
 /// Carries a command out and prints what came of it.
-pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
+pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     let (request, at) = request(command)?;
     let places = places(&at)?;
     let answer = carry_out(&places, request).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn run(command: AdminCommand) -> Result<(), Failure> {
 }
 
 /// Has the service do it; without one, does it straight to the data folder, which no service can take meanwhile.
-async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> {
+async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable(data, &error);
     // Who makes the first account may make the data folder with it; everybody else has mistyped its name.
@@ -69,7 +69,7 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> 
             "there is no database {}: --data (or CAUSERIE_DATA) names the data folder",
             data.join(data::DATABASE).display()
         );
-        return Err(Failure::new("NO_DATABASE", message));
+        return Err(CliError::new("NO_DATABASE", message));
     }
     let data = data::prepare(data).map_err(unusable)?;
     match data::hold(&data).await.map_err(unusable)? {
@@ -82,7 +82,7 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, Failure> 
         Holder::Nobody => {
             let message =
                 format!("a process that answers no commands has the data folder {}", data.display());
-            Err(Failure::new("DATA_FOLDER_BUSY", message))
+            Err(CliError::new("DATA_FOLDER_BUSY", message))
         }
     }
 }
@@ -92,7 +92,7 @@ pub(crate) async fn answer(
     admin: &Admin,
     catalog: Option<&Catalog>,
     request: Request,
-) -> Result<Value, Failure> {
+) -> Result<Value, CliError> {
     Ok(match request {
         Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
@@ -107,9 +107,9 @@ pub(crate) async fn answer(
         }
         Request::CreateKey { account, name, expires, scope, spending_limit } => {
             let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
-            let bounds = KeyBounds {
+            let bounds = KeyRestrictions {
                 expires_at: expires.map(Timestamp::from_micros),
-                scope: scope.map_err(|error| Failure::new("INVALID_SCOPE", error.to_string()))?,
+                scope: scope.map_err(|error| CliError::new("INVALID_SCOPE", error.to_string()))?,
                 spending_limit: spending_limit.map(Credits),
             };
             let made = admin.create_key(&account, &name, bounds).await?;
@@ -122,7 +122,7 @@ pub(crate) async fn answer(
         Request::RevokeKey { key } => {
             let id = key
                 .parse()
-                .map_err(|_| Failure::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
+                .map_err(|_| CliError::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
             admin.revoke_key(id).await?;
             json!({ "keyId": key, "revoked": true })
         }
@@ -132,16 +132,16 @@ pub(crate) async fn answer(
             let until = set.licence.until.map(|until| until.to_string());
             json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
         }
-        Request::Grant { account, amount } => purse(admin.grant(&account, Credits(amount)).await?),
-        Request::ShowCredits { account } => purse(admin.purse(&account).await?),
+        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount)).await?),
+        Request::ShowCredits { account } => balance(admin.balance(&account).await?),
         Request::ShowUsage { account, since } => {
             let since = since.map(Timestamp::from_micros);
             let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
-            usage::told(since, &report)
+            usage::to_json(since, &report)
         }
         Request::ListModels => match catalog {
-            Some(catalog) => model_commands::told(catalog, None),
-            None => return Err(Failure::new("SERVICE_UNREACHABLE", "no service runs here")),
+            Some(catalog) => model_commands::to_json(catalog, None),
+            None => return Err(CliError::new("SERVICE_UNREACHABLE", "no service runs here")),
         },
         Request::ListMachines => {
             let machines = admin.list_machines().await?;
@@ -170,7 +170,7 @@ pub(crate) async fn answer(
             json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
         }
         Request::RetryJob { job } => {
-            let wrong = || Failure::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
+            let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
             if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
                 return Err(wrong());
             }
@@ -190,19 +190,19 @@ fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
 }
 
 /// Restores a backup, for a service that does not run yet.
-pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), Failure> {
+pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), CliError> {
     let Places { data, database, .. } = places(&at)?;
     let restoring = tokio::task::spawn_blocking(move || {
         let summary = control::backup::restore(&file, &data, database.as_ref())?;
-        Ok::<_, Failure>(with_file(&file, summary))
+        Ok::<_, CliError>(with_file(&file, summary))
     });
-    let restored = restoring.await.map_err(|error| Failure::new("BACKUP_FAILED", error.to_string()))?;
+    let restored = restoring.await.map_err(|error| CliError::new("BACKUP_FAILED", error.to_string()))?;
     print(&restored?, at.json);
     Ok(())
 }
 
 /// Splits a command into the request and its data folder.
-fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
+fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
     Ok(match command {
         AdminCommand::Account(AccountCommand::Create {
             email,
@@ -212,7 +212,7 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
             no_machine,
             at,
         }) => {
-            let licence_until = licence_until.as_deref().map(moment).transpose()?.flatten();
+            let licence_until = licence_until.as_deref().map(parse_time).transpose()?.flatten();
             let password = if password_stdin { Some(typed_password(std::io::stdin())?) } else { None };
             (Request::CreateAccount { email, licence_until, credits, password, machine: !no_machine }, at)
         }
@@ -220,13 +220,13 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
             (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }
         AdminCommand::Key(KeyCommand::Create { account, name, expires, scope, spending_limit, at }) => {
-            let expires = expires.as_deref().map(moment).transpose()?.flatten();
+            let expires = expires.as_deref().map(parse_time).transpose()?.flatten();
             (Request::CreateKey { account, name, expires, scope, spending_limit }, at)
         }
         AdminCommand::Key(KeyCommand::List { account, at }) => (Request::ListKeys { account }, at),
         AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (Request::RevokeKey { key: key_id }, at),
         AdminCommand::Licence(LicenceCommand::Set { account, until, at }) => {
-            (Request::SetLicence { account, until: moment(&until)? }, at)
+            (Request::SetLicence { account, until: parse_time(&until)? }, at)
         }
         AdminCommand::Credits(CreditsCommand::Grant { account, amount, at }) => {
             (Request::Grant { account, amount }, at)
@@ -246,15 +246,15 @@ fn request(command: AdminCommand) -> Result<(Request, Where), Failure> {
         AdminCommand::Backup { file, at } => {
             // The service has a working folder of its own.
             let file = std::path::absolute(&file)
-                .map_err(|error| Failure::new("USAGE", format!("{}: {error}", file.display())))?;
+                .map_err(|error| CliError::new("USAGE", format!("{}: {error}", file.display())))?;
             (Request::Backup { file }, at)
         }
     })
 }
 
 /// One line: what stands before its end, which may be missing. Nothing of it is ever part of an error.
-fn typed_password(input: impl Read) -> Result<Secret, Failure> {
-    let wrong = |message: String| Failure::new("INVALID_PASSWORD", message);
+fn typed_password(input: impl Read) -> Result<Secret, CliError> {
+    let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
     let mut line = Vec::new();
     // A byte more than the longest password and its line's end shows that it is longer.
     let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
@@ -267,13 +267,13 @@ fn typed_password(input: impl Read) -> Result<Secret, Failure> {
     Ok(typed)
 }
 
-fn password(typed: Secret) -> Result<Password, Failure> {
-    Password::parse(&typed.0).map_err(|error| Failure::new("INVALID_PASSWORD", error.to_string()))
+fn password(typed: Secret) -> Result<Password, CliError> {
+    Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
 }
 
 /// A time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
-fn moment(text: &str) -> Result<Option<i64>, Failure> {
-    let wrong = || Failure::new("INVALID_DATE", format!("{text:?} is no day like 2027-12-31"));
+fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
+    let wrong = || CliError::new("INVALID_DATE", format!("{text:?} is no day like 2027-12-31"));
     if text == "none" {
         return Ok(None);
     }
@@ -286,16 +286,16 @@ fn moment(text: &str) -> Result<Option<i64>, Failure> {
 }
 
 /// A time, or the beginning of a day in UTC, in microseconds since 1970.
-fn beginning(text: &str) -> Result<i64, Failure> {
+fn beginning(text: &str) -> Result<i64, CliError> {
     let day =
         text.parse::<jiff::civil::Date>().ok().and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
     let time = text.parse::<jiff::Timestamp>().ok().or_else(|| day.map(|day| day.timestamp()));
     let wrong =
-        || Failure::new("INVALID_DATE", format!("{text:?} is neither a day like 2027-12-31 nor a time"));
+        || CliError::new("INVALID_DATE", format!("{text:?} is neither a day like 2027-12-31 nor a time"));
     time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)
 }
 
-fn audited((number, entry): &(i64, Entry)) -> Value {
+fn audited((number, entry): &(i64, AuditEntry)) -> Value {
     json!({
         "entry": number,
         "at": entry.at.to_string(),
@@ -332,19 +332,19 @@ fn listed_key(key: &Key) -> Value {
     })
 }
 
-fn purse(purse: Purse) -> Value {
-    json!({ "balance": purse.balance.0, "reserved": purse.reserved.0 })
+fn balance(balance: Balance) -> Value {
+    json!({ "balance": balance.available.0, "reserved": balance.reserved.0 })
 }
 
 /// Without a service: straight to the data folder, which this process holds.
-async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, Failure> {
-    Disk::new(data, DiskConfig::default()).make_room_to_start();
+async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, CliError> {
+    DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
     let opened =
         control::provisioning::open(data, database, accepts_empty, Duration::ZERO, Quota::default()).await;
     let (store, workspaces) = opened?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
-    let admin = admin.acting_as(format!("operator uid {}", rustix::process::getuid().as_raw()));
+    let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = answer(&admin, None, request).await;
     store.close().await;
     answered
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn a_licence_holds_through_its_last_day() {
-        assert_eq!(moment("1970-01-01"), Ok(Some(24 * 3600 * 1_000_000)));
-        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(Some(1_000_000)));
-        assert_eq!(moment("none"), Ok(None));
-        assert!(moment("tomorrow").is_err());
+        assert_eq!(parse_time("1970-01-01"), Ok(Some(24 * 3600 * 1_000_000)));
+        assert_eq!(parse_time("1970-01-01T00:00:01Z"), Ok(Some(1_000_000)));
+        assert_eq!(parse_time("none"), Ok(None));
+        assert!(parse_time("tomorrow").is_err());
     }
 }

@@ -39,7 +39,7 @@ pub(crate) enum Error {
 
 /// The result of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct AskSummary {
     /// The conversation, to be continued with `--chat`.
     pub(crate) chat_id: String,
     /// The code of the answer's error, when it could not be finished.
@@ -48,10 +48,10 @@ pub(crate) struct Asked {
 
 /// The exit code of an asking: 0 for an answer, 1 when the service could not be used, 3 when it refused, 4
 /// when the answer could not be finished. (2 is a wrong command line.)
-pub(crate) fn exit_code(outcome: &Result<Asked, Error>) -> u8 {
+pub(crate) fn exit_code(outcome: &Result<AskSummary, Error>) -> u8 {
     match outcome {
-        Ok(Asked { error: None, .. }) => 0,
-        Ok(Asked { error: Some(_), .. }) => 4,
+        Ok(AskSummary { error: None, .. }) => 0,
+        Ok(AskSummary { error: Some(_), .. }) => 4,
         Err(Error::Client(client::Error::Refused { .. })) => 3,
         Err(Error::Client(_) | Error::Output(_)) => 1,
     }
@@ -61,7 +61,7 @@ pub(crate) fn exit_code(outcome: &Result<Asked, Error>) -> u8 {
 ///
 /// # Errors
 /// [`Error::Client`] when the service cannot be reached or refuses, [`Error::Output`] when the terminal is gone.
-pub(crate) async fn ask(options: Options) -> Result<Asked, Error> {
+pub(crate) async fn ask(options: Options) -> Result<AskSummary, Error> {
     let both = io::stdout().is_terminal() && io::stderr().is_terminal();
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     ask_on(&options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
@@ -70,7 +70,7 @@ pub(crate) async fn ask(options: Options) -> Result<Asked, Error> {
 async fn ask_on<O: Write, E: Write>(
     options: &Options,
     terminal: &mut Terminal<O, E>,
-) -> Result<Asked, Error> {
+) -> Result<AskSummary, Error> {
     let client = Client::new(&options.url, &options.key)?;
     let mut question = Question::new(options.text.clone());
     question.chat_id.clone_from(&options.chat);
@@ -93,7 +93,7 @@ async fn ask_on<O: Write, E: Write>(
         answer = client.collect(&answer.chat_id, &answer.id).await?;
     }
     terminal.finish(&answer)?;
-    Ok(Asked { chat_id: answer.chat_id, error: answer.error.map(|error| error.code) })
+    Ok(AskSummary { chat_id: answer.chat_id, error: answer.error.map(|error| error.code) })
 }
 
 /// The output of an answer so far.
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn exit_codes_tell_the_outcomes_apart() {
         let asked =
-            |error: Option<&str>| Ok(Asked { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
+            |error: Option<&str>| Ok(AskSummary { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
         assert_eq!(exit_code(&asked(None)), 0);
         assert_eq!(exit_code(&asked(Some("MODEL_UNAVAILABLE"))), 4);
         let refused = client::Error::Refused {

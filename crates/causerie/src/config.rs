@@ -5,18 +5,18 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::commands::ConfigCommand;
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::output;
 use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
 
 /// Checks a file alone, or shows what holds for a service that were started here.
-pub(crate) fn run(command: ConfigCommand) -> Result<(), Failure> {
+pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
     match command {
         ConfigCommand::Check { file, config, json } => check(&file.or(config).unwrap_or_default(), json),
         ConfigCommand::Instructions { folder } => {
-            let failed = |error| Failure::new("NOT_WRITTEN", format!("{}: {error}", folder.display()));
-            control::guide::write_builtin(&folder).map_err(failed)?;
-            say(&format!(
+            let failed = |error| CliError::new("NOT_WRITTEN", format!("{}: {error}", folder.display()));
+            control::templates::write_builtin(&folder).map_err(failed)?;
+            print_line(&format!(
                 "{}: change what you want, and name the folder as instructions_folder",
                 folder.display()
             ));
@@ -31,21 +31,23 @@ pub(crate) fn run(command: ConfigCommand) -> Result<(), Failure> {
     }
 }
 
-fn check(file: &Path, as_json: bool) -> Result<(), Failure> {
+fn check(file: &Path, as_json: bool) -> Result<(), CliError> {
     let loaded = Settings::load(Sources::new(Vec::new(), []).with_file(file)).map_err(invalid)?;
     let set = loaded.effective.iter().filter(|key| key.origin != settings::Origin::Default).count();
     if as_json {
-        say(&json!({ "file": file.to_string_lossy(), "keys": set, "warnings": loaded.warnings }).to_string());
+        print_line(
+            &json!({ "file": file.to_string_lossy(), "keys": set, "warnings": loaded.warnings }).to_string(),
+        );
     } else {
         warn(&loaded);
-        say(&format!("{}: {set} keys, nothing wrong", file.display()));
+        print_line(&format!("{}: {set} keys, nothing wrong", file.display()));
     }
     Ok(())
 }
 
 /// The failure of settings that do not hold.
-pub(crate) fn invalid(error: Invalid) -> Failure {
-    Failure::new("INVALID_CONFIGURATION", error.to_string())
+pub(crate) fn invalid(error: Invalid) -> CliError {
+    CliError::new("INVALID_CONFIGURATION", error.to_string())
 }
 
 fn print(effective: &[Effective], as_json: bool) {
@@ -54,13 +56,13 @@ fn print(effective: &[Effective], as_json: bool) {
             .iter()
             .map(|key| json!({ "key": key.key, "value": plain(key), "origin": key.origin.to_string() }))
             .collect();
-        say(&json!({ "settings": keys }).to_string());
+        print_line(&json!({ "settings": keys }).to_string());
         return;
     }
     for Effective { key, value, origin } in effective {
         match value {
-            Some(value) => say(&format!("{key} = {value}  # {origin}")),
-            None => say(&format!("# {key} is not set")),
+            Some(value) => print_line(&format!("{key} = {value}  # {origin}")),
+            None => print_line(&format!("# {key} is not set")),
         }
     }
 }
@@ -77,6 +79,6 @@ fn warn(loaded: &Loaded) {
     }
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     output::line(line);
 }

@@ -17,8 +17,8 @@ pub(crate) const DATABASE: &str = "causerie.db";
 /// The name of the lock file.
 const LOCK: &str = "lock";
 /// The maximum wait for another process to release the lock, and the polling interval.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The process that holds the data folder.
 pub(crate) enum Holder {
@@ -54,7 +54,7 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 /// Finds the service that runs on the folder or, when there is none, takes the folder for this process. One that
 /// is just starting or ending, and another's command, are waited for.
 pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
-    let patience = Instant::now() + PATIENCE;
+    let max_wait = Instant::now() + LOCK_TIMEOUT;
     loop {
         if let Some(service) = socket::connect(data).await {
             return Ok(Holder::Service(service));
@@ -62,7 +62,7 @@ pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
         let file = File::options().create(true).append(true).open(data.join(LOCK))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(Holder::Us(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => sleep(LOOK_EVERY).await,
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < max_wait => sleep(CHECK_INTERVAL).await,
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Holder::Nobody),
             Err(error) => return Err(error.into()),
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use control::admin::{AdminError, KeyBounds};
+use control::admin::{AdminError, KeyRestrictions};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
 
@@ -40,7 +40,7 @@ const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3
 
 /// Starts the service, asks, prints the answer, and goes on serving unless told otherwise.
 pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
-    say("Starting the service, with everything that it needs in one folder …");
+    print_line("Starting the service, with everything that it needs in one folder …");
     let once = options.once;
     let arguments = ServeOptions {
         data: Some(options.data),
@@ -57,7 +57,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;
     let asked = introduce(&running).await;
     if asked.is_ok() && !once {
-        say("\nThe service goes on; Ctrl-C ends it.");
+        print_line("\nThe service goes on; Ctrl-C ends it.");
         serve::until_told().await;
     }
     stop_machine(&running).await;
@@ -84,22 +84,22 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     let key = key_of_demo(running).await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", running.address);
     let attached = upload(&url, &key).await?;
-    say(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
-    say(&format!("> {QUESTION}\n"));
+    print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
+    print_line(&format!("> {QUESTION}\n"));
     let question =
         Options { url: url.clone(), key: key.clone(), text: QUESTION.to_owned(), ..Options::default() };
     let outcome = ask::ask(question).await;
     match &outcome {
-        Ok(ask::Asked { error: None, .. }) => {}
-        Ok(ask::Asked { error: Some(code), .. }) => {
+        Ok(ask::AskSummary { error: None, .. }) => {}
+        Ok(ask::AskSummary { error: Some(code), .. }) => {
             return Err(format!("the answer could not be finished: {code}"));
         }
         Err(error) => return Err(error.to_string()),
     }
-    say("\nAsk another one from a second terminal:\n");
-    say(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
-    say(&format!("  {} ask \"Kdo může nájem vypovědět?\"", program()));
-    say(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
+    print_line("\nAsk another one from a second terminal:\n");
+    print_line(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
+    print_line(&format!("  {} ask \"Kdo může nájem vypovědět?\"", program()));
+    print_line(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
     Ok(())
 }
 
@@ -121,7 +121,7 @@ async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     for earlier in admin.list_keys(EMAIL).await? {
         admin.revoke_key(earlier.id).await?;
     }
-    Ok(admin.create_key(EMAIL, KEY_NAME, KeyBounds::default()).await?.key.reveal().to_owned())
+    Ok(admin.create_key(EMAIL, KEY_NAME, KeyRestrictions::default()).await?.key.reveal().to_owned())
 }
 
 /// Uploads the example documents and tells their paths.
@@ -137,6 +137,6 @@ async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
 }
 
 /// Prints a line. Ignores a closed output: the demonstration continues.
-fn say(text: &str) {
+fn print_line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }

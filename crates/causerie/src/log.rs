@@ -20,17 +20,17 @@ use crate::settings::{Log, LogFormat};
 /// The size of the buffer; more than is logged while a disk stalls.
 const WAITING_MAX_BYTES: usize = 4 << 20;
 /// The time that lines are batched before a write.
-const GATHERED_FOR: Duration = Duration::from_millis(5);
+const BATCH_DELAY: Duration = Duration::from_millis(5);
 /// From here on they are written at once.
-const GATHERED_ENOUGH_BYTES: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// The maximum wait for the consumer of the log at shutdown.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the lines of this process go; none before a service has begun its log.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// Begins the log of a service.
-pub(crate) fn begin(wanted: &Log) {
+pub(crate) fn init(wanted: &Log) {
     let terminal = io::stderr().is_terminal();
     let lines = LINES.get_or_init(|| Lines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
@@ -64,7 +64,7 @@ where
 /// Sees to it that what was logged so far is written, unless nobody takes it.
 pub(crate) fn flush() {
     if let Some(lines) = LINES.get() {
-        lines.flush(FAREWELL);
+        lines.flush(SHUTDOWN_TIMEOUT);
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn direct() -> Option<&'static Lines> {
 pub(crate) struct Lines {
     /// The format of lines.
     pub(crate) format: LogFormat,
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<LogBuffer>,
     /// There is something to be written, or somebody in a hurry.
     wanted: Condvar,
     /// Something was written.
@@ -92,7 +92,7 @@ pub(crate) struct Lines {
 }
 
 /// The lines that wait to be written.
-struct Gathered {
+struct LogBuffer {
     bytes: Vec<u8>,
     hurry: bool,
     writer: Writing,
@@ -116,11 +116,11 @@ enum Writing {
 impl Lines {
     fn new(format: LogFormat) -> Self {
         let gathered =
-            Gathered { bytes: Vec::new(), hurry: false, writer: Writing::Busy, dropped: 0, dropped_told: 0 };
+            LogBuffer { bytes: Vec::new(), hurry: false, writer: Writing::Busy, dropped: 0, dropped_told: 0 };
         Self { format, gathered: Mutex::new(gathered), wanted: Condvar::new(), written: Condvar::new() }
     }
 
-    fn gathered(&self) -> MutexGuard<'_, Gathered> {
+    fn gathered(&self) -> MutexGuard<'_, LogBuffer> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,9 +140,7 @@ impl Lines {
         if gathered.writer == Writing::Idle {
             gathered.writer = Writing::Busy;
             self.wanted.notify_one();
-        } else if gathered.bytes.len() >= GATHERED_ENOUGH_BYTES
-            && gathered.bytes.len() - line.len() < GATHERED_ENOUGH_BYTES
-        {
+        } else if gathered.bytes.len() >= BATCH_BYTES && gathered.bytes.len() - line.len() < BATCH_BYTES {
             self.wanted.notify_one();
         }
     }
@@ -172,7 +170,7 @@ impl Lines {
             // There is nobody to be told that the log can't be written.
             let _ = write(&batch);
             batch.clear();
-            if batch.capacity() > 2 * GATHERED_ENOUGH_BYTES {
+            if batch.capacity() > 2 * BATCH_BYTES {
                 batch = Vec::new();
             }
             self.gathered().writer = Writing::Busy;
@@ -188,8 +186,8 @@ impl Lines {
             gathered = self.wanted.wait(gathered).unwrap_or_else(PoisonError::into_inner);
         }
         gathered.writer = Writing::Busy;
-        let more = |gathered: &mut Gathered| !gathered.hurry && gathered.bytes.len() < GATHERED_ENOUGH_BYTES;
-        let waited = self.wanted.wait_timeout_while(gathered, GATHERED_FOR, more);
+        let more = |gathered: &mut LogBuffer| !gathered.hurry && gathered.bytes.len() < BATCH_BYTES;
+        let waited = self.wanted.wait_timeout_while(gathered, BATCH_DELAY, more);
         gathered = waited.unwrap_or_else(PoisonError::into_inner).0;
         std::mem::swap(&mut gathered.bytes, batch);
         let lost = gathered.dropped - gathered.dropped_told;
@@ -197,11 +195,11 @@ impl Lines {
         (gathered.hurry, gathered.writer) = (false, Writing::Out);
         drop(gathered);
         if lost > 0 {
-            self.tell_of_lost(lost, batch);
+            self.report_dropped(lost, batch);
         }
     }
 
-    fn tell_of_lost(&self, lost: u64, batch: &mut Vec<u8>) {
+    fn report_dropped(&self, lost: u64, batch: &mut Vec<u8>) {
         let message = "lines of the log were dropped: they came faster than they are taken";
         let time = Now::new();
         let time = time.text();

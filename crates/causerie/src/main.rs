@@ -6,7 +6,7 @@ mod commands;
 mod config;
 mod data;
 mod demo;
-mod failure;
+mod error;
 mod guest;
 mod http;
 mod log;
@@ -32,13 +32,13 @@ use std::time::Duration;
 use clap::Parser;
 
 use commands::{Cli, Command, ServeOptions};
-use failure::Failure;
+use error::CliError;
 use settings::{Log, LogFormat, Settings};
 
 /// The exit code of a wrong command line.
-const MISUSED: u8 = 2;
+const EXIT_USAGE: u8 = 2;
 /// The time for blocking tasks to finish at exit.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     };
     let code = runtime.block_on(run(cli.command));
     // A backup that is still being written is not waited for: there is none until it is whole.
-    runtime.shutdown_timeout(FAREWELL);
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     log::flush();
     code
 }
@@ -122,7 +122,7 @@ async fn run(command: Command) -> ExitCode {
 async fn serve(options: &ServeOptions) -> Result<(), String> {
     let sources = settings::sources(options.config.as_deref(), options.arguments());
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    log::begin(&loaded.settings.log);
+    log::init(&loaded.settings.log);
     for warning in loaded.warnings {
         tracing::warn!("{warning}");
     }
@@ -139,7 +139,7 @@ fn failed(error: &str) -> ExitCode {
 }
 
 /// Of an operator's command: for programs one JSON object on standard error, where nothing of an answer goes.
-fn refused(error: &Failure, as_json: bool) -> ExitCode {
+fn refused(error: &CliError, as_json: bool) -> ExitCode {
     match serde_json::to_string(error) {
         Ok(json) if as_json => output::error_line(json),
         _ => return failed(&error.message),
@@ -155,6 +155,6 @@ fn misused(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    refused(&Failure::new("USAGE", first), true);
-    ExitCode::from(MISUSED)
+    refused(&CliError::new("USAGE", first), true);
+    ExitCode::from(EXIT_USAGE)
 }

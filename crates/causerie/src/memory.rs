@@ -9,25 +9,25 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// The interval of checks.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// So much more than after the last time is worth the work, which takes some milliseconds.
-const WORTH_BYTES: u64 = 16 << 20;
+const TRIM_MIN_BYTES: u64 = 16 << 20;
 
 /// Lets go of what is not used, whenever there is much of it. Never ends.
 pub(crate) async fn return_unused() {
-    let mut look = interval(LOOK_EVERY);
+    let mut look = interval(CHECK_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut kept = Kept::default();
+    let mut kept = MemoryUsage::default();
     loop {
         look.tick().await;
         // Other threads go on meanwhile, but for those that ask the same pool for memory.
         let looked = tokio::task::spawn_blocking(move || {
-            let now = Kept::now();
-            if !now.is_worth_it(kept) {
+            let now = MemoryUsage::now();
+            if !now.should_trim(kept) {
                 return kept;
             }
             trim();
-            Kept::now()
+            MemoryUsage::now()
         });
         kept = looked.await.unwrap_or(kept);
     }
@@ -35,19 +35,19 @@ pub(crate) async fn return_unused() {
 
 /// The memory of the process, in bytes.
 #[derive(Clone, Copy, Default)]
-struct Kept {
+struct MemoryUsage {
     /// Unused memory in the pools of the allocator, including memory that was returned to the system.
     free: u64,
     /// Resident memory.
     resident: u64,
 }
 
-impl Kept {
+impl MemoryUsage {
     /// Returns true if trimming frees much memory, given the state after the last trim.
-    fn is_worth_it(self, before: Self) -> bool {
-        let freed = self.free > before.free + WORTH_BYTES;
-        let used_again = self.resident > before.resident + WORTH_BYTES;
-        self.free > WORTH_BYTES && (freed || used_again)
+    fn should_trim(self, before: Self) -> bool {
+        let freed = self.free > before.free + TRIM_MIN_BYTES;
+        let used_again = self.resident > before.resident + TRIM_MIN_BYTES;
+        self.free > TRIM_MIN_BYTES && (freed || used_again)
     }
 
     fn now() -> Self {
@@ -90,18 +90,18 @@ mod tests {
 
     #[test]
     fn what_was_let_go_of_is_not_let_go_of_again() {
-        let mib = |free: u64, resident: u64| Kept { free: free << 20, resident: resident << 20 };
-        let before = Kept::default();
-        assert!(mib(100, 140).is_worth_it(before));
-        assert!(!mib(8, 800).is_worth_it(before), "it is in use");
+        let mib = |free: u64, resident: u64| MemoryUsage { free: free << 20, resident: resident << 20 };
+        let before = MemoryUsage::default();
+        assert!(mib(100, 140).should_trim(before));
+        assert!(!mib(8, 800).should_trim(before), "it is in use");
         let trimmed = mib(100, 40);
-        assert!(!mib(100, 40).is_worth_it(trimmed));
-        assert!(mib(100, 90).is_worth_it(trimmed), "it was used again");
-        assert!(mib(400, 50).is_worth_it(trimmed), "there is more of it");
+        assert!(!mib(100, 40).should_trim(trimmed));
+        assert!(mib(100, 90).should_trim(trimmed), "it was used again");
+        assert!(mib(400, 50).should_trim(trimmed), "there is more of it");
     }
 
     #[test]
     fn the_process_has_memory() {
-        assert!(Kept::now().resident > 1 << 20);
+        assert!(MemoryUsage::now().resident > 1 << 20);
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use control::{JobCounts, Service, Trouble};
+use control::{JobCounts, ProbeError, Service};
 use domain::machine::MachineStatus;
-use http_common::Guard;
-use telemetry::Kind::{Counter, Gauge, Histogram};
-use telemetry::trace::Spans;
-use telemetry::{Kind, Metric, Page};
+use http_common::RateLimiter;
+use telemetry::MetricKind::{Counter, Gauge, Histogram};
+use telemetry::trace::SpanQueue;
+use telemetry::{Metric, MetricKind, TextEncoder};
 
 use crate::log;
 
@@ -23,12 +23,12 @@ pub(crate) const METRICS: &str = "/metrics";
 #[derive(Clone)]
 pub(crate) struct Sources {
     pub(crate) service: Arc<Service>,
-    pub(crate) guard: Arc<Guard>,
-    pub(crate) requests: Arc<api::Figures>,
-    pub(crate) spans: Option<Arc<Spans>>,
+    pub(crate) guard: Arc<RateLimiter>,
+    pub(crate) requests: Arc<api::ApiMetrics>,
+    pub(crate) spans: Option<Arc<SpanQueue>>,
 }
 
-const fn metric(name: &'static str, kind: Kind, help: &'static str) -> Metric {
+const fn metric(name: &'static str, kind: MetricKind, help: &'static str) -> Metric {
     Metric { name, kind, help }
 }
 
@@ -44,7 +44,7 @@ const OVER_BUDGET: Metric = metric(
     Counter,
     "Requests rejected, or responses sent uncompressed, because a budget was exhausted, by budget.",
 );
-const STREAMS: Metric = metric("causerie_open_streams", Gauge, "Open event streams, by kind.");
+const STREAMS: Metric = metric("causerie_streams_open", Gauge, "Open event streams, by kind.");
 const ANSWERS: Metric =
     metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
 const ANSWER_SECONDS: Metric =
@@ -66,13 +66,14 @@ const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that mod
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
 const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by state and driver.");
 const STORE_SECONDS: Metric = metric(
-    "causerie_store_duration_seconds",
+    "causerie_store_operation_duration_seconds",
     Histogram,
     "Duration of database operations including the queue; of writes until they are durable.",
 );
 const STORE_WAITING: Metric =
-    metric("causerie_store_waiting", Gauge, "Callers waiting for a database thread.");
-const STORE_GROUP: Metric = metric("causerie_store_commit_writes", Histogram, "Writes in one SQLite commit.");
+    metric("causerie_store_queue_length", Gauge, "Callers waiting for a database thread.");
+const STORE_GROUP: Metric =
+    metric("causerie_store_commit_batch_size", Histogram, "Writes in one SQLite commit.");
 const JOBS: Metric = metric(
     "causerie_jobs",
     Gauge,
@@ -82,8 +83,11 @@ const JOB_RUNS: Metric =
     metric("causerie_job_runs_total", Counter, "Background jobs that this process ran, by kind and outcome.");
 const JOB_SECONDS: Metric =
     metric("causerie_job_duration_seconds", Histogram, "Time of runs of background jobs, by kind.");
-const LOG_DROPPED: Metric =
-    metric("causerie_log_dropped_total", Counter, "Log lines dropped because the consumer was too slow.");
+const LOG_DROPPED: Metric = metric(
+    "causerie_log_lines_dropped_total",
+    Counter,
+    "Log lines dropped because the consumer was too slow.",
+);
 const SPANS_DROPPED: Metric = metric(
     "causerie_spans_dropped_total",
     Counter,
@@ -99,7 +103,7 @@ const THREADS: Metric = metric("process_threads", Gauge, "Threads of this proces
 pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     let open = sources.service.answers_open().await;
     let counted = sources.service.job_counts().await;
-    let mut page = Page::default();
+    let mut page = TextEncoder::default();
     page.metric(&BUILD).value(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     requests(&mut page, &sources);
     answers(&mut page, &sources.service);
@@ -116,10 +120,10 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
         page.metric(&SPANS_DROPPED).value(&[], spans.dropped.get());
     }
     process(&mut page);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page.text())
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page.finish())
 }
 
-fn requests(page: &mut Page, sources: &Sources) {
+fn requests(page: &mut TextEncoder, sources: &Sources) {
     let mut counted = page.metric(&REQUESTS);
     for (operation, status, count) in sources.requests.requests().filter(|(.., count)| *count > 0) {
         counted.value(&[("operation", operation), ("status", &status)], count);
@@ -146,24 +150,24 @@ fn requests(page: &mut Page, sources: &Sources) {
         .value(&[("kind", "chat")], sources.requests.chat_streams.get());
 }
 
-fn answers(page: &mut Page, service: &Service) {
-    let figures = service.figures();
+fn answers(page: &mut TextEncoder, service: &Service) {
+    let metrics = service.metrics();
     page.metric(&ANSWERS)
-        .value(&[("outcome", "done")], figures.done.get())
-        .value(&[("outcome", "stopped")], figures.stopped.get())
-        .value(&[("outcome", "failed")], figures.failed.get());
-    page.metric(&ANSWER_SECONDS).histogram(&[], &figures.whole);
-    page.metric(&FIRST_WORD).histogram(&[], &figures.first_word);
+        .value(&[("outcome", "done")], metrics.done.get())
+        .value(&[("outcome", "stopped")], metrics.stopped.get())
+        .value(&[("outcome", "failed")], metrics.failed.get());
+    page.metric(&ANSWER_SECONDS).histogram(&[], &metrics.whole);
+    page.metric(&FIRST_WORD).histogram(&[], &metrics.first_word);
     page.metric(&IN_PROGRESS).value(&[], service.turns());
     let mut tokens = page.metric(&TOKENS);
-    for (model, used) in figures.tokens() {
+    for (model, used) in metrics.tokens() {
         tokens.value(&[("model", &model), ("direction", "in")], used.input);
         tokens.value(&[("model", &model), ("direction", "out")], used.output);
     }
-    page.metric(&CREDITS).value(&[], figures.credits.get());
+    page.metric(&CREDITS).value(&[], metrics.credits.get());
 }
 
-fn vendors(page: &mut Page, service: &Service) {
+fn vendors(page: &mut TextEncoder, service: &Service) {
     let vendors = service.vendors();
     let mut up = page.metric(&VENDOR_UP);
     for vendor in &vendors {
@@ -171,14 +175,14 @@ fn vendors(page: &mut Page, service: &Service) {
     }
     let mut failures = page.metric(&VENDOR_FAILURES);
     for vendor in &vendors {
-        for (trouble, count) in Trouble::ALL.iter().zip(vendor.failures) {
+        for (trouble, count) in ProbeError::ALL.iter().zip(vendor.failures) {
             let labels = [("vendor", vendor.provider.as_str()), ("cause", trouble.as_str())];
             failures.value(&labels, count);
         }
     }
 }
 
-fn machines(page: &mut Page, service: &Service) {
+fn machines(page: &mut TextEncoder, service: &Service) {
     let (states, driver) = service.machine_states();
     // Without what it found on this host.
     let driver = driver.split_whitespace().next().unwrap_or_default();
@@ -191,19 +195,19 @@ fn machines(page: &mut Page, service: &Service) {
     }
 }
 
-fn store(page: &mut Page, service: &Service) {
-    let (figures, waiting) = service.store_figures();
+fn store(page: &mut TextEncoder, service: &Service) {
+    let (metrics, waiting) = service.store_metrics();
     page.metric(&STORE_SECONDS)
-        .histogram(&[("operation", "read")], &figures.reads)
-        .histogram(&[("operation", "write")], &figures.writes);
+        .histogram(&[("operation", "read")], &metrics.reads)
+        .histogram(&[("operation", "write")], &metrics.writes);
     page.metric(&STORE_WAITING)
         .value(&[("operation", "read")], waiting.reads)
         .value(&[("operation", "write")], waiting.writes);
-    page.metric(&STORE_GROUP).histogram(&[], &figures.group);
+    page.metric(&STORE_GROUP).histogram(&[], &metrics.group);
 }
 
 /// Jobs as the database counts them, if it does, and their runs here.
-fn jobs(page: &mut Page, service: &Service, counted: Option<Vec<JobCounts>>) {
+fn jobs(page: &mut TextEncoder, service: &Service, counted: Option<Vec<JobCounts>>) {
     if let Some(counted) = counted {
         let mut jobs = page.metric(&JOBS);
         for counts in counted {
@@ -212,21 +216,21 @@ fn jobs(page: &mut Page, service: &Service, counted: Option<Vec<JobCounts>>) {
                 .value(&[("kind", counts.kind), ("state", "failed")], counts.failed);
         }
     }
-    let ran = || service.job_figures().kinds().iter().filter(|figures| figures.took.count() > 0);
+    let ran = || service.job_metrics().kinds().iter().filter(|metrics| metrics.took.count() > 0);
     let mut runs = page.metric(&JOB_RUNS);
-    for figures in ran() {
-        runs.value(&[("kind", figures.kind), ("outcome", "done")], figures.done.get())
-            .value(&[("kind", figures.kind), ("outcome", "retried")], figures.retried.get())
-            .value(&[("kind", figures.kind), ("outcome", "failed")], figures.failed.get());
+    for metrics in ran() {
+        runs.value(&[("kind", metrics.kind), ("outcome", "done")], metrics.done.get())
+            .value(&[("kind", metrics.kind), ("outcome", "retried")], metrics.retried.get())
+            .value(&[("kind", metrics.kind), ("outcome", "failed")], metrics.failed.get());
     }
     let mut took = page.metric(&JOB_SECONDS);
-    for figures in ran() {
-        took.histogram(&[("kind", figures.kind)], &figures.took);
+    for metrics in ran() {
+        took.histogram(&[("kind", metrics.kind)], &metrics.took);
     }
 }
 
 /// Writes process metrics from `/proc`.
-fn process(page: &mut Page) {
+fn process(page: &mut TextEncoder) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name, which may hold anything, ends with the last parenthesis; the third field follows.
     let fields: Vec<u64> = stat
@@ -300,9 +304,9 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_of_this_process() {
-        let mut page = Page::default();
+        let mut page = TextEncoder::default();
         process(&mut page);
-        let text = page.text();
+        let text = page.finish();
         for name in [CPU.name, MEMORY.name, FILES.name, THREADS.name] {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
             assert!(value.is_some_and(|value| value > 0.0 || name == CPU.name), "{name} in {text}");

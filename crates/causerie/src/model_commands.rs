@@ -1,17 +1,17 @@
 //! `causerie models`: lists the models and their status.
 
-use control::{Catalog, Environment, Trouble, VendorHealth};
+use control::{Catalog, Environment, ProbeError, VendorHealth};
 use domain::catalog::ModelStatus;
 use domain::step::StepError;
 use serde_json::{Value, json};
 
 use crate::commands::{Request, Where};
-use crate::failure::Failure;
+use crate::error::CliError;
 use crate::settings::{self, Settings};
 use crate::{admin, config, socket};
 
 /// Asks the running service; without one, the vendors themselves.
-pub(crate) async fn run(at: &Where) -> Result<(), Failure> {
+pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     let sources = || settings::sources(at.config.as_deref(), at.arguments());
     let places = settings::places(sources()).map_err(config::invalid)?;
     let answer = match socket::connect(&places.data).await {
@@ -19,17 +19,17 @@ pub(crate) async fn run(at: &Where) -> Result<(), Failure> {
         None => {
             let vendors = Settings::load(sources()).map_err(config::invalid)?.settings.vendors;
             let catalog = Catalog::new(vendors, Environment::system().clock())
-                .map_err(|error| Failure::new("INVALID_CONFIGURATION", error.to_string()))?;
+                .map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?;
             let failure = catalog.refresh().await.err();
-            told(&catalog, failure.as_ref())
+            to_json(&catalog, failure.as_ref())
         }
     };
     admin::print(&answer, at.json);
     Ok(())
 }
 
-/// The catalog as one JSON object, with why a vendor did not tell its models.
-pub(crate) fn told(catalog: &Catalog, failure: Option<&StepError>) -> Value {
+/// The catalog as one JSON object, with why a vendor could not list its models.
+pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
     let models: Vec<Value> = catalog
         .entries()
         .iter()
@@ -69,7 +69,7 @@ fn vendor(health: &VendorHealth) -> Value {
         "baseUrl": health.base_url,
         "status": status.as_str(),
         "models": health.models,
-        "trouble": health.trouble.map(Trouble::as_str),
+        "trouble": health.trouble.map(ProbeError::as_str),
         "cause": health.detail,
     })
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Tells the state, such as `READY=1`. Nobody there, or nobody who listens, is no failure.
-pub(crate) fn tell(state: &str) {
+pub(crate) fn notify(state: &str) {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     let path = path.as_encoded_bytes();
     let address = match path.strip_prefix(b"@") {

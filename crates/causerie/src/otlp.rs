@@ -18,7 +18,7 @@ use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig a
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use reqwest::{Client, Response, redirect};
-use telemetry::trace::{Finished, Side, Spans, Value};
+use telemetry::trace::{AttributeValue, SpanData, SpanKind, SpanQueue};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -42,22 +42,22 @@ const ANSWER_MAX_BYTES: usize = 64 << 10;
 
 /// Brings spans to a collector.
 pub(crate) struct Exporter {
-    spans: Arc<Spans>,
+    spans: Arc<SpanQueue>,
     exporter: SpanExporter,
     scope: InstrumentationScope,
     url: String,
     /// On its way; kept until the collector has it or it is given up.
-    batch: Vec<Finished>,
+    batch: Vec<SpanData>,
     /// Whether the last one was given up.
     failing: bool,
 }
 
 impl Exporter {
     /// Creates an exporter of what waits in `spans`; `None` when connections can't be made here.
-    pub(crate) fn new(settings: Otlp, spans: Arc<Spans>) -> Option<Self> {
+    pub(crate) fn new(settings: Otlp, spans: Arc<SpanQueue>) -> Option<Self> {
         let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
         let client = CollectorClient::new(&url, settings.headers)
-            .inspect_err(|error| tracing::error!(%error, "traces can't be exported"))
+            .inspect_err(|error| tracing::error!(%error, "trace export failed"))
             .ok()?;
         let mut exporter = SpanExporter::builder()
             .with_http()
@@ -73,7 +73,7 @@ impl Exporter {
                     .with_max_delay(PAUSE_MAX),
             )
             .build()
-            .inspect_err(|error| tracing::error!(%error, "traces can't be exported"))
+            .inspect_err(|error| tracing::error!(%error, "trace export failed"))
             .ok()?;
         let resource = Resource::builder_empty().with_attributes([
             KeyValue::new("service.name", settings.service_name),
@@ -94,7 +94,7 @@ impl Exporter {
         };
         over.run_until_cancelled(always).await;
         if timeout(SHUTDOWN_TIMEOUT, self.export()).await.is_err() {
-            tracing::warn!(collector = self.url, "traces were left: the collector takes too long");
+            tracing::warn!(collector = self.url, "trace export abandoned at shutdown: collector too slow");
         }
     }
 
@@ -118,7 +118,7 @@ impl Exporter {
         match self.exporter.export(spans).await {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
-                    tracing::info!(collector = self.url, "traces are exported again");
+                    tracing::info!(collector = self.url, "trace export recovered");
                 }
             }
             Err(error) => {
@@ -199,7 +199,7 @@ async fn body_within_bound(mut response: Response) -> Bytes {
     body.freeze()
 }
 
-fn span_data(span: &Finished, scope: &InstrumentationScope) -> SpanData {
+fn span_data(span: &SpanData, scope: &InstrumentationScope) -> SpanData {
     let trace = TraceId::from_bytes(span.context.trace.to_be_bytes());
     let id = |span: u64| SpanId::from_bytes(span.to_be_bytes());
     let attributes = span.attributes.iter().map(|(name, value)| KeyValue::new(*name, attribute(value)));
@@ -213,15 +213,15 @@ fn span_data(span: &Finished, scope: &InstrumentationScope) -> SpanData {
         ),
         parent_span_id: span.parent.map_or(SpanId::INVALID, id),
         // What a request to us belongs to is its client's.
-        parent_span_is_remote: span.side == Side::Server && span.parent.is_some(),
-        span_kind: match span.side {
-            Side::Internal => SpanKind::Internal,
-            Side::Server => SpanKind::Server,
-            Side::Client => SpanKind::Client,
+        parent_span_is_remote: span.kind == SpanKind::Server && span.parent.is_some(),
+        span_kind: match span.kind {
+            SpanKind::Internal => SpanKind::Internal,
+            SpanKind::Server => SpanKind::Server,
+            SpanKind::Client => SpanKind::Client,
         },
         name: span.name.clone(),
-        start_time: time(span.begun_nanos),
-        end_time: time(span.ended_nanos),
+        start_time: time(span.start_unix_nanos),
+        end_time: time(span.end_unix_nanos),
         attributes: attributes.collect(),
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
@@ -235,11 +235,11 @@ fn time(nanos: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-fn attribute(value: &Value) -> opentelemetry::Value {
+fn attribute(value: &AttributeValue) -> opentelemetry::Value {
     match value {
-        Value::Text(text) => text.clone().into(),
-        Value::Number(number) => (*number).into(),
-        Value::Flag(flag) => (*flag).into(),
+        AttributeValue::Text(text) => text.clone().into(),
+        AttributeValue::Number(number) => (*number).into(),
+        AttributeValue::Flag(flag) => (*flag).into(),
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
         (endpoint, taken)
     }
 
-    fn exporter(endpoint: &str, spans: &Arc<Spans>) -> Exporter {
+    fn exporter(endpoint: &str, spans: &Arc<SpanQueue>) -> Exporter {
         let mut headers = HeaderMap::new();
         headers.insert("x-token", HeaderValue::from_static("hush"));
         let settings = Otlp { endpoint: endpoint.to_owned(), headers, service_name: "advice".to_owned() };
@@ -297,15 +297,15 @@ mod tests {
     #[tokio::test]
     async fn spans_come_to_the_collector_in_the_form_of_the_protocol() {
         let (endpoint, mut taken) = collector(&[]).await;
-        let spans = Spans::new(1);
+        let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
-        let mut request = tracer.request(None, "request").expect("it is on");
-        request.set("http.route", "/api/v1/vm");
-        request.set("http.response.status_code", 500_u32);
-        request.set("flag", true);
+        let mut request = tracer.start_request(None, "request").expect("it is on");
+        request.set_attribute("http.route", "/api/v1/vm");
+        request.set_attribute("http.response.status_code", 500_u32);
+        request.set_attribute("flag", true);
         request.fail();
         let context = request.context();
-        drop(tracer.span(Some(context), "inner"));
+        drop(tracer.start_child(Some(context), "inner"));
         drop(request);
         exporter(&format!("{endpoint}/"), &spans).export().await;
         let (head, body) = taken.recv().await.expect("a request");
@@ -341,15 +341,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_collector_that_is_busy_gets_them_later_and_one_that_refuses_loses_them() {
         let (endpoint, mut taken) = collector(&["503 Busy\r\nretry-after: 7", "400 Never"]).await;
-        let spans = Spans::new(1);
+        let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
-        drop(tracer.request(None, "first"));
+        drop(tracer.start_request(None, "first"));
         let mut exporter = exporter(&endpoint, &spans);
         exporter.export().await;
         let (first, again) = (taken.recv().await.expect("one").1, taken.recv().await.expect("another").1);
         assert_eq!(first, again);
         assert_eq!(spans.dropped.get(), 1, "it refused at last");
-        drop(tracer.request(None, "second"));
+        drop(tracer.start_request(None, "second"));
         exporter.export().await;
         let second = taken.recv().await.expect("a third").1;
         assert_eq!(second["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "second");
@@ -359,10 +359,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_brings_what_is_left_and_does_not_wait_for_ever() {
         let (endpoint, mut taken) = collector(&[]).await;
-        let spans = Spans::new(1);
+        let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         for _ in 0..BATCH_MAX + 1 {
-            drop(tracer.request(None, "request"));
+            drop(tracer.start_request(None, "request"));
         }
         let over = CancellationToken::new();
         over.cancel();
@@ -373,7 +373,7 @@ mod tests {
         };
         assert_eq!((count(), count()), (Some(BATCH_MAX), Some(1)));
         // Nobody listens there.
-        drop(tracer.request(None, "request"));
+        drop(tracer.start_request(None, "request"));
         let begun = tokio::time::Instant::now();
         exporter("http://127.0.0.1:1", &spans).run(over).await;
         assert!(begun.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_secs(1), "{:?}", begun.elapsed());

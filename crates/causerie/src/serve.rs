@@ -12,8 +12,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
-use control::{Check, CheckStatus, Disk, Environment, PluginsConfig, Service, ServiceConfig};
-use http_common::Guard;
+use control::{Check, CheckStatus, DiskReserve, Environment, PluginsConfig, Service, ServiceConfig};
+use http_common::RateLimiter;
 use machine::{DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use workspace::Quota;
 
 use crate::data::{self, Holder};
-use crate::http::Front;
+use crate::http::Frontend;
 use crate::metrics::{self, Sources};
 use crate::requests::RequestIds;
 use crate::settings::{MachineDriver, Settings};
@@ -45,10 +45,10 @@ pub(crate) enum ServeError {
     #[error("another service runs on the data folder {0}")]
     Taken(PathBuf),
     /// Another service took the database over.
-    #[error("another service works with the database now")]
+    #[error("another service holds the database lock")]
     Ousted,
     /// Machines cannot be made here.
-    #[error("machines cannot be made here: {0}")]
+    #[error("machine driver unavailable: {0}")]
     Driver(String),
     /// It cannot listen.
     #[error("cannot listen on {0}: {1}")]
@@ -57,7 +57,7 @@ pub(crate) enum ServeError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// It was told to end twice.
-    #[error("ended at once, as it was told again")]
+    #[error("second signal: exiting immediately")]
     Hurried,
     /// It did not start.
     #[error(transparent)]
@@ -89,14 +89,14 @@ pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}", running.address);
-    notify::tell("READY=1");
+    notify::notify("READY=1");
     let ended = tokio::select! {
         () = told => Ok(()),
-        () = running.service.ousted() => Err(ServeError::Ousted),
+        () = running.service.lock_lost() => Err(ServeError::Ousted),
         () = reread(running.tls.clone()) => Ok(()),
     };
     tracing::info!("ending");
-    notify::tell("STOPPING=1");
+    notify::notify("STOPPING=1");
     let again = until_told();
     tokio::select! {
         () = running.end() => ended,
@@ -109,9 +109,11 @@ async fn reread(tls: Option<Tls>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         match tls.as_ref().map(Tls::reload) {
-            Some(Ok(())) => tracing::info!("the certificate was read again"),
-            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
-            None => tracing::info!("there is no certificate to read again"),
+            Some(Ok(())) => tracing::info!("TLS certificate reloaded"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "TLS certificate reload failed; keeping the current one")
+            }
+            None => tracing::info!("SIGHUP ignored: no TLS certificate configured"),
         }
     }
 }
@@ -120,7 +122,7 @@ async fn reread(tls: Option<Tls>) {
 fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, "a bug: something panicked");
+        tracing::error!(place, "panic");
         // Nobody knows what becomes of the process.
         log::flush();
     }));
@@ -185,7 +187,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         Holder::Us(lock) => lock,
         Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
     };
-    Disk::new(&data, settings.disk).make_room_to_start();
+    DiskReserve::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
     let driver = driver(&data, &settings).await?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
@@ -220,21 +222,21 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         body_timeout: settings.connections.body_timeout,
         stall_timeout: settings.connections.stall_timeout,
     };
-    let guard = Arc::new(Guard::new(settings.rates, settings.budgets));
-    let requests = Arc::new(api::Figures::default());
+    let guard = Arc::new(RateLimiter::new(settings.rates, settings.budgets));
+    let requests = Arc::new(api::ApiMetrics::default());
     let sources = Sources {
         service: service.clone(),
         guard: guard.clone(),
         requests: requests.clone(),
         spans: traces.spans(),
     };
-    let front = Front {
+    let front = Frontend {
         router: api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone())
             .merge(state_of(sources)),
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
         guard,
-        figures: requests,
+        metrics: requests,
         ending: api::Ending(ending.clone()),
     };
     tokio::spawn(memory::return_unused());

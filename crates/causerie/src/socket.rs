@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin;
 use crate::commands::Request;
-use crate::failure::Failure;
+use crate::error::CliError;
 
 const NAME: &str = "admin.sock";
 /// The longest request.
@@ -33,7 +33,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 #[serde(rename_all = "snake_case")]
 enum Answer {
     Done(Value),
-    Failed(Failure),
+    Failed(CliError),
 }
 
 /// The service that runs on this data folder; `None` when none does.
@@ -50,24 +50,24 @@ pub(crate) async fn connect(data: &Path) -> Option<UnixStream> {
 }
 
 /// Asks the service at the other end.
-pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, Failure> {
+pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, CliError> {
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(service, request)).await;
-    answered.unwrap_or_else(|_| Err(Failure::new(UNREACHABLE, "the service did not answer")))
+    answered.unwrap_or_else(|_| Err(CliError::new(UNREACHABLE, "the service did not answer")))
 }
 
-async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, Failure> {
-    let broken = |error: std::io::Error| Failure::new(UNREACHABLE, format!("the service's socket: {error}"));
+async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, CliError> {
+    let broken = |error: std::io::Error| CliError::new(UNREACHABLE, format!("the service's socket: {error}"));
     let (input, mut output) = stream.into_split();
     let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
     line.push(b'\n');
     if line.len() as u64 > REQUEST_MAX_BYTES {
-        return Err(Failure::new("USAGE", "the command's arguments are too long"));
+        return Err(CliError::new("USAGE", "the command's arguments are too long"));
     }
     output.write_all(&line).await.map_err(broken)?;
     let mut answer = Vec::new();
     BufReader::new(input.take(ANSWER_MAX_BYTES)).read_until(b'\n', &mut answer).await.map_err(broken)?;
     let answer = serde_json::from_slice(&answer);
-    match answer.map_err(|_| Failure::new(UNREACHABLE, "the service broke off"))? {
+    match answer.map_err(|_| CliError::new(UNREACHABLE, "the service broke off"))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(error) => Err(error),
     }
@@ -103,7 +103,7 @@ pub(crate) async fn serve(
                 tokio::spawn(converse(stream, admin.clone(), catalog.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "an operator's command was not accepted");
+                tracing::warn!(%error, "admin command rejected");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -113,7 +113,7 @@ pub(crate) async fn serve(
 async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
     // Whoever reaches the socket is an operator; which of them, the kernel tells.
     let admin = match stream.peer_cred() {
-        Ok(who) => admin.acting_as(format!("operator uid {}", who.uid())),
+        Ok(who) => admin.with_actor(format!("operator uid {}", who.uid())),
         Err(_) => admin,
     };
     let (input, mut output) = stream.into_split();
@@ -126,7 +126,7 @@ async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
     let answered = match serde_json::from_slice(&line) {
         Ok(request) => admin::answer(&admin, Some(&catalog), request).await,
         Err(_) => {
-            Err(Failure::new("USAGE", "the service does not understand the command: it has another version"))
+            Err(CliError::new("USAGE", "the service does not understand the command: it has another version"))
         }
     };
     let answer = answered.map_or_else(Answer::Failed, Answer::Done);

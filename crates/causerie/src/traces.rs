@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use control::Environment;
-use telemetry::trace::{Context, Given, Span, Spans, Tracer};
+use telemetry::trace::{Span, SpanContext, SpanQueue, TraceParent, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +20,7 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OP
 /// The traces of a service.
 #[derive(Default)]
 pub(crate) struct Traces {
-    spans: Option<Arc<Spans>>,
+    spans: Option<Arc<SpanQueue>>,
     exporting: Option<JoinHandle<()>>,
     over: CancellationToken,
 }
@@ -30,7 +30,7 @@ impl Traces {
     #[cfg(feature = "otlp")]
     pub(crate) fn begin(settings: Option<Otlp>, environment: &Environment) -> Self {
         let Some(settings) = settings else { return Self::default() };
-        let (spans, over) = (Spans::new(environment.bits()), CancellationToken::new());
+        let (spans, over) = (SpanQueue::new(environment.bits()), CancellationToken::new());
         let exporter = crate::otlp::Exporter::new(settings, spans.clone());
         let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(over.clone())));
         Self { spans: Some(spans), exporting, over }
@@ -48,7 +48,7 @@ impl Traces {
     }
 
     /// The spans themselves, when there are any.
-    pub(crate) fn spans(&self) -> Option<Arc<Spans>> {
+    pub(crate) fn spans(&self) -> Option<Arc<SpanQueue>> {
         self.spans.clone()
     }
 
@@ -65,13 +65,13 @@ impl Traces {
 /// Begins the span of a request, and marks the request with it. A client's trace is known to its question also where no
 /// spans are made.
 pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span> {
-    let given = given(request.headers());
+    let given = trace_parent(request.headers());
     if !tracer.is_on() && given.is_none() || !request.uri().path().starts_with(INTERFACE) {
         return None;
     }
-    let span = tracer.request(given, "request");
+    let span = tracer.start_request(given, "request");
     let of_client = || given.filter(|given| given.sampled).map(|given| given.context);
-    let context: Option<Context> = span.as_ref().map(Span::context).or_else(of_client);
+    let context: Option<SpanContext> = span.as_ref().map(Span::context).or_else(of_client);
     if let Some(context) = context {
         request.extensions_mut().insert(context);
     }
@@ -85,29 +85,29 @@ pub(crate) fn end<B>(mut span: Span, method: &str, response: &Response<B>) {
     match operation {
         Some(operation) => {
             span.rename(format!("{method} {}", operation.path));
-            span.set("http.route", operation.path);
-            span.set("causerie.operation", operation.id);
+            span.set_attribute("http.route", operation.path);
+            span.set_attribute("causerie.operation", operation.id);
         }
         None => span.rename(method),
     }
-    span.set("http.request.method", method);
-    span.set("http.response.status_code", u32::from(response.status().as_u16()));
+    span.set_attribute("http.request.method", method);
+    span.set_attribute("http.response.status_code", u32::from(response.status().as_u16()));
     if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
         span.fail();
     }
 }
 
-fn given(headers: &HeaderMap) -> Option<Given> {
+fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     let mut lines = headers.get_all(TRACEPARENT).iter();
     match (lines.next(), lines.next()) {
-        (Some(line), None) => Given::parse(line.to_str().ok()?),
+        (Some(line), None) => TraceParent::parse(line.to_str().ok()?),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use telemetry::trace::Value;
+    use telemetry::trace::AttributeValue;
 
     use super::*;
 
@@ -122,11 +122,11 @@ mod tests {
 
     #[test]
     fn a_request_goes_on_with_its_client_s_trace_and_tells_neither_path_nor_query() {
-        let spans = Spans::new(1);
+        let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         let mut told = request("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
         let span = begin(&tracer, &mut told).expect("it is traced");
-        assert_eq!(told.extensions().get::<Context>(), Some(&span.context()));
+        assert_eq!(told.extensions().get::<SpanContext>(), Some(&span.context()));
         let mut response = Response::new(());
         response.extensions_mut().insert(&api::operations::OPERATIONS[8]);
         end(span, "GET", &response);
@@ -136,19 +136,21 @@ mod tests {
             (0x0af7_6519_16cd_43dd, Some(0xb7ad_6b71_6920_3331))
         );
         assert_eq!(told.name, "GET /api/v1/files/{*path}");
-        assert!(told.attributes.contains(&("http.response.status_code", Value::Number(200))));
+        assert!(told.attributes.contains(&("http.response.status_code", AttributeValue::Number(200))));
         assert!(!format!("{told:?}").contains("secret"));
     }
 
     #[test]
     fn what_a_client_says_wrongly_is_ignored_and_what_it_does_not_want_is_not_done() {
-        let tracer = Tracer::new(Spans::new(1));
+        let tracer = Tracer::new(SpanQueue::new(1));
         for wrong in [&["nonsense"] as &[&str], &[SAMPLED, SAMPLED], &[]] {
             let span = begin(&tracer, &mut request("/api/v1/vm", wrong)).expect("a trace of its own");
             assert_ne!(span.context().trace >> 64, 0x0af7_6519_16cd_43dd);
         }
         let mut unwanted = request("/api/v1/vm", &[UNSAMPLED]);
-        assert!(begin(&tracer, &mut unwanted).is_none() && unwanted.extensions().get::<Context>().is_none());
+        assert!(
+            begin(&tracer, &mut unwanted).is_none() && unwanted.extensions().get::<SpanContext>().is_none()
+        );
         assert!(begin(&tracer, &mut request("/healthz", &[SAMPLED])).is_none());
     }
 
@@ -156,7 +158,7 @@ mod tests {
     fn without_a_collector_a_client_s_trace_is_known_all_the_same() {
         let mut told = request("/api/v1/chats", &[SAMPLED]);
         assert!(begin(&Tracer::off(), &mut told).is_none());
-        let context = told.extensions().get::<Context>().expect("the client's");
+        let context = told.extensions().get::<SpanContext>().expect("the client's");
         assert_eq!(context.span, 0xb7ad_6b71_6920_3331);
         let mut untold = request("/api/v1/chats", &[]);
         assert!(begin(&Tracer::off(), &mut untold).is_none() && untold.extensions().is_empty());

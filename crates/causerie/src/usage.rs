@@ -1,11 +1,11 @@
 //! Formats the usage report of an account.
 
-use control::usage::{Report, Sum};
+use control::usage::{UsageReport, UsageTotal};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// The report as one JSON object.
-pub(crate) fn told(since: Option<Timestamp>, report: &Report) -> Value {
+pub(crate) fn to_json(since: Option<Timestamp>, report: &UsageReport) -> Value {
     let days = report.days.iter().map(|(day, sum)| {
         let day = day.to_string();
         with("day", json!(day.split('T').next()), sum)
@@ -20,13 +20,13 @@ pub(crate) fn told(since: Option<Timestamp>, report: &Report) -> Value {
     })
 }
 
-fn with(name: &str, value: Value, sum: &Sum) -> Value {
+fn with(name: &str, value: Value, sum: &UsageTotal) -> Value {
     let mut told = fields(sum);
     told.insert(name.to_owned(), value);
     Value::Object(told)
 }
 
-fn fields(sum: &Sum) -> Map<String, Value> {
+fn fields(sum: &UsageTotal) -> Map<String, Value> {
     let told = [
         ("steps", sum.steps),
         ("credits", sum.credits.0),

@@ -88,7 +88,7 @@ impl Client {
     /// Asks (section 4.4). The answer is usually still empty: [`Client::stream`] or [`Client::collect`] it.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 400 for a question that cannot be read, 409 when the conversation is busy, the
+    /// [`Error::AskRefused`] with 400 for a question that cannot be read, 409 when the conversation is busy, the
     /// credits do not suffice or there is no machine.
     pub async fn send(&self, question: &Question) -> Result<Answer, Error> {
         self.json(self.request(Method::POST, "/chats").json(question)).await
@@ -97,7 +97,7 @@ impl Client {
     /// The answer as it stands (section 4.4).
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is none of these ids.
+    /// [`Error::AskRefused`] with 404 when there is none of these ids.
     pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
         let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
         self.json(self.request(Method::GET, &path)).await
@@ -119,7 +119,7 @@ impl Client {
     /// Stops what the conversation is writing.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is no such conversation.
+    /// [`Error::AskRefused`] with 404 when there is no such conversation.
     pub async fn stop(&self, chat_id: &str) -> Result<Chat, Error> {
         self.json(self.request(Method::POST, &format!("/chats{}/stop", path::in_url(chat_id)))).await
     }
@@ -127,7 +127,7 @@ impl Client {
     /// A page of conversations, pinned first, then most recent first.
     ///
     /// # Errors
-    /// [`Error::Refused`] and [`Error::Transport`].
+    /// [`Error::AskRefused`] and [`Error::Transport`].
     pub async fn chats(&self, offset: u64, limit: u64) -> Result<Chats, Error> {
         self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
     }
@@ -135,7 +135,7 @@ impl Client {
     /// A conversation with its history.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is no such conversation.
+    /// [`Error::AskRefused`] with 404 when there is no such conversation.
     pub async fn chat(&self, chat_id: &str) -> Result<ChatDetail, Error> {
         self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
     }
@@ -143,7 +143,7 @@ impl Client {
     /// Deletes a conversation with its answers.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is no such conversation.
+    /// [`Error::AskRefused`] with 404 when there is no such conversation.
     pub async fn delete_chat(&self, chat_id: &str) -> Result<(), Error> {
         self.answer(
             self.request(Method::DELETE, &format!("/chats{}", path::in_url(chat_id))).timeout(CALL_TIMEOUT),
@@ -156,7 +156,7 @@ impl Client {
     /// as it is sent.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Refused`] when it is empty or finds no room.
+    /// [`Error::File`] when it cannot be read, [`Error::AskRefused`] when it is empty or finds no room.
     pub async fn upload(&self, file: &Path, destination: Option<&str>) -> Result<UploadedFile, Error> {
         let unreadable = |source| Error::File { path: file.to_owned(), source };
         let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
@@ -172,7 +172,7 @@ impl Client {
     /// Uploads what is in memory under this name, to the upload folder.
     ///
     /// # Errors
-    /// [`Error::Refused`] when there is nothing in it, or no room for it.
+    /// [`Error::AskRefused`] when there is nothing in it, or no room for it.
     pub async fn upload_bytes(&self, name: &str, content: Vec<u8>) -> Result<UploadedFile, Error> {
         self.upload_part(reqwest::multipart::Part::bytes(content).file_name(name.to_owned()), None).await
     }
@@ -194,7 +194,7 @@ impl Client {
     /// Downloads a file of the workspace into a writer and tells how many bytes it had.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is none, [`Error::File`] when the writer refuses.
+    /// [`Error::AskRefused`] with 404 when there is none, [`Error::File`] when the writer refuses.
     pub async fn download(&self, file: &str, into: &mut impl std::io::Write) -> Result<u64, Error> {
         let mut response =
             self.answer(self.request(Method::GET, &format!("/files{}", path::in_url(file)))).await?;
@@ -209,7 +209,7 @@ impl Client {
     /// One level of a folder; the home folder is `/`.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is none.
+    /// [`Error::AskRefused`] with 404 when there is none.
     pub async fn list(&self, folder: &str) -> Result<Listing, Error> {
         self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
     }
@@ -217,7 +217,7 @@ impl Client {
     /// Creates a folder in one that exists.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 409 when it exists, 404 when its parent does not.
+    /// [`Error::AskRefused`] with 409 when it exists, 404 when its parent does not.
     pub async fn create_folder(&self, folder: &str) -> Result<CreatedFolder, Error> {
         self.json(self.request(Method::POST, &format!("/directories{}", path::in_url(folder)))).await
     }
@@ -225,7 +225,7 @@ impl Client {
     /// Deletes a file or folder; one that is not empty only if `recursive`.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when there is none, 409 when the folder is not empty.
+    /// [`Error::AskRefused`] with 404 when there is none, 409 when the folder is not empty.
     pub async fn delete(&self, file: &str, recursive: bool) -> Result<(), Error> {
         let path = format!("/files{}?recursive={recursive}", path::in_url(file));
         self.answer(self.request(Method::DELETE, &path).timeout(CALL_TIMEOUT)).await.map(|_| ())
@@ -234,7 +234,7 @@ impl Client {
     /// The machine's state (section 4.1).
     ///
     /// # Errors
-    /// [`Error::Refused`] with 404 when the account has no machine.
+    /// [`Error::AskRefused`] with 404 when the account has no machine.
     pub async fn machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::GET, "/vm")).await
     }
@@ -242,7 +242,7 @@ impl Client {
     /// Starts the machine.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 409 when the account has no machine.
+    /// [`Error::AskRefused`] with 409 when the account has no machine.
     pub async fn start_machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::POST, "/vm/start")).await
     }
@@ -250,7 +250,7 @@ impl Client {
     /// Stops the machine.
     ///
     /// # Errors
-    /// [`Error::Refused`] with 409 when the account has no machine.
+    /// [`Error::AskRefused`] with 409 when the account has no machine.
     pub async fn stop_machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::POST, "/vm/stop")).await
     }
@@ -258,7 +258,7 @@ impl Client {
     /// The models, labelled in a language: `cs`, `en` or `sk` (section 4.2).
     ///
     /// # Errors
-    /// [`Error::Refused`] and [`Error::Transport`].
+    /// [`Error::AskRefused`] and [`Error::Transport`].
     pub async fn models(&self, language: &str) -> Result<Vec<Model>, Error> {
         self.json(self.request(Method::GET, "/models").header(reqwest::header::ACCEPT_LANGUAGE, language))
             .await

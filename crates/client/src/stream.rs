@@ -47,20 +47,20 @@ impl States {
     /// The next state; `None` after the last one. Cancel safe: an unfinished call loses no state.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the service refuses for good, [`Error::StreamLost`] when it was not found again,
+    /// [`Error::AskRefused`] when the service refuses for good, [`Error::StreamLost`] when it was not found again,
     /// [`Error::Form`] when an event is not in the form that was promised. After an error the next call
     /// tries again.
     pub async fn next(&mut self) -> Result<Option<Answer>, Error> {
         while !self.ended {
             match self.step().await {
                 Ok(Some(frame)) => {
-                    if let Some(answer) = self.take(frame)? {
+                    if let Some(answer) = self.accept(frame)? {
                         return Ok(Some(answer));
                     }
                 }
                 // The service closed: at the end of a conversation's stream, or because it is stopping.
-                Ok(None) => self.lost().await?,
-                Err(error) if error.is_passing() => self.lost().await?,
+                Ok(None) => self.retry_or_fail().await?,
+                Err(error) if error.is_passing() => self.retry_or_fail().await?,
                 Err(error) => {
                     self.connection = None;
                     return Err(error);
@@ -104,7 +104,7 @@ impl States {
         Ok((response.status() != StatusCode::NO_CONTENT).then_some(response))
     }
 
-    fn take(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
+    fn accept(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
         self.failures = 0;
         if let Some(id) = frame.id {
             self.last_event_id = Some(id);
@@ -122,7 +122,7 @@ impl States {
     }
 
     /// Waits before the next attempt, or gives up.
-    async fn lost(&mut self) -> Result<(), Error> {
+    async fn retry_or_fail(&mut self) -> Result<(), Error> {
         self.connection = None;
         if self.ended {
             return Ok(());

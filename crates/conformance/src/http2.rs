@@ -63,9 +63,9 @@ impl Http2 {
 
     /// Reads on for so long at most, answers pings, and tells how many streams the service has reset; `None` when it has
     /// closed the connection.
-    pub fn resets(&mut self, patience: Duration) -> Option<usize> {
+    pub fn resets(&mut self, max_wait: Duration) -> Option<usize> {
         let mut resets = 0;
-        self.stream.set_read_timeout(Some(patience)).ok()?;
+        self.stream.set_read_timeout(Some(max_wait)).ok()?;
         loop {
             let mut head = [0; FRAME_HEAD_BYTES];
             match self.stream.read_exact(&mut head) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::poll::PATIENCE;
+use crate::poll::TIMEOUT;
 
 /// The model that it has.
 pub const MODEL: &str = "stand-in";
@@ -126,7 +126,7 @@ impl Vendor {
         let (state, timeout) = self
             .shared
             .1
-            .wait_timeout_while(self.state(), PATIENCE, |state| state.held < count)
+            .wait_timeout_while(self.state(), TIMEOUT, |state| state.held < count)
             .expect("no thread of the vendor failed");
         assert!(!timeout.timed_out(), "{} of {count} answers are held", state.held);
     }

@@ -8,19 +8,19 @@ use domain::id::{AccountId, KeyId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::Scope;
 use domain::time::Timestamp;
-use store::keys::{self, Resolved};
+use store::keys::{self, ResolvedKey};
 use store::{Store, StoreError};
 use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
-use crate::denials::{Denial, Denials};
+use crate::denied_access::{DenialReason, DeniedAccessLog};
 use crate::{Environment, provisioning};
 
 /// How long a resolved key is believed without asking the store. Revocation through this service is seen at
 /// once; this bounds what another node can do.
-const BELIEVED: Duration = Duration::from_secs(2);
+const CACHE_TTL: Duration = Duration::from_secs(2);
 /// Keys that are remembered at once.
-const REMEMBERED_MAX: usize = 10_000;
+const CACHED_KEYS_MAX: usize = 10_000;
 /// Last use is recorded to the minute.
 const MINUTE_MICROS: i64 = 60_000_000;
 
@@ -53,35 +53,35 @@ pub enum AccessError {
 
 /// Resolves keys. Cheap to clone.
 #[derive(Clone)]
-pub struct Access {
+pub struct Authenticator {
     store: Store,
     environment: Environment,
     workspaces: Workspaces,
-    memory: Arc<Mutex<Memory>>,
-    denials: Denials,
+    cache: Arc<Mutex<KeyCache>>,
+    denied_access: DeniedAccessLog,
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct Memory {
-    keys: HashMap<KeyFingerprint, Remembered>,
+struct KeyCache {
+    keys: HashMap<KeyFingerprint, CachedKey>,
     /// How often everything was forgotten: what was read before that is not remembered after it.
-    forgotten: u64,
+    invalidations: u64,
 }
 
-struct Remembered {
-    resolved: Resolved,
+struct CachedKey {
+    resolved: ResolvedKey,
     at: Timestamp,
     touched: Timestamp,
 }
 
-impl Access {
+impl Authenticator {
     /// Resolves by this store. The workspaces of accounts whose keys are used are seen to. Writes that no call waits for
     /// run on `tasks`, which the end of the service waits for.
     #[must_use]
     pub fn new(store: Store, environment: Environment, workspaces: Workspaces, tasks: TaskTracker) -> Self {
-        let denials = Denials::new(store.clone(), environment.clone(), tasks.clone());
-        Self { store, environment, workspaces, memory: Arc::default(), denials, tasks }
+        let denied_access = DeniedAccessLog::new(store.clone(), environment.clone(), tasks.clone());
+        Self { store, environment, workspaces, cache: Arc::default(), denied_access, tasks }
     }
 
     /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
@@ -90,45 +90,45 @@ impl Access {
     /// [`AccessError`].
     pub async fn resolve(&self, key: &str) -> Result<Caller, AccessError> {
         let fingerprint = SecretKey::parse(key).map_err(|_| AccessError::Unauthorized)?.fingerprint();
-        self.admit(fingerprint).await
+        self.authenticate(fingerprint).await
     }
 
     /// Whether the key was let in lately, without asking the store.
     #[must_use]
-    pub fn remembers(&self, key: &str) -> bool {
+    pub fn is_cached(&self, key: &str) -> bool {
         let Ok(key) = SecretKey::parse(key) else { return false };
-        self.memory().keys.contains_key(&key.fingerprint())
+        self.cache().keys.contains_key(&key.fingerprint())
     }
 
     /// The caller's key was used for what its scope does not hold.
-    pub fn note_beyond_scope(&self, caller: &Caller, asked: &str) {
-        self.denials.note(caller.account, caller.key, Denial::BeyondScope, asked);
+    pub fn record_scope_denial(&self, caller: &Caller, asked: &str) {
+        self.denied_access.record(caller.account, caller.key, DenialReason::BeyondScope, asked);
     }
 
     /// Whether the caller would still be let in: for streams that stay open.
-    pub async fn holds(&self, caller: &Caller) -> bool {
-        !matches!(self.admit(caller.fingerprint).await, Err(AccessError::Unauthorized))
+    pub async fn is_still_valid(&self, caller: &Caller) -> bool {
+        !matches!(self.authenticate(caller.fingerprint).await, Err(AccessError::Unauthorized))
     }
 
     /// Forgets what is believed: after a key was revoked or a licence changed.
-    pub fn forget(&self) {
-        let mut memory = self.memory();
+    pub fn invalidate(&self) {
+        let mut memory = self.cache();
         memory.keys.clear();
-        memory.forgotten += 1;
+        memory.invalidations += 1;
     }
 
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, KeyCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn admit(&self, fingerprint: KeyFingerprint) -> Result<Caller, AccessError> {
+    async fn authenticate(&self, fingerprint: KeyFingerprint) -> Result<Caller, AccessError> {
         let now = self.environment.now();
-        let resolved = match self.believed(fingerprint, now) {
+        let resolved = match self.cached(fingerprint, now) {
             Some(resolved) => resolved,
             None => self.ask_store(fingerprint, now).await?,
         };
         if !resolved.valid(now) {
-            self.denials.note(resolved.account, resolved.key, why_not(&resolved, now), "");
+            self.denied_access.record(resolved.account, resolved.key, denial_reason(&resolved, now), "");
             return Err(AccessError::Unauthorized);
         }
         Ok(Caller {
@@ -141,27 +141,31 @@ impl Access {
         })
     }
 
-    fn believed(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<Resolved> {
-        let memory = self.memory();
-        let known = memory.keys.get(&fingerprint).filter(|known| now.since(known.at) < BELIEVED)?;
+    fn cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
+        let memory = self.cache();
+        let known = memory.keys.get(&fingerprint).filter(|known| now.since(known.at) < CACHE_TTL)?;
         Some(known.resolved.clone())
     }
 
-    async fn ask_store(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Result<Resolved, AccessError> {
-        let forgotten = self.memory().forgotten;
+    async fn ask_store(
+        &self,
+        fingerprint: KeyFingerprint,
+        now: Timestamp,
+    ) -> Result<ResolvedKey, AccessError> {
+        let forgotten = self.cache().invalidations;
         let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
         provisioning::ensure(&self.workspaces, resolved.account).await;
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {
-            let mut memory = self.memory();
-            if memory.keys.len() >= REMEMBERED_MAX {
+            let mut memory = self.cache();
+            if memory.keys.len() >= CACHED_KEYS_MAX {
                 memory.keys.clear();
             }
             let before = memory.keys.get(&fingerprint).map(|known| known.touched);
-            if memory.forgotten == forgotten {
-                let known = Remembered { resolved: resolved.clone(), at: now, touched: minute };
+            if memory.invalidations == forgotten {
+                let known = CachedKey { resolved: resolved.clone(), at: now, touched: minute };
                 memory.keys.insert(fingerprint, known);
             }
             before != Some(minute) && resolved.valid(now)
@@ -176,12 +180,12 @@ impl Access {
 }
 
 /// Why a key that is known is not let in.
-fn why_not(resolved: &Resolved, now: Timestamp) -> Denial {
+fn denial_reason(resolved: &ResolvedKey, now: Timestamp) -> DenialReason {
     if resolved.revoked {
-        Denial::Revoked
+        DenialReason::Revoked
     } else if resolved.expires_at.is_some_and(|end| end <= now) {
-        Denial::Ended
+        DenialReason::Ended
     } else {
-        Denial::WithoutLicence
+        DenialReason::WithoutLicence
     }
 }

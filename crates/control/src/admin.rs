@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use domain::account::Role;
-use domain::credits::{Credits, Purse};
+use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, JobId, KeyId, PostingId, UserId};
 use domain::key::SecretKey;
 use domain::machine::MachineStatus;
@@ -17,10 +17,10 @@ use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, machines, usage};
 use workspace::{WorkspaceError, Workspaces};
 
-use crate::backup::{self, BackupError, Summary, Written};
+use crate::backup::{self, BackupError, BackupReport, Summary};
 use crate::passwords::{Password, PasswordError, Passwords};
-use crate::usage::Report;
-use crate::{Access, Environment};
+use crate::usage::UsageReport;
+use crate::{Authenticator, Environment};
 
 /// Machines that one look at the store brings.
 const MACHINES_PAGE: u32 = 500;
@@ -72,7 +72,7 @@ pub enum AdminError {
 
 /// A key as it is shown once.
 #[derive(Debug)]
-pub struct MadeKey {
+pub struct CreatedKey {
     /// Its identifier.
     pub id: KeyId,
     /// The key.
@@ -81,7 +81,7 @@ pub struct MadeKey {
 
 /// What a key is made to be less than the whole account.
 #[derive(Debug, Clone, Copy)]
-pub struct KeyBounds {
+pub struct KeyRestrictions {
     /// When it ends before the licence does.
     pub expires_at: Option<Timestamp>,
     /// What it may do.
@@ -90,7 +90,7 @@ pub struct KeyBounds {
     pub spending_limit: Option<Credits>,
 }
 
-impl Default for KeyBounds {
+impl Default for KeyRestrictions {
     fn default() -> Self {
         Self { expires_at: None, scope: Scope::ALL, spending_limit: None }
     }
@@ -98,7 +98,7 @@ impl Default for KeyBounds {
 
 /// A machine as an operator sees it.
 #[derive(Debug, Clone)]
-pub struct ListedMachine {
+pub struct MachineSummary {
     /// Whose it is.
     pub account: AccountId,
     /// Its state; `None` while no service runs that would know.
@@ -116,7 +116,7 @@ pub struct Admin {
     environment: Environment,
     workspaces: Workspaces,
     passwords: Passwords,
-    running: Option<(Machines, Access)>,
+    running: Option<(Machines, Authenticator)>,
     /// By whom, in the audit log.
     actor: String,
 }
@@ -128,7 +128,7 @@ impl Admin {
         store: Store,
         environment: Environment,
         workspaces: Workspaces,
-        running: Option<(Machines, Access)>,
+        running: Option<(Machines, Authenticator)>,
     ) -> Self {
         let passwords = Passwords::new(store.clone(), environment.clone());
         Self { store, environment, workspaces, passwords, running, actor: "operator".to_owned() }
@@ -212,7 +212,7 @@ impl Admin {
     pub async fn set_password(&self, account: &str, password: Password) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
         self.passwords.set(&account, password).await?;
-        self.note(Some(account.id), "set password", &account.email, "").await?;
+        self.record(Some(account.id), "set password", &account.email, "").await?;
         Ok(account)
     }
 
@@ -224,8 +224,8 @@ impl Admin {
         &self,
         account: &str,
         name: &str,
-        bounds: KeyBounds,
-    ) -> Result<MadeKey, AdminError> {
+        bounds: KeyRestrictions,
+    ) -> Result<CreatedKey, AdminError> {
         let name = name.trim();
         if name.is_empty() || name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
             return Err(AdminError::NotAName);
@@ -247,13 +247,13 @@ impl Admin {
             now: self.environment.now(),
         };
         let id = new.id;
-        let noted = self.entry(Some(account.id), "create key", &id.to_string(), &told_of(name, bounds));
+        let noted = self.entry(Some(account.id), "create key", &id.to_string(), &describe_key(name, bounds));
         let made = self.store.write(move |tx| {
             keys::create(tx, &new)?;
             Ok::<_, KeyError>(audit::append(tx, &noted)?)
         });
         made.await?;
-        Ok(MadeKey { id, key })
+        Ok(CreatedKey { id, key })
     }
 
     /// The account's keys.
@@ -274,10 +274,10 @@ impl Admin {
         let noted = self.entry(None, "revoke key", &key.to_string(), "");
         let revoked = self.store.write(move |tx| {
             let account = Some(keys::revoke(tx, None, key, now)?);
-            Ok::<_, KeyError>(audit::append(tx, &audit::Entry { account, ..noted.clone() })?)
+            Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
         });
         revoked.await?;
-        self.forget();
+        self.invalidate_keys();
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl Admin {
                 AdminError::NoSuchAccount(account.email.clone())
             }
         })?;
-        self.forget();
+        self.invalidate_keys();
         self.account(&id.to_string()).await
     }
 
@@ -308,7 +308,7 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NotAnAmount`], [`AdminError::NoSuchAccount`].
-    pub async fn grant(&self, account: &str, amount: Credits) -> Result<Purse, AdminError> {
+    pub async fn grant(&self, account: &str, amount: Credits) -> Result<Balance, AdminError> {
         if !(1..=GRANT_MAX).contains(&amount.0) {
             return Err(AdminError::NotAnAmount);
         }
@@ -317,43 +317,43 @@ impl Admin {
         let posting = PostingId::from_random(self.environment.bits());
         let noted = self.entry(Some(id), "grant credits", &account.email, &amount.0.to_string());
         let granted = self.store.write(move |tx| {
-            let purse = credits::grant(tx, id, posting, amount, now)?;
+            let balance = credits::grant(tx, id, posting, amount, now)?;
             audit::append(tx, &noted)?;
-            Ok(purse)
+            Ok(balance)
         });
         let granted = granted.await;
-        let purse = granted.map_err(|error| match error {
+        let balance = granted.map_err(|error| match error {
             GrantError::NotFound => AdminError::NoSuchAccount(account.email.clone()),
             GrantError::Store(error) => AdminError::Store(error),
         })?;
-        Ok(purse)
+        Ok(balance)
     }
 
     /// What the account can spend, and what is held.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn purse(&self, account: &str) -> Result<Purse, AdminError> {
+    pub async fn balance(&self, account: &str) -> Result<Balance, AdminError> {
         let id = self.account(account).await?.id;
-        let purse = self.store.read(move |tx| credits::purse(tx, id)).await?;
-        purse.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
+        let balance = self.store.read(move |tx| credits::balance(tx, id)).await?;
+        balance.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
     }
 
     /// What the account's answers used since a moment, by day, by model, and in all.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn usage(&self, account: &str, since: Timestamp) -> Result<Report, AdminError> {
+    pub async fn usage(&self, account: &str, since: Timestamp) -> Result<UsageReport, AdminError> {
         let id = self.account(account).await?.id;
         let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, id, since)).await?;
-        Ok(Report::of(&rows, !more))
+        Ok(UsageReport::of(&rows, !more))
     }
 
     /// Every machine.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn list_machines(&self) -> Result<Vec<ListedMachine>, AdminError> {
+    pub async fn list_machines(&self) -> Result<Vec<MachineSummary>, AdminError> {
         let mut listed = Vec::new();
         let mut after = None;
         loop {
@@ -369,7 +369,7 @@ impl Admin {
                     None => (None, Vec::new()),
                 };
                 let driver = self.running.as_ref().map(|(running, _)| running.driver().to_string());
-                listed.push(ListedMachine { account: kept.account, status, driver, pids });
+                listed.push(MachineSummary { account: kept.account, status, driver, pids });
             }
         }
     }
@@ -378,23 +378,23 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::Backup`].
-    pub async fn backup(&self, to: &Path) -> Result<Written, AdminError> {
+    pub async fn backup(&self, to: &Path) -> Result<BackupReport, AdminError> {
         let (database, workspaces) = (self.store.exporter(), self.workspaces.clone());
         let (file, now) = (to.to_owned(), self.environment.now());
         let writing = tokio::task::spawn_blocking(move || backup::write(&database, &workspaces, &file, now));
         let written = writing.await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))?;
         let Summary { files, bytes, left_out, .. } = written.summary;
         for file in &written.left_out_files {
-            tracing::warn!(path = file.path, reason = file.reason, "a file is not in the backup");
+            tracing::warn!(path = file.path, reason = file.reason, "file omitted from backup");
         }
         let detail = format!("files {files}, bytes {bytes}, left out {left_out}");
-        self.note(None, "backup", &to.display().to_string(), &detail).await?;
+        self.record(None, "backup", &to.display().to_string(), &detail).await?;
         Ok(written)
     }
 
-    fn forget(&self) {
+    fn invalidate_keys(&self) {
         if let Some((_, access)) = &self.running {
-            access.forget();
+            access.invalidate();
         }
     }
 
@@ -409,12 +409,12 @@ impl Admin {
         since: Option<Timestamp>,
         before: Option<i64>,
         limit: u32,
-    ) -> Result<Vec<(i64, audit::Entry)>, AdminError> {
+    ) -> Result<Vec<(i64, audit::AuditEntry)>, AdminError> {
         let account = match account {
             Some(named) => Some(self.account(named).await?.id),
             None => None,
         };
-        let wanted = audit::Wanted { account, since, before, limit };
+        let wanted = audit::AuditFilter { account, since, before, limit };
         Ok(self.store.read(move |tx| audit::list(tx, &wanted)).await?)
     }
 
@@ -445,11 +445,11 @@ impl Admin {
 
     /// The same hands under another name in the audit log.
     #[must_use]
-    pub fn acting_as(&self, actor: String) -> Self {
+    pub fn with_actor(&self, actor: String) -> Self {
         Self { actor, ..self.clone() }
     }
 
-    async fn note(
+    async fn record(
         &self,
         account: Option<AccountId>,
         action: &str,
@@ -460,8 +460,14 @@ impl Admin {
         Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
     }
 
-    fn entry(&self, account: Option<AccountId>, action: &str, subject: &str, detail: &str) -> audit::Entry {
-        audit::Entry {
+    fn entry(
+        &self,
+        account: Option<AccountId>,
+        action: &str,
+        subject: &str,
+        detail: &str,
+    ) -> audit::AuditEntry {
+        audit::AuditEntry {
             at: self.environment.now(),
             account,
             actor: self.actor.clone(),
@@ -474,7 +480,7 @@ impl Admin {
 }
 
 /// A key in the audit log: its name, and what it may less than its account.
-fn told_of(name: &str, bounds: KeyBounds) -> String {
+fn describe_key(name: &str, bounds: KeyRestrictions) -> String {
     let mut told = name.to_owned();
     if bounds.scope != Scope::ALL {
         told = format!("{told}; scope {}", bounds.scope);

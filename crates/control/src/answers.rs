@@ -32,19 +32,19 @@ impl Answers {
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
-        let moment = match self.live.find(message) {
+        let generation = match self.live.find(message) {
             Ok(live) => {
                 let meta = live.meta();
                 let own = meta.account == account && meta.conversation == conversation;
                 return if own { Ok(live) } else { Err(ConversationError::NotFound) };
             }
-            Err(moment) => moment,
+            Err(generation) => generation,
         };
         let stored = self.stored(account, conversation, message).await?;
         let completed = stored.completed_at.is_some();
         let live = self.attach(account, stored).await?;
         if completed {
-            self.live.keep(&live, moment);
+            self.live.keep(&live, generation);
             rendered(&live).await;
         }
         Ok(live)
@@ -53,7 +53,7 @@ impl Answers {
     /// A stored answer as it is shown: as it stands here, when it is being written here. Rendering one that
     /// was not read lately takes its time.
     #[must_use]
-    pub fn shown(&self, account: AccountId, stored: StoredAnswer) -> Arc<Snapshot> {
+    pub fn snapshot_of(&self, account: AccountId, stored: StoredAnswer) -> Arc<Snapshot> {
         let live = self.live.find(stored.id).ok();
         live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer))).snapshot()
     }

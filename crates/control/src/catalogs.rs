@@ -10,7 +10,7 @@ use store::{Store, StoreError, skills};
 
 /// A skill or an agent as its catalog lists it (section 2.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct CatalogEntry {
     /// Its identifier, a UUID.
     pub id: String,
     /// Its short name.
@@ -33,14 +33,14 @@ impl Catalogs {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn skills(&self, account: AccountId) -> Result<Vec<Listed>, StoreError> {
+    pub async fn skills(&self, account: AccountId) -> Result<Vec<CatalogEntry>, StoreError> {
         let uses = self.store.read(move |tx| skills::uses(tx, account)).await?;
         let uses: HashMap<String, u64> = uses.into_iter().collect();
         let library = self.plugins.library();
         let mut skills: Vec<&Skill> = library.skills.iter().collect();
         // They are sorted by full name, and those that are used alike stay so.
         skills.sort_by_key(|skill| Reverse(uses.get(&skill.name.full_name).copied().unwrap_or(0)));
-        let listed = skills.into_iter().map(|skill| Listed {
+        let listed = skills.into_iter().map(|skill| CatalogEntry {
             id: skill.name.id.to_string(),
             name: skill.name.name.clone(),
             full_name: skill.name.full_name.clone(),
@@ -51,9 +51,9 @@ impl Catalogs {
 
     /// The agents, by full name.
     #[must_use]
-    pub fn agents(&self) -> Vec<Listed> {
+    pub fn agents(&self) -> Vec<CatalogEntry> {
         let library = self.plugins.library();
-        let listed = library.agents.iter().map(|agent| Listed {
+        let listed = library.agents.iter().map(|agent| CatalogEntry {
             id: agent.id.to_string(),
             name: agent.name.clone(),
             full_name: agent.full_name.clone(),

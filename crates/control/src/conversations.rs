@@ -5,7 +5,8 @@ use std::sync::Arc;
 use domain::id::{AccountId, ConversationId};
 use store::conversations;
 pub use store::conversations::{
-    ConversationError, EXCHANGES_PAGE_MAX, Message, Page, Patch, Question, Summary,
+    ConversationError, ConversationPage, ConversationPatch, ConversationSummary, EXCHANGES_PAGE_MAX, Message,
+    Question,
 };
 use store::{Store, StoreError};
 
@@ -43,7 +44,12 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationError::Store`].
-    pub async fn list(&self, account: AccountId, offset: u64, limit: u32) -> Result<Page, ConversationError> {
+    pub async fn list(
+        &self,
+        account: AccountId,
+        offset: u64,
+        limit: u32,
+    ) -> Result<ConversationPage, ConversationError> {
         Ok(self.store.read(move |tx| conversations::list(tx, account, offset, limit)).await?)
     }
 
@@ -55,13 +61,13 @@ impl Conversations {
         &self,
         account: AccountId,
         conversation: ConversationId,
-    ) -> Result<Summary, ConversationError> {
+    ) -> Result<ConversationSummary, ConversationError> {
         self.store.read(move |tx| conversations::summary(tx, account, conversation)).await
     }
 
     /// The messages after those of so many exchanges, up to [`EXCHANGES_PAGE_MAX`] exchanges of them and about
     /// [`PAGE_BYTES`]; none at the end. Answers that are being written are as far as the store knows them:
-    /// [`crate::Answers::shown`] has them as they stand.
+    /// [`crate::Answers::snapshot_of`] has them as they stand.
     ///
     /// # Errors
     /// [`ConversationError::Store`].
@@ -83,8 +89,8 @@ impl Conversations {
         &self,
         account: AccountId,
         conversation: ConversationId,
-        patch: Patch,
-    ) -> Result<Summary, ConversationError> {
+        patch: ConversationPatch,
+    ) -> Result<ConversationSummary, ConversationError> {
         let store = self.store.clone();
         let patched = self.dispatch.see_through(async move {
             store.write(move |tx| conversations::patch(tx, account, conversation, &patch)).await
@@ -126,7 +132,7 @@ impl Conversations {
         &self,
         account: AccountId,
         conversation: ConversationId,
-    ) -> Result<Summary, ConversationError> {
+    ) -> Result<ConversationSummary, ConversationError> {
         let this = self.clone();
         let stopped = self.dispatch.see_through(async move {
             let summary =

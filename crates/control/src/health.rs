@@ -10,14 +10,14 @@ use store::Store;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::disk::{Disk, Free};
+use crate::disk_reserve::{DiskReserve, FreeSpace};
 
 /// How long the database may take to show that it is there.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the outcome of a write counts, one that succeeded and one that failed: whoever asks often does not have the
 /// disk written to as often.
-const WRITTEN_COUNTS: Duration = Duration::from_secs(5);
-const FAILED_COUNTS: Duration = Duration::from_secs(1);
+const WRITE_CHECK_TTL: Duration = Duration::from_secs(5);
+const FAILED_CHECK_TTL: Duration = Duration::from_secs(1);
 
 /// What a check has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,17 +59,17 @@ impl Check {
 
 /// Makes the checks of a service. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Health {
+pub(crate) struct HealthChecks {
     store: Store,
-    disk: Disk,
+    disk: DiskReserve,
     catalog: Arc<Catalog>,
     /// Of the host and the driver of machines; they do not change while the service runs.
     host: Arc<[Check]>,
     written: Arc<Mutex<Option<(Instant, Check)>>>,
 }
 
-impl Health {
-    pub(crate) fn new(store: Store, disk: Disk, catalog: Arc<Catalog>, host: Vec<Check>) -> Self {
+impl HealthChecks {
+    pub(crate) fn new(store: Store, disk: DiskReserve, catalog: Arc<Catalog>, host: Vec<Check>) -> Self {
         for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
@@ -102,7 +102,8 @@ impl Health {
     async fn store_writable(&self) -> Check {
         let mut written = self.written.lock().await;
         if let Some((at, check)) = written.as_ref()
-            && at.elapsed() < if check.status == CheckStatus::Pass { WRITTEN_COUNTS } else { FAILED_COUNTS }
+            && at.elapsed()
+                < if check.status == CheckStatus::Pass { WRITE_CHECK_TTL } else { FAILED_CHECK_TTL }
         {
             return check.clone();
         }
@@ -115,7 +116,7 @@ impl Health {
     }
 
     fn disk_checks(&self) -> Vec<Check> {
-        let Ok(Free { bytes, inodes }) = self.disk.free() else {
+        let Ok(FreeSpace { bytes, inodes }) = self.disk.free() else {
             let reason = "the file system of the data folder does not answer";
             return vec![Check::new("disk_bytes", CheckStatus::Fail, reason)];
         };

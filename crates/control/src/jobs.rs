@@ -9,7 +9,7 @@
 //! - the disk of the data folder and its reserve (`disk`), the room that SQLite's files have beyond their ends (`store`);
 //! - memory given back to the system and the export of traces (`causerie`).
 
-mod figures;
+mod metrics;
 mod run;
 
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use workspace::Workspaces;
 
 use crate::Environment;
 
-pub use figures::{JobCounts, JobFigures, KindFigures};
+pub use metrics::{JobCounts, JobKindMetrics, JobMetrics};
 
 /// Jobs that run here at the same time.
 const RUNNING_MAX: usize = 4;
 /// How often the store is looked at when nobody says that a job was written.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a claim holds without being renewed, and how often it is renewed.
 const LEASE: Duration = Duration::from_secs(60);
 const RENEW_EVERY: Duration = Duration::from_secs(15);
@@ -51,7 +51,7 @@ struct Shared {
     workspaces: Workspaces,
     node: NodeId,
     wake: Notify,
-    figures: JobFigures,
+    metrics: JobMetrics,
 }
 
 /// How a run ended.
@@ -74,8 +74,8 @@ impl Jobs {
         node: NodeId,
     ) -> Result<Self, StoreError> {
         store.write(move |tx| jobs::take_over(tx, node)).await?;
-        let (wake, figures) = (Notify::new(), JobFigures::default());
-        let this = Self { shared: Arc::new(Shared { store, environment, workspaces, node, wake, figures }) };
+        let (wake, metrics) = (Notify::new(), JobMetrics::default());
+        let this = Self { shared: Arc::new(Shared { store, environment, workspaces, node, wake, metrics }) };
         this.plan().await?;
         Ok(this)
     }
@@ -86,8 +86,8 @@ impl Jobs {
     }
 
     /// What jobs did here.
-    pub(crate) fn figures(&self) -> &JobFigures {
-        &self.shared.figures
+    pub(crate) fn metrics(&self) -> &JobMetrics {
+        &self.shared.metrics
     }
 
     /// Runs what is due until `shutdown`. Jobs that run then are interrupted and given back.
@@ -113,7 +113,7 @@ impl Jobs {
                 () = shutdown.cancelled() => break,
                 () = self.shared.wake.notified() => {}
                 Some(ended) = running.join_next(), if !running.is_empty() => tell_panic(ended),
-                () = sleep(LOOK_EVERY) => {}
+                () = sleep(CHECK_INTERVAL) => {}
             }
         }
         while let Some(ended) = running.join_next().await {
@@ -226,7 +226,7 @@ impl Jobs {
             }
             (Some(error), _) => tracing::error!(kind, job = %id, attempts, error, "job failed for good"),
         }
-        self.shared.figures.ended(kind, error.is_some(), next, took);
+        self.shared.metrics.ended(kind, error.is_some(), next, took);
         let finish = move |tx: &mut dyn store::Sql| jobs::finish(tx, fence, next, error.as_deref(), now);
         match self.shared.store.write(finish).await {
             Ok(true) => {}

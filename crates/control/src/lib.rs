@@ -1,7 +1,7 @@
 //! The use cases of the service: one module each, none of which knows HTTP.
 //!
 //! [`Questions`] accepts, [`dispatch`] works, [`live`] shows what is being written, [`Answers`] hands it to
-//! readers; [`Conversations`], [`Catalogs`], [`Access`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
+//! readers; [`Conversations`], [`Catalogs`], [`Authenticator`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
 //! a cheap handle, so that an edge is given the one that it needs. [`Service`] puts them together.
 
 pub mod access;
@@ -10,8 +10,8 @@ pub mod answers;
 pub mod backup;
 pub mod catalogs;
 pub mod conversations;
-mod denials;
-pub mod disk;
+mod denied_access;
+pub mod disk_reserve;
 pub mod health;
 mod jobs;
 pub mod passwords;
@@ -22,19 +22,20 @@ pub mod service;
 pub mod usage;
 pub mod vm;
 
-pub use access::Access;
+pub use access::Authenticator;
 pub use admin::Admin;
 pub use answers::Answers;
 pub use catalogs::Catalogs;
 pub use conversations::Conversations;
-pub use disk::{Disk, DiskConfig};
+pub use disk_reserve::{DiskReserve, DiskReserveConfig};
 pub use engine::{
-    DispatchLimits, Environment, Figures, Plugins, PluginsConfig, environment, figures, guide, plugins_folder,
+    AnswerMetrics, DispatchLimits, Environment, Plugins, PluginsConfig, environment, metrics, plugins_folder,
+    templates,
 };
 pub use health::{Check, CheckStatus};
-pub use jobs::{JobCounts, JobFigures, KindFigures};
+pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
 pub use live;
-pub use models::{Catalog, Trouble, VendorHealth};
+pub use models::{Catalog, ProbeError, VendorHealth};
 pub use passwords::Passwords;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};

@@ -27,7 +27,7 @@ pub struct Password(String);
 
 /// Why a text is no password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotAPassword {
+pub enum InvalidPassword {
     /// Fewer than [`PASSWORD_MIN_BYTES`].
     #[error("a password has at least {PASSWORD_MIN_BYTES} bytes")]
     TooShort,
@@ -64,15 +64,15 @@ impl Password {
     /// Reads a password as a person typed it.
     ///
     /// # Errors
-    /// [`NotAPassword`].
-    pub fn parse(text: &str) -> Result<Self, NotAPassword> {
+    /// [`InvalidPassword`].
+    pub fn parse(text: &str) -> Result<Self, InvalidPassword> {
         if text.contains(['\0', '\n', '\r']) {
-            return Err(NotAPassword::NotALine);
+            return Err(InvalidPassword::NotALine);
         }
         match text.len() {
-            ..PASSWORD_MIN_BYTES => Err(NotAPassword::TooShort),
+            ..PASSWORD_MIN_BYTES => Err(InvalidPassword::TooShort),
             PASSWORD_MIN_BYTES..=PASSWORD_MAX_BYTES => Ok(Self(text.to_owned())),
-            _ => Err(NotAPassword::TooLong),
+            _ => Err(InvalidPassword::TooLong),
         }
     }
 }
@@ -202,12 +202,12 @@ mod tests {
     #[test]
     fn a_password_is_one_line_within_its_bounds() {
         let parsed = |text: &str| Password::parse(text).err();
-        assert_eq!(parsed("1234567"), Some(NotAPassword::TooShort));
+        assert_eq!(parsed("1234567"), Some(InvalidPassword::TooShort));
         assert_eq!(parsed("heslo žš"), None);
         assert_eq!(parsed(&"x".repeat(1024)), None);
-        assert_eq!(parsed(&"x".repeat(1025)), Some(NotAPassword::TooLong));
+        assert_eq!(parsed(&"x".repeat(1025)), Some(InvalidPassword::TooLong));
         for inside in ["\0", "\n", "\r"] {
-            assert_eq!(parsed(&format!("correct{inside}horse")), Some(NotAPassword::NotALine));
+            assert_eq!(parsed(&format!("correct{inside}horse")), Some(InvalidPassword::NotALine));
         }
     }
 

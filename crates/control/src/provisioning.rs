@@ -23,14 +23,14 @@ pub async fn open(
     data: &Path,
     database: Option<&DatabaseUrl>,
     accepts_empty: bool,
-    patience: Duration,
+    max_wait: Duration,
     quota: Quota,
 ) -> Result<(Store, Workspaces), StartError> {
     let workspaces = open_workspaces(data, quota)?;
     if !accepts_empty && database.is_none() && !data.join(DATABASE).is_file() {
         refuse_workspaces(&workspaces).await?;
     }
-    let store = open_store(data, database, patience).await?;
+    let store = open_store(data, database, max_wait).await?;
     if !accepts_empty && !store.read(|tx| accounts::any(tx)).await? {
         refuse_workspaces(&workspaces).await?;
     }

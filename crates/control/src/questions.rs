@@ -13,27 +13,27 @@ use machine::{MachineError, Machines};
 use models::Catalog;
 use plugins::{Library, Lookup};
 use store::conversations::{self, ConversationError};
-use store::questions::{self, Accepted, Asked, NewConversation, NewQuestion, Target, Through};
-pub use store::questions::{Idempotency, Refused};
+use store::questions::{self, Accepted, AskResult, AskedThrough, NewConversation, NewQuestion, Target};
+pub use store::questions::{AskRefused, Idempotency};
 use store::{Sql, Store, StoreError, machines};
-use telemetry::trace::Context;
+use telemetry::trace::SpanContext;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
 use crate::access::Caller;
-use crate::{Disk, Environment, Plugins};
-use engine::guide::Guide;
+use crate::{DiskReserve, Environment, Plugins};
 use engine::settle_surely;
+use engine::templates::PromptTemplates;
 use engine::{Dispatch, PromptOptions, Web, first_reservation};
-use live::{Live, LiveAnswer, Meta, Moment, Snapshot};
+use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 
 /// The most names that a refusal lists.
-const NAMES_TOLD_MAX: usize = 100;
+const NAMES_IN_ERROR_MAX: usize = 100;
 /// The most skills that a question names.
 const SKILLS_MAX: usize = 100;
 
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
-pub struct Asking {
+pub struct AskRequest {
     /// The text.
     pub input: String,
     /// The conversation to go on with; a new one unless given.
@@ -55,7 +55,7 @@ pub struct Asking {
     /// What keeps a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
     /// The span of the request, when its trace is recorded.
-    pub trace: Option<Context>,
+    pub trace: Option<SpanContext>,
 }
 
 /// Why a question was not accepted. Nothing was done.
@@ -156,7 +156,7 @@ pub enum AskError {
     Machine(MachineError),
     /// The store refuses it.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] AskRefused),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -165,14 +165,14 @@ pub enum AskError {
 impl From<ConversationError> for AskError {
     fn from(error: ConversationError) -> Self {
         match error {
-            ConversationError::NotFound => Self::Refused(Refused::NotFound),
+            ConversationError::NotFound => Self::Refused(AskRefused::NotFound),
             ConversationError::Store(error) => Self::Store(error),
         }
     }
 }
 
 /// What became of a question.
-pub enum Taken {
+pub enum AskOutcome {
     /// It was accepted.
     Accepted {
         /// Its answer.
@@ -200,10 +200,10 @@ pub struct Questions {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workspaces: Workspaces,
     pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
-    pub(crate) guide: Arc<Guide>,
+    pub(crate) templates: Arc<PromptTemplates>,
     pub(crate) plugins: Plugins,
     pub(crate) web: Web,
-    pub(crate) disk: Disk,
+    pub(crate) disk: DiskReserve,
     /// Whether a question starts a machine that does not run.
     pub(crate) machine_started: bool,
 }
@@ -214,14 +214,14 @@ impl Questions {
     ///
     /// # Errors
     /// [`AskError`].
-    pub async fn ask(&self, caller: &Caller, asking: Asking) -> Result<Taken, AskError> {
+    pub async fn ask(&self, caller: &Caller, request: AskRequest) -> Result<AskOutcome, AskError> {
         // Before anything is checked: what an accepted question names may be gone when it is repeated.
-        if let Some(repeated) = self.repeated(caller, asking.idempotency.as_ref()).await? {
+        if let Some(repeated) = self.repeated(caller, request.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
         let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
-        let mut span = engine::accept(self.environment.tracer(), asking.trace, answer);
-        let taken = self.check_and_take(caller, asking, answer).await;
+        let mut span = engine::accept(self.environment.tracer(), request.trace, answer);
+        let taken = self.check_and_submit(caller, request, answer).await;
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.fail();
         }
@@ -229,23 +229,23 @@ impl Questions {
     }
 
     /// The rest of [`Self::ask`], when it was not accepted before.
-    async fn check_and_take(
+    async fn check_and_submit(
         &self,
         caller: &Caller,
-        asking: Asking,
+        request: AskRequest,
         answer: MessageId,
-    ) -> Result<Taken, AskError> {
-        if asking.input.trim().is_empty() {
+    ) -> Result<AskOutcome, AskError> {
+        if request.input.trim().is_empty() {
             return Err(AskError::Blank);
         }
-        if asking.input.len() > QUESTION_MAX_BYTES || asking.input.contains('\0') {
+        if request.input.len() > QUESTION_MAX_BYTES || request.input.contains('\0') {
             return Err(AskError::Unreadable);
         }
         let library = self.plugins.library();
-        let agent = asking.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
-        let skills = skills_of(&library, &asking.skills)?;
-        let (target, model) = self.target(caller, &asking).await?;
-        let attachments = self.attachments(caller, &asking.attachments).await?;
+        let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
+        let skills = skills_of(&library, &request.skills)?;
+        let (target, model) = self.target(caller, &request).await?;
+        let attachments = self.attachments(caller, &request.attachments).await?;
         if !caller.has_machine {
             return Err(AskError::NoMachine);
         }
@@ -262,12 +262,13 @@ impl Questions {
             // At most, when the conversation allows it.
             Target::Existing(_) => self.web.reach(true),
         };
-        let guide = &self.guide;
-        let chosen = PromptOptions { agent: agent.as_deref(), skills: &skills, jurisdictions, web, guide };
+        let templates = &self.templates;
+        let chosen =
+            PromptOptions { agent: agent.as_deref(), skills: &skills, jurisdictions, web, templates };
         let reserve = first_reservation(
-            &asking.input,
+            &request.input,
             &attachments,
-            model.measures(),
+            model.model_limits(),
             library,
             chosen,
             self.web.clone(),
@@ -276,23 +277,23 @@ impl Questions {
         let new = NewQuestion {
             account: caller.account,
             user: caller.user,
-            through: Through::Key(caller.key),
-            trace: asking.trace.map(|request| TraceId::from_bits(request.trace)),
+            through: AskedThrough::Key(caller.key),
+            trace: request.trace.map(|request| TraceId::from_bits(request.trace)),
             target,
             question: MessageId::made_at(now, self.environment.bits()),
             answer,
-            measures: model.measures(),
+            model_limits: model.model_limits(),
             reserve,
-            text: asking.input,
+            text: request.input,
             attachments,
             agent,
             skills,
             posting: PostingId::made_at(now, self.environment.bits()),
-            idempotency: asking.idempotency,
+            idempotency: request.idempotency,
             now,
         };
         // A caller that goes away now must not leave an accepted question whose machine nobody starts.
-        let taken = self.dispatch.see_through(self.clone().take(new)).await;
+        let taken = self.dispatch.see_through(self.clone().submit(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
     }
 
@@ -314,20 +315,21 @@ impl Questions {
         &self,
         caller: &Caller,
         idempotency: Option<&Idempotency>,
-    ) -> Result<Option<Taken>, AskError> {
+    ) -> Result<Option<AskOutcome>, AskError> {
         let Some(idempotency) = idempotency.cloned() else { return Ok(None) };
         let (account, now) = (caller.account, self.environment.now());
         let found = self.store.read(move |tx| questions::replay(tx, account, &idempotency, now)).await?;
-        Ok(found.map(|(conversation, answer)| Taken::Replayed { conversation, answer }))
+        Ok(found.map(|(conversation, answer)| AskOutcome::Replayed { conversation, answer }))
     }
 
-    async fn take(self, new: NewQuestion) -> Result<Taken, AskError> {
-        let (account, attachments, moment) = (new.account, new.attachments.clone(), self.live.moment());
+    async fn submit(self, new: NewQuestion) -> Result<AskOutcome, AskError> {
+        let (account, attachments, generation) =
+            (new.account, new.attachments.clone(), self.live.generation());
         match self.store.write(move |tx| accept(tx, &new)).await? {
-            Asked::Replayed { conversation, answer } => Ok(Taken::Replayed { conversation, answer }),
-            Asked::Accepted(accepted) => {
-                let (live, begun) = self.begin(account, accepted, &attachments, moment).await;
-                Ok(Taken::Accepted { live, begun })
+            AskResult::Replayed { conversation, answer } => Ok(AskOutcome::Replayed { conversation, answer }),
+            AskResult::Accepted(accepted) => {
+                let (live, begun) = self.begin(account, accepted, &attachments, generation).await;
+                Ok(AskOutcome::Accepted { live, begun })
             }
         }
     }
@@ -337,7 +339,7 @@ impl Questions {
         account: AccountId,
         accepted: Accepted,
         attachments: &[String],
-        moment: Moment,
+        generation: Generation,
     ) -> (Arc<LiveAnswer>, Arc<Snapshot>) {
         let meta = Meta {
             answer: accepted.answer,
@@ -349,31 +351,31 @@ impl Questions {
         let answer = Answer::new(accepted.answer, attachments);
         let begun = LiveAnswer::new(meta.clone(), answer.clone()).snapshot();
         let live = self.live.begin(meta, answer);
-        if self.live.has_deleted_since(moment) {
+        if self.live.has_deleted_since(generation) {
             // Perhaps this conversation: then its readers were told before there was anything to read.
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
             self.dispatch.spawn(async move { settle_surely(&store, &known, &meta).await });
         }
         // A tool of an earlier answer may have shut the workspace for everybody who works in the machine.
         if let Err(error) = self.workspaces.of(account).repair().await {
-            tracing::warn!(%account, %error, "the workspace cannot be opened");
+            tracing::warn!(%account, %error, "workspace open failed");
         }
         // Before dispatch looks: why an earlier start was given up must not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}
             // The turn tells what became of the machine.
             Err(error @ (MachineError::NoMachine | MachineError::ShuttingDown)) => {
-                tracing::debug!(%error, "the machine is not started for a question");
+                tracing::debug!(%error, "machine start for a question failed");
             }
-            Err(error) => tracing::warn!(%error, "the machine is not started for a question"),
+            Err(error) => tracing::warn!(%error, "machine start for a question failed"),
         }
         self.dispatch.accepted(account);
         (live, begun)
     }
 
     /// Where the question goes, and the model that answers there.
-    async fn target(&self, caller: &Caller, asking: &Asking) -> Result<(Target, ModelEntry), AskError> {
-        if let Some(id) = asking.conversation {
+    async fn target(&self, caller: &Caller, request: &AskRequest) -> Result<(Target, ModelEntry), AskError> {
+        if let Some(id) = request.conversation {
             let account = caller.account;
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
             let model =
@@ -381,18 +383,18 @@ impl Questions {
             let model = model.ok_or_else(|| self.unknown_model(&conversation.model))?;
             return Ok((Target::Existing(id), model.entry));
         }
-        let asked = asking.model.as_deref();
+        let asked = request.model.as_deref();
         let model =
             self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
-        check_settings(&model, &asking.settings)?;
-        self.check_jurisdictions(&asking.jurisdictions)?;
+        check_settings(&model, &request.settings)?;
+        self.check_jurisdictions(&request.jurisdictions)?;
         let new = NewConversation {
             id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
-            title: title_of(&asking.input),
+            title: title_of(&request.input),
             model: model.id.clone(),
-            settings: asking.settings.clone(),
-            jurisdictions: each_once(&asking.jurisdictions),
-            web_search: asking.web_search,
+            settings: request.settings.clone(),
+            jurisdictions: each_once(&request.jurisdictions),
+            web_search: request.web_search,
         };
         Ok((Target::New(new), model))
     }
@@ -445,10 +447,10 @@ impl Questions {
 
 /// Accepts the question and notes in the same transaction that its machine is wanted: were the service to end
 /// before it has started it, the next one would wait for a machine that nobody starts.
-fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
+fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     let asked = questions::ask(tx, new)?;
-    if matches!(asked, Asked::Accepted(_)) {
-        machines::want(tx, new.account)?;
+    if matches!(asked, AskResult::Accepted(_)) {
+        machines::request_start(tx, new.account)?;
     }
     Ok(asked)
 }
@@ -489,8 +491,8 @@ fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskErro
 
 /// Names in a message, as far as one may be long.
 fn listed(names: &[String]) -> String {
-    let told = names.iter().take(NAMES_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES_TOLD_MAX { format!("{told}, …") } else { told }
+    let told = names.iter().take(NAMES_IN_ERROR_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_IN_ERROR_MAX { format!("{told}, …") } else { told }
 }
 
 fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {

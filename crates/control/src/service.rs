@@ -11,28 +11,28 @@ use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
 use machine::{Driver, MachineError, Machines};
-use models::{Catalog, Misconfigured, VendorHealth, VendorsConfig};
+use models::{Catalog, VendorConfigError, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, ExclusiveLock, Options, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
 
-use crate::health::Health;
-use crate::jobs::{JobCounts, JobFigures, Jobs};
+use crate::health::HealthChecks;
+use crate::jobs::{JobCounts, JobMetrics, Jobs};
 use crate::provisioning;
-use crate::vm::Records;
+use crate::vm::StoreMachineRecords;
 use crate::{
-    Access, Admin, Answers, Catalogs, Check, Conversations, Disk, DiskConfig, Environment, Passwords,
-    Plugins, PluginsConfig, Questions, Vm,
+    Admin, Answers, Authenticator, Catalogs, Check, Conversations, DiskReserve, DiskReserveConfig,
+    Environment, Passwords, Plugins, PluginsConfig, Questions, Vm,
 };
-use engine::figures::Figures;
-use engine::guide::{Guide, TemplateError};
+use engine::metrics::AnswerMetrics;
+use engine::templates::{PromptTemplates, TemplateError};
 use engine::{Dispatch, DispatchLimits, PluginsError, Web};
 use live::Live;
 
 /// How long the start waits for a database that can't be reached, and how long between two attempts.
-const DATABASE_PATIENCE: Duration = Duration::from_secs(60);
-const DATABASE_AGAIN: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long it waits for another service to leave the database: a server may take half a minute to see that the
 /// host of one is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(40);
@@ -43,10 +43,10 @@ const STORE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a vendor is asked for its models, and so whether it answers.
-const REFRESH_EVERY: Duration = Duration::from_secs(300);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 /// How soon again after it did not, twice as long after each further time, and how long at most.
-const REFRESH_AGAIN: Duration = Duration::from_secs(1);
-const REFRESH_AGAIN_MAX: Duration = Duration::from_secs(60);
+const REFRESH_RETRY_DELAY: Duration = Duration::from_secs(1);
+const REFRESH_RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// What a service is started with.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub struct ServiceConfig {
     /// What of the web answers may use.
     pub web: WebConfig,
     /// What is kept free on the disk of the data folder.
-    pub disk: DiskConfig,
+    pub disk: DiskReserveConfig,
     /// What was found out about the host and the driver of machines.
     pub host_checks: Vec<Check>,
 }
@@ -98,7 +98,7 @@ pub enum StartError {
     EmptyDatabase(usize),
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
-    Vendor(#[from] Misconfigured),
+    Vendor(#[from] VendorConfigError),
     /// What leads to the web cannot be used.
     #[error("the web: {0}")]
     Web(#[from] egress::ConfigError),
@@ -107,7 +107,7 @@ pub enum StartError {
     Plugins(#[from] PluginsError),
     /// What models are told cannot be read.
     #[error("the instructions: {0}")]
-    Guide(#[from] TemplateError),
+    PromptTemplates(#[from] TemplateError),
     /// The machines cannot be taken over.
     #[error("the machines: {0}")]
     Machines(#[from] MachineError),
@@ -116,7 +116,7 @@ pub enum StartError {
 /// A running service: every use case, ready for the edges.
 pub struct Service {
     /// Keys.
-    pub access: Access,
+    pub access: Authenticator,
     /// Operators' commands.
     pub admin: Admin,
     /// Answers, collected and followed.
@@ -138,7 +138,7 @@ pub struct Service {
     /// Files.
     pub workspaces: Workspaces,
     store: Store,
-    health: Health,
+    health: HealthChecks,
     lock: ExclusiveLock,
     machines: Machines,
     dispatch: Dispatch,
@@ -157,7 +157,7 @@ pub const DATABASE: &str = "causerie.db";
 pub async fn open_store(
     data: &Path,
     database: Option<&DatabaseUrl>,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Result<Store, StartError> {
     let own = data.join(DATABASE);
     let Some(database) = database.cloned() else {
@@ -169,9 +169,9 @@ pub async fn open_store(
     loop {
         let url = database.clone();
         match off_thread(move || Store::connect(url.reveal())).await {
-            Err(StoreError::Unreachable(reason)) if begun.elapsed() < patience => {
-                tracing::warn!(%database, reason, waited = ?begun.elapsed(), "the database is not reachable yet");
-                tokio::time::sleep(DATABASE_AGAIN).await;
+            Err(StoreError::Unreachable(reason)) if begun.elapsed() < max_wait => {
+                tracing::warn!(%database, reason, waited = ?begun.elapsed(), "database unreachable; retrying");
+                tokio::time::sleep(CONNECT_RETRY_INTERVAL).await;
             }
             opened => return Ok(opened?),
         }
@@ -185,11 +185,11 @@ async fn off_thread<T: Send + 'static>(
 }
 
 /// What models are told.
-async fn read_guide(
+async fn read_templates(
     jurisdictions: Arc<Vec<Jurisdiction>>,
     folder: Option<PathBuf>,
-) -> Result<Guide, StartError> {
-    let builtin = Guide::builtin(jurisdictions);
+) -> Result<PromptTemplates, StartError> {
+    let builtin = PromptTemplates::builtin(jurisdictions);
     let Some(folder) = folder else { return Ok(builtin) };
     let read = tokio::task::spawn_blocking(move || builtin.with_folder(&folder)).await;
     Ok(read.map_err(io::Error::other)??)
@@ -209,24 +209,23 @@ impl Service {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
-        let disk = Disk::new(&config.data, config.disk);
+        let disk = DiskReserve::new(&config.data, config.disk);
         let (database, accepts_empty) = (config.database.as_ref(), config.accept_empty_database);
         let (store, workspaces) =
-            provisioning::open(&config.data, database, accepts_empty, DATABASE_PATIENCE, config.quota)
-                .await?;
+            provisioning::open(&config.data, database, accepts_empty, CONNECT_TIMEOUT, config.quota).await?;
         let lock = store.lock_exclusively(LOCK_PATIENCE).await?;
         provisioning::ensure_all(&store, &workspaces).await?;
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
         let jurisdictions = Arc::new(config.jurisdictions);
-        let guide = Arc::new(read_guide(jurisdictions.clone(), config.instructions).await?);
+        let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
         // Whatever comes of it is told and logged by the catalog.
         let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
-        tell_unheard(&catalog);
-        let records = Records { store: store.clone(), workspaces: workspaces.clone() };
+        log_failed_vendors(&catalog);
+        let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
         let jobs = Jobs::begin(store.clone(), environment.clone(), workspaces.clone(), node).await?;
@@ -237,7 +236,7 @@ impl Service {
             machines: machines.clone(),
             catalog: catalog.clone(),
             plugins: plugins.clone(),
-            guide: guide.clone(),
+            templates: templates.clone(),
             web: web.clone(),
             workspaces: workspaces.clone(),
             node,
@@ -246,13 +245,14 @@ impl Service {
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         for provider in catalog.providers() {
-            let kept = keep_fresh(catalog.clone(), provider, environment.clone(), shutdown.clone());
+            let kept = refresh_models_loop(catalog.clone(), provider, environment.clone(), shutdown.clone());
             tasks.spawn(kept);
         }
-        tasks.spawn(keep_read(plugins.clone(), shutdown.clone()));
-        tasks.spawn(disk.clone().keep(shutdown.clone()));
+        tasks.spawn(watch_plugins(plugins.clone(), shutdown.clone()));
+        tasks.spawn(disk.clone().run(shutdown.clone()));
         tasks.spawn(jobs.clone().run(shutdown.clone()));
-        let access = Access::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
+        let access =
+            Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
@@ -276,7 +276,7 @@ impl Service {
                 catalog: catalog.clone(),
                 workspaces: workspaces.clone(),
                 jurisdictions: jurisdictions.clone(),
-                guide,
+                templates,
                 plugins,
                 web,
                 disk: disk.clone(),
@@ -286,7 +286,7 @@ impl Service {
             jurisdictions,
             vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
             workspaces,
-            health: Health::new(store.clone(), disk, catalog, config.host_checks),
+            health: HealthChecks::new(store.clone(), disk, catalog, config.host_checks),
             store,
             lock,
             machines,
@@ -309,20 +309,20 @@ impl Service {
     }
 
     /// Waits until another service has taken the database over. This one is of no use then.
-    pub async fn ousted(&self) {
+    pub async fn lock_lost(&self) {
         self.lock.lost().await;
     }
 
     /// What answers did here.
     #[must_use]
-    pub fn figures(&self) -> &Figures {
-        self.dispatch.figures()
+    pub fn metrics(&self) -> &AnswerMetrics {
+        self.dispatch.metrics()
     }
 
     /// What the store did, and who waits for it.
     #[must_use]
-    pub fn store_figures(&self) -> (&store::Figures, store::Waiting) {
-        (self.store.figures(), self.store.waiting())
+    pub fn store_metrics(&self) -> (&store::StoreMetrics, store::QueueDepths) {
+        (self.store.metrics(), self.store.waiting())
     }
 
     /// How each configured vendor of models fares, with the reason where it cannot be counted on.
@@ -333,8 +333,8 @@ impl Service {
 
     /// What background jobs did here.
     #[must_use]
-    pub fn job_figures(&self) -> &JobFigures {
-        self.jobs.figures()
+    pub fn job_metrics(&self) -> &JobMetrics {
+        self.jobs.metrics()
     }
 
     /// How many background jobs there are, by kind and state, wherever they run or wait.
@@ -373,7 +373,7 @@ impl Service {
         };
         let mut ending = pin!(ending);
         if tokio::time::timeout(STORE_SHUTDOWN_TIMEOUT, &mut ending).await.is_err() {
-            tracing::warn!("shutdown takes long: database operations cancelled");
+            tracing::warn!("shutdown slow: database operations cancelled");
             self.store.abort();
             ending.await;
         }
@@ -394,7 +394,7 @@ fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
 }
 
 /// Tells operators of vendors that have not answered at all by the time the service starts.
-fn tell_unheard(catalog: &Catalog) {
+fn log_failed_vendors(catalog: &Catalog) {
     for vendor in catalog.vendors().into_iter().filter(|vendor| vendor.up.is_none()) {
         let (provider, base_url) = (vendor.provider.as_str(), vendor.base_url);
         tracing::warn!(
@@ -406,7 +406,7 @@ fn tell_unheard(catalog: &Catalog) {
 }
 
 /// Asks a vendor for its models for as long as the service runs.
-async fn keep_fresh(
+async fn refresh_models_loop(
     catalog: Arc<Catalog>,
     provider: ProviderName,
     environment: Environment,
@@ -416,7 +416,7 @@ async fn keep_fresh(
     let mut failed = u32::from(!catalog.vendors().into_iter().any(told));
     let every = async {
         loop {
-            tokio::time::sleep(pause(failed, u64::from_be_bytes(environment.bytes()))).await;
+            tokio::time::sleep(retry_delay(failed, u64::from_be_bytes(environment.bytes()))).await;
             failed = match catalog.refresh_vendor(provider).await {
                 Ok(()) => 0,
                 Err(_) => failed.saturating_add(1),
@@ -428,18 +428,18 @@ async fn keep_fresh(
 
 /// How long until a vendor is asked again that has failed to tell its models so often in a row; a random number keeps
 /// services apart that began together.
-fn pause(failed: u32, random: u64) -> Duration {
+fn retry_delay(failed: u32, random: u64) -> Duration {
     let whole = match failed.checked_sub(1) {
-        None => REFRESH_EVERY,
+        None => REFRESH_INTERVAL,
         Some(doublings) => {
-            REFRESH_AGAIN.saturating_mul(2_u32.saturating_pow(doublings)).min(REFRESH_AGAIN_MAX)
+            REFRESH_RETRY_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(REFRESH_RETRY_DELAY_MAX)
         }
     };
     // Between three quarters of it and the whole.
     whole.mul_f64(0.75 + 0.25 * (random >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
-async fn keep_read(plugins: Plugins, shutdown: CancellationToken) {
+async fn watch_plugins(plugins: Plugins, shutdown: CancellationToken) {
     shutdown.run_until_cancelled(plugins.keep_fresh()).await;
 }
 
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_vendor_that_fails_is_asked_again_soon_and_ever_more_rarely_within_bounds() {
-        let between = |failed, random| pause(failed, random).as_secs_f64();
+        let between = |failed, random| retry_delay(failed, random).as_secs_f64();
         for (failed, whole) in [(0, 300.0), (1, 1.0), (2, 2.0), (5, 16.0), (7, 60.0), (u32::MAX, 60.0)] {
             assert!((between(failed, 0) - 0.75 * whole).abs() < 0.001, "{failed}");
             assert!((between(failed, u64::MAX) - whole).abs() < 0.001, "{failed}");

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use domain::credits::Credits;
 use domain::step::Usage;
 use domain::time::Timestamp;
-use store::usage::Used;
+use store::usage::UsageRow;
 
 /// Steps, with what they cost and how many tokens they took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sum {
+pub struct UsageTotal {
     /// How many steps, summaries among them.
     pub steps: u64,
     /// How many of these summed up an exchange that had become too long.
@@ -26,21 +26,22 @@ pub struct Sum {
 
 /// What an account's answers used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct UsageReport {
     /// All of it.
-    pub total: Sum,
+    pub total: UsageTotal,
     /// By the day's beginning in UTC, the newest first.
-    pub days: Vec<(Timestamp, Sum)>,
+    pub days: Vec<(Timestamp, UsageTotal)>,
     /// By model, the dearest first; without a name where the ledger has none.
-    pub models: Vec<(Option<String>, Sum)>,
+    pub models: Vec<(Option<String>, UsageTotal)>,
     /// Whether all is in it; otherwise the oldest days are left out.
     pub complete: bool,
 }
 
-impl Report {
-    pub(crate) fn of(rows: &[Used], complete: bool) -> Self {
-        let (mut days, mut models) = (BTreeMap::<Timestamp, Sum>::new(), BTreeMap::<_, Sum>::new());
-        let mut total = Sum::default();
+impl UsageReport {
+    pub(crate) fn of(rows: &[UsageRow], complete: bool) -> Self {
+        let (mut days, mut models) =
+            (BTreeMap::<Timestamp, UsageTotal>::new(), BTreeMap::<_, UsageTotal>::new());
+        let mut total = UsageTotal::default();
         for row in rows {
             let model: Option<String> = row.model.clone();
             for sum in [&mut total, days.entry(row.day).or_default(), models.entry(model).or_default()] {
@@ -53,8 +54,8 @@ impl Report {
     }
 }
 
-impl Sum {
-    fn add(&mut self, row: &Used) {
+impl UsageTotal {
+    fn add(&mut self, row: &UsageRow) {
         self.steps = self.steps.saturating_add(row.steps);
         self.summaries = self.summaries.saturating_add(row.summaries.0);
         self.summary_credits = Credits(self.summary_credits.0.saturating_add(row.summaries.1.0));

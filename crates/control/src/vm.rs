@@ -56,12 +56,12 @@ impl Vm {
 }
 
 /// What the supervisor needs of store and workspaces.
-pub(crate) struct Records {
+pub(crate) struct StoreMachineRecords {
     pub(crate) store: Store,
     pub(crate) workspaces: Workspaces,
 }
 
-impl MachineRecords for Records {
+impl MachineRecords for StoreMachineRecords {
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
             let kept = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
@@ -97,7 +97,11 @@ impl MachineRecords for Records {
 
     fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
         Box::pin(async move {
-            let lapsed = self.store.write(move |tx| machines::lapse(tx, account)).await.map_err(failed)?;
+            let lapsed = self
+                .store
+                .write(move |tx| machines::clear_start_request(tx, account))
+                .await
+                .map_err(failed)?;
             Ok(!lapsed)
         })
     }

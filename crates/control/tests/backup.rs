@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use control::backup::{BackupError, Written, restore, write};
+use control::backup::{BackupError, BackupReport, restore, write};
 use control::service::{DATABASE, open_store, open_workspaces};
 use domain::id::AccountId;
 use domain::time::Timestamp;
@@ -41,7 +41,7 @@ impl Source {
         Self { root, store, workspaces, home }
     }
 
-    fn write(&self) -> Result<Written, BackupError> {
+    fn write(&self) -> Result<BackupReport, BackupError> {
         write(&self.store.exporter(), &self.workspaces, &self.archive(), Timestamp::from_micros(0))
     }
 

@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use control::DispatchLimits;
 use control::access::Caller;
-use control::admin::{AdminError, KeyBounds};
+use control::admin::{AdminError, KeyRestrictions};
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
-use control::questions::{Asking, Taken};
-use control::{DiskConfig, Environment, PluginsConfig, Service, ServiceConfig};
+use control::questions::{AskOutcome, AskRequest};
+use control::{DiskReserveConfig, Environment, PluginsConfig, Service, ServiceConfig};
 use domain::answer::{Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
-use domain::credits::{Credits, Purse};
+use domain::credits::{Balance, Credits};
 use domain::id::{ConversationId, NodeId};
 use domain::machine::{MachineStatus, Rules};
 use domain::time::{Clock, Timestamp};
 use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::VendorsConfig;
-use store::turns::{self, Terms};
+use store::turns::{self, ClaimOptions};
 use store::{Store, credits};
-use telemetry::trace::{Context, Spans, Tracer};
+use telemetry::trace::{SpanContext, SpanQueue, Tracer};
 use tempfile::TempDir;
 use workspace::Quota;
 
@@ -82,7 +82,7 @@ async fn stage_with(driver: Simulated, limits: DispatchLimits) -> Stage {
     let service = Service::start(config(&data, &driver, limits), environment).await.expect("a service");
     let until = Timestamp::from_micros(i64::MAX / 2);
     service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
-    let key = service.admin.create_key(EMAIL, "test", KeyBounds::default()).await.expect("a key").key;
+    let key = service.admin.create_key(EMAIL, "test", KeyRestrictions::default()).await.expect("a key").key;
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
     Stage { data, driver, clock, counter, service, caller }
 }
@@ -100,14 +100,14 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         driver: Driver::Simulated(driver.clone()),
         plugins: PluginsConfig::default(),
         web: egress::WebConfig::default(),
-        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
         host_checks: Vec::new(),
         accept_empty_database: false,
     }
 }
 
-fn question() -> Asking {
-    Asking { input: "Why?".to_owned(), ..Asking::default() }
+fn question() -> AskRequest {
+    AskRequest { input: "Why?".to_owned(), ..AskRequest::default() }
 }
 
 /// Looks again and again, giving way to the rest, until there is what is wanted.
@@ -125,8 +125,8 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 
 async fn ask(service: &Service, caller: &Caller) -> Arc<LiveAnswer> {
     match service.questions.ask(caller, question()).await.expect("it is accepted") {
-        Taken::Accepted { live, .. } => live,
-        Taken::Replayed { .. } => unreachable!("it is asked once"),
+        AskOutcome::Accepted { live, .. } => live,
+        AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
 }
 
@@ -138,9 +138,9 @@ async fn ended(live: &LiveAnswer) -> Ending {
     live.snapshot().ending.clone().expect("it has ended")
 }
 
-async fn purse(store: &Store, caller: &Caller) -> Purse {
+async fn balance(store: &Store, caller: &Caller) -> Balance {
     let account = caller.account;
-    store.read(move |tx| credits::purse(tx, account)).await.expect("a read").expect("an account")
+    store.read(move |tx| credits::balance(tx, account)).await.expect("a read").expect("an account")
 }
 
 async fn stop(service: &Service, caller: &Caller, conversation: ConversationId) {
@@ -213,7 +213,7 @@ async fn a_password_opens_its_own_account_alone() {
 async fn jurisdictions_count_once() {
     let Stage { service, caller, data: _data, .. } = stage().await;
     let czech = service.jurisdictions[0].id.clone();
-    let asking = Asking { jurisdictions: vec![czech.clone(); 100_000], ..question() };
+    let asking = AskRequest { jurisdictions: vec![czech.clone(); 100_000], ..question() };
     service.questions.ask(&caller, asking).await.expect("it is accepted");
     let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
     assert_eq!(page.conversations[0].jurisdictions, [czech]);
@@ -249,7 +249,7 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
     let claim = async |node: NodeId| {
         let now = clock.now();
         let lease_until = now.plus(Duration::from_secs(3600));
-        let terms = Terms { node, now, lease_until, per_account_max: 1, limit: 1 };
+        let terms = ClaimOptions { node, now, lease_until, per_account_max: 1, limit: 1 };
         store.write(move |tx| turns::claim(tx, &terms)).await.expect("a look at the store").len()
     };
     assert_eq!(claim(node).await, 1);
@@ -266,9 +266,9 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
 async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
     let Stage { data, driver, clock, service, caller, .. } = stage_of(none).await;
-    let trace = Some(Context { trace: 7, span: 8 });
-    let Taken::Accepted { live, .. } =
-        service.questions.ask(&caller, Asking { trace, ..question() }).await.expect("it is accepted")
+    let trace = Some(SpanContext { trace: 7, span: 8 });
+    let AskOutcome::Accepted { live, .. } =
+        service.questions.ask(&caller, AskRequest { trace, ..question() }).await.expect("it is accepted")
     else {
         unreachable!("it is asked once")
     };
@@ -277,8 +277,8 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
     store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
-    assert!(purse(&store, &caller).await.reserved > Credits(0));
-    let spans = Spans::new(1);
+    assert!(balance(&store, &caller).await.reserved > Credits(0));
+    let spans = SpanQueue::new(1);
     let again = async |limits, first_id: u64| {
         let counter = Counter(AtomicU64::new(first_id << 32), AtomicBool::new(false));
         let environment =
@@ -295,7 +295,7 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let service = again(DispatchLimits::default(), 2).await;
     let ending = until(async || find(&service).await).await;
     assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
-    assert_eq!(purse(&store, &caller).await, Purse { balance: Credits(1000), reserved: Credits(0) });
+    assert_eq!(balance(&store, &caller).await, Balance { available: Credits(1000), reserved: Credits(0) });
     until(async || (service.turns() == 0).then_some(())).await;
     let told = spans.take(100);
     let whole = told.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{told:?}"));
@@ -355,8 +355,8 @@ async fn an_answer_that_waits_is_stopped_at_once() {
     stop(&service, &caller, first.meta().conversation).await;
     assert_eq!(ended(&first).await, Ending::Stopped);
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    let back = Purse { balance: Credits(1000), reserved: Credits(0) };
-    assert_eq!(purse(&store, &caller).await, back, "nothing was said");
+    let back = Balance { available: Credits(1000), reserved: Credits(0) };
+    assert_eq!(balance(&store, &caller).await, back, "nothing was said");
     service.shutdown().await;
 }
 
@@ -366,8 +366,12 @@ async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
     let until = Some(Timestamp::from_micros(i64::MAX / 2));
     let other = service.admin.create_account("b@example.test", until, Credits(0), None, false).await;
     let other = other.expect("an account").id;
-    let key =
-        service.admin.create_key("b@example.test", "test", KeyBounds::default()).await.expect("a key").key;
+    let key = service
+        .admin
+        .create_key("b@example.test", "test", KeyRestrictions::default())
+        .await
+        .expect("a key")
+        .key;
     service.shutdown().await;
     drop(service);
     let folder = |account: domain::id::AccountId| data.path().join("workspaces").join(account.to_string());

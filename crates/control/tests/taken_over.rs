@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use control::DispatchLimits;
 use control::access::Caller;
-use control::admin::KeyBounds;
+use control::admin::KeyRestrictions;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
-use control::questions::{Asking, Taken};
-use control::{DiskConfig, Environment, PluginsConfig, Service, ServiceConfig};
+use control::questions::{AskOutcome, AskRequest};
+use control::{DiskReserveConfig, Environment, PluginsConfig, Service, ServiceConfig};
 use domain::answer::{Answer, Ending};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
@@ -225,7 +225,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
         driver: Driver::Simulated(Simulated::new(move |connection| guest(connection, seen.clone()))),
         plugins: PluginsConfig::default(),
         web,
-        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
         host_checks: Vec::new(),
         accept_empty_database: false,
     };
@@ -234,7 +234,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     let until_day = Timestamp::from_micros(i64::MAX / 2);
     let (email, credits) = ("ada@example.test", Credits(CREDITS));
     service.admin.create_account(email, Some(until_day), credits, None, true).await.expect("an account");
-    let key = service.admin.create_key(email, "test", KeyBounds::default()).await.expect("a key").key;
+    let key = service.admin.create_key(email, "test", KeyRestrictions::default()).await.expect("a key").key;
     let caller = service.access.resolve(key.reveal()).await.expect("a caller");
     // Its vendor may not have told the model yet.
     let live = until(async || ask(&service, &caller).await).await;
@@ -242,10 +242,11 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
 }
 
 async fn ask(service: &Service, caller: &Caller) -> Option<Arc<LiveAnswer>> {
-    let asking = Asking { input: "Why?".to_owned(), model: Some("m".to_owned()), ..Asking::default() };
+    let asking =
+        AskRequest { input: "Why?".to_owned(), model: Some("m".to_owned()), ..AskRequest::default() };
     match service.questions.ask(caller, asking).await.ok()? {
-        Taken::Accepted { live, .. } => Some(live),
-        Taken::Replayed { .. } => unreachable!("it is asked once"),
+        AskOutcome::Accepted { live, .. } => Some(live),
+        AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
 }
 
@@ -263,8 +264,8 @@ async fn half(live: &LiveAnswer) {
 async fn balance(store: &Store, caller: &Caller) -> u64 {
     let account = caller.account;
     until(async || {
-        let purse = store.read(move |tx| credits::purse(tx, account)).await.expect("a read");
-        purse.filter(|purse| purse.reserved == Credits(0)).map(|purse| purse.balance.0)
+        let balance = store.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+        balance.filter(|balance| balance.reserved == Credits(0)).map(|balance| balance.available.0)
     })
     .await
 }
@@ -315,7 +316,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
         driver: Driver::Simulated(Simulated::new(|_| std::future::pending())),
         plugins: PluginsConfig::default(),
         web: WebConfig::default(),
-        disk: DiskConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
         host_checks: Vec::new(),
         accept_empty_database: false,
     };

@@ -12,10 +12,10 @@ use std::sync::Arc;
 pub use error::{AnswerError, ErrorCode};
 use sha2::{Digest, Sha256};
 
-use crate::citation::{self, Marks, Place};
+use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
-use crate::step::{Block, Call, CallResult, Outcome, Purpose, Step};
+use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
 use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
@@ -201,7 +201,7 @@ pub struct Answer {
     /// The outcome; `None` while it is in progress.
     pub ending: Option<Ending>,
     step: Option<u32>,
-    grown: Grown,
+    grown: DraftChange,
     cited: Cited,
     unread: Vec<Unread>,
 }
@@ -217,7 +217,7 @@ struct Unread {
 #[derive(Debug, Clone, Default)]
 struct Cited {
     numbers: Vec<(u32, u32)>,
-    marks: BTreeMap<u32, Marks>,
+    marks: BTreeMap<u32, CitationMarkers>,
 }
 
 impl PartialEq for Cited {
@@ -229,9 +229,9 @@ impl PartialEq for Cited {
 /// Where the block that grew last stands: the step, the block, the place among the parts. It says nothing of the
 /// answer, so that any two are equal.
 #[derive(Debug, Clone, Copy, Default)]
-struct Grown(Option<(u32, u32, usize)>);
+struct DraftChange(Option<(u32, u32, usize)>);
 
-impl PartialEq for Grown {
+impl PartialEq for DraftChange {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -248,7 +248,7 @@ impl Answer {
             sources: Vec::new(),
             ending: None,
             step: None,
-            grown: Grown::default(),
+            grown: DraftChange::default(),
             cited: Cited::default(),
             unread: Vec::new(),
         };
@@ -355,7 +355,7 @@ impl Answer {
             Change::StepBegan { number } => {
                 self.parts.retain(|part| part.step.is_none_or(|step| step < number));
                 self.step = Some(number);
-                self.grown = Grown::default();
+                self.grown = DraftChange::default();
                 self.forget_cited(number);
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
@@ -400,7 +400,7 @@ impl Answer {
                 })
             }
         };
-        self.grown = Grown(Some((step, block, at)));
+        self.grown = DraftChange(Some((step, block, at)));
         &mut self.parts[at].body
     }
 
@@ -437,7 +437,7 @@ impl Answer {
             result.passages.iter().any(|passage| of_file(&passage.place))
         };
         self.unread.retain(|unread| match unread.file.reason {
-            UnreadReason::Indexing => unread.tool != result.tool || result.outcome != Outcome::Done,
+            UnreadReason::Indexing => unread.tool != result.tool || result.outcome != StepOutcome::Done,
             _ => !is_read(&unread.file.path),
         });
         for file in &result.unread {
@@ -466,8 +466,8 @@ impl Answer {
             }
         }
         let settled = match result.outcome {
-            Outcome::Done => RunState::Complete,
-            Outcome::Failed | Outcome::Interrupted => RunState::Error,
+            StepOutcome::Done => RunState::Complete,
+            StepOutcome::Failed | StepOutcome::Interrupted => RunState::Error,
         };
         let Some((owner, step, run)) = self.pending(&result.call) else { return };
         run.state = settled;
@@ -516,7 +516,7 @@ impl Answer {
             }
         }
         let files: Vec<UnreadFile> = self.unread.iter().map(|unread| unread.file.clone()).collect();
-        if let Some(note) = unread::note(&files) {
+        if let Some(note) = unread::unread_files_note(&files) {
             let id = part_id(self.id, "unread", 0, 0);
             self.parts.push(Part { id, step: None, body: Body::Text(note) });
         }

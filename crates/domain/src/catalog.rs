@@ -201,7 +201,7 @@ pub struct ModelEntry {
 
 /// The price and token limits of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measures {
+pub struct ModelLimits {
     pub price: Price,
     /// The context window: input and output tokens together.
     pub context_tokens: u32,
@@ -212,8 +212,8 @@ pub struct Measures {
 impl ModelEntry {
     /// Its measures as they are now.
     #[must_use]
-    pub const fn measures(&self) -> Measures {
-        Measures {
+    pub const fn model_limits(&self) -> ModelLimits {
+        ModelLimits {
             price: self.price,
             context_tokens: self.context_tokens,
             output_max_tokens: self.output_max_tokens,

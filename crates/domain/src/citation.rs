@@ -5,7 +5,7 @@ use std::fmt;
 pub mod cited;
 pub mod mark;
 
-pub use cited::{CITED_MAX, Citation, Cited, Marks, spot};
+pub use cited::{CITED_MAX, Citation, CitationMarkers, Cited, marker_position};
 pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip};
 
 /// Where a passage stands.

@@ -49,13 +49,13 @@ impl Usage {
 
 /// The usage and cost of an answer so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bill {
+pub struct AnswerCost {
     /// The usage of the steps that succeeded.
     pub used: Usage,
     pub settled: Credits,
 }
 
-impl Bill {
+impl AnswerCost {
     /// Returns the credits to reserve for a step that uses at most `most`.
     #[must_use]
     pub fn max_cost(self, price: Price, most: Usage) -> Credits {
@@ -87,21 +87,21 @@ pub enum PostingKind {
 
 /// The credits of an account: available and reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Purse {
+pub struct Balance {
     /// The available credits.
-    pub balance: Credits,
+    pub available: Credits,
     /// The credits that are reserved for steps in progress.
     pub reserved: Credits,
 }
 
 /// Why a posting was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PostingRefused {
+pub enum PostingError {
     /// The balance does not cover it.
     #[error("not enough credits")]
     Insufficient,
     /// More was to be settled or released than is held, or the sum has no room.
-    #[error("the posting does not fit the purse")]
+    #[error("the posting does not fit the balance")]
     Impossible,
 }
 
@@ -114,26 +114,26 @@ pub enum Shortage {
     SpendingLimit,
 }
 
-impl Purse {
+impl Balance {
     /// The purse after one posting.
     ///
     /// # Errors
-    /// [`PostingRefused`]; the purse stays as it was.
-    pub fn post(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingRefused> {
+    /// [`PostingError`]; the purse stays as it was.
+    pub fn post(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingError> {
         let take = |from: Credits, refusal| from.0.checked_sub(amount.0).map(Credits).ok_or(refusal);
-        let add = |to: Credits| to.0.checked_add(amount.0).map(Credits).ok_or(PostingRefused::Impossible);
+        let add = |to: Credits| to.0.checked_add(amount.0).map(Credits).ok_or(PostingError::Impossible);
         match kind {
-            PostingKind::Grant => Ok(Self { balance: add(self.balance)?, ..self }),
+            PostingKind::Grant => Ok(Self { available: add(self.available)?, ..self }),
             PostingKind::Reserve => Ok(Self {
-                balance: take(self.balance, PostingRefused::Insufficient)?,
+                available: take(self.available, PostingError::Insufficient)?,
                 reserved: add(self.reserved)?,
             }),
             PostingKind::Settle => {
-                Ok(Self { reserved: take(self.reserved, PostingRefused::Impossible)?, ..self })
+                Ok(Self { reserved: take(self.reserved, PostingError::Impossible)?, ..self })
             }
             PostingKind::Release => Ok(Self {
-                reserved: take(self.reserved, PostingRefused::Impossible)?,
-                balance: add(self.balance)?,
+                reserved: take(self.reserved, PostingError::Impossible)?,
+                available: add(self.available)?,
             }),
         }
     }
@@ -160,7 +160,7 @@ mod tests {
     proptest! {
         #[test]
         fn steps_cost_together_what_their_sum_costs(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
-            let mut bill = Bill::default();
+            let mut bill = AnswerCost::default();
             let mut paid = 0;
             for (input, output) in &steps {
                 let held = bill.max_cost(PRICE, usage(*input, 9000));
@@ -174,17 +174,17 @@ mod tests {
 
         #[test]
         fn a_purse_never_loses_or_makes_credits(postings in prop::collection::vec((0_u8..4, 0_u64..100), 0..100)) {
-            let mut purse = Purse::default();
+            let mut balance = Balance::default();
             let mut granted = 0;
             let mut settled = 0;
             for (kind, amount) in postings {
                 let kind = [PostingKind::Grant, PostingKind::Reserve, PostingKind::Settle, PostingKind::Release][kind as usize];
-                if let Ok(next) = purse.post(kind, Credits(amount)) {
-                    purse = next;
+                if let Ok(next) = balance.post(kind, Credits(amount)) {
+                    balance = next;
                     granted += if kind == PostingKind::Grant { amount } else { 0 };
                     settled += if kind == PostingKind::Settle { amount } else { 0 };
                 }
-                prop_assert_eq!(purse.balance.0 + purse.reserved.0 + settled, granted);
+                prop_assert_eq!(balance.available.0 + balance.reserved.0 + settled, granted);
             }
         }
     }

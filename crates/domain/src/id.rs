@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// The text is no UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID")]
-pub struct NotAnId;
+pub struct InvalidId;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -44,10 +44,10 @@ macro_rules! ids {
         }
 
         impl FromStr for $name {
-            type Err = NotAnId;
+            type Err = InvalidId;
 
-            fn from_str(text: &str) -> Result<Self, NotAnId> {
-                Uuid::try_parse(text).map(Self).map_err(|_| NotAnId)
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text).map(Self).map_err(|_| InvalidId)
             }
         }
 
@@ -131,7 +131,7 @@ mod tests {
     fn an_id_survives_its_text() {
         let id = ConversationId::from_random(7);
         assert_eq!(id.to_string().parse(), Ok(id));
-        assert_eq!("x".parse::<ConversationId>(), Err(NotAnId));
+        assert_eq!("x".parse::<ConversationId>(), Err(InvalidId));
     }
 
     #[test]

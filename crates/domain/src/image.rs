@@ -111,7 +111,7 @@ fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
 
 /// Why a file is not shown as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotShown {
+pub enum ImageError {
     /// It is none of the kinds that are shown.
     #[error("it is no PNG, JPEG, GIF or WebP image")]
     OtherKind,
@@ -138,15 +138,15 @@ impl ImageRef {
     /// The image that the file at `path` is.
     ///
     /// # Errors
-    /// [`NotShown`].
-    pub fn of(path: &str, bytes: &[u8]) -> Result<Self, NotShown> {
+    /// [`ImageError`].
+    pub fn of(path: &str, bytes: &[u8]) -> Result<Self, ImageError> {
         if bytes.len() > IMAGE_MAX_BYTES {
-            return Err(NotShown::TooLarge);
+            return Err(ImageError::TooLarge);
         }
-        let kind = ImageKind::of(bytes).ok_or(NotShown::OtherKind)?;
+        let kind = ImageKind::of(bytes).ok_or(ImageError::OtherKind)?;
         let fits = |side: u32| (1..=IMAGE_SIDE_MAX).contains(&side);
         if !kind.sides(bytes).is_some_and(|(width, height)| fits(width) && fits(height)) {
-            return Err(NotShown::Sides);
+            return Err(ImageError::Sides);
         }
         Ok(Self { path: path.to_owned(), kind, sha256: Sha256::digest(bytes).into() })
     }
@@ -206,12 +206,12 @@ mod tests {
     #[test]
     fn what_no_vendor_would_take_is_not_shown() {
         assert!(ImageRef::of("/a.png", &png(8000, 1)).is_ok());
-        assert_eq!(ImageRef::of("/a.png", &png(8001, 1)), Err(NotShown::Sides));
-        assert_eq!(ImageRef::of("/a.png", &png(0, 1)), Err(NotShown::Sides));
-        assert_eq!(ImageRef::of("/a.png", b"BM"), Err(NotShown::OtherKind));
+        assert_eq!(ImageRef::of("/a.png", &png(8001, 1)), Err(ImageError::Sides));
+        assert_eq!(ImageRef::of("/a.png", &png(0, 1)), Err(ImageError::Sides));
+        assert_eq!(ImageRef::of("/a.png", b"BM"), Err(ImageError::OtherKind));
         let mut large = png(1, 1);
         large.resize(IMAGE_MAX_BYTES + 1, 0);
-        assert_eq!(ImageRef::of("/a.png", &large), Err(NotShown::TooLarge));
+        assert_eq!(ImageRef::of("/a.png", &large), Err(ImageError::TooLarge));
         assert_ne!(ImageRef::of("/a.png", &png(1, 2)), ImageRef::of("/a.png", &png(1, 1)), "other bytes");
     }
 }

@@ -20,7 +20,7 @@ pub struct SecretKey(String);
 /// The text is no key: it lacks the prefix or the form, or its check sum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a key")]
-pub struct NotAKey;
+pub struct InvalidKey;
 
 impl SecretKey {
     /// The key of these random bits.
@@ -37,17 +37,17 @@ impl SecretKey {
     /// Reads a key as a client sends it.
     ///
     /// # Errors
-    /// [`NotAKey`] when the form or the check sum is wrong.
-    pub fn parse(text: &str) -> Result<Self, NotAKey> {
+    /// [`InvalidKey`] when the form or the check sum is wrong.
+    pub fn parse(text: &str) -> Result<Self, InvalidKey> {
         let whole = PREFIX.len() + SECRET_DIGITS + CHECK_DIGITS;
         if text.len() != whole || !text.starts_with(PREFIX) {
-            return Err(NotAKey);
+            return Err(InvalidKey);
         }
         if !text[PREFIX.len()..].bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(NotAKey);
+            return Err(InvalidKey);
         }
         let (secret, check) = text.split_at(whole - CHECK_DIGITS);
-        if check_sum(secret) == check { Ok(Self(text.to_owned())) } else { Err(NotAKey) }
+        if check_sum(secret) == check { Ok(Self(text.to_owned())) } else { Err(InvalidKey) }
     }
 
     /// Returns the fingerprint, which is stored.
@@ -106,10 +106,10 @@ mod tests {
             let mut typed = key.reveal().as_bytes().to_vec();
             typed[at] = if typed[at] == b'x' { b'y' } else { b'x' };
             let typed = String::from_utf8(typed).expect("still ASCII");
-            assert_eq!(SecretKey::parse(&typed), Err(NotAKey), "{typed}");
+            assert_eq!(SecretKey::parse(&typed), Err(InvalidKey), "{typed}");
         }
         for wrong in ["", "api-", "API-x", "api-é", key.reveal().trim_end_matches(char::is_alphanumeric)] {
-            assert_eq!(SecretKey::parse(wrong), Err(NotAKey), "{wrong}");
+            assert_eq!(SecretKey::parse(wrong), Err(InvalidKey), "{wrong}");
         }
     }
 

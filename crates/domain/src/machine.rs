@@ -135,7 +135,7 @@ pub enum State {
     /// The driver is stopping it.
     Stopping {
         /// The next action.
-        then: Then,
+        then: AfterStop,
         /// The number of the attempt.
         attempt: u32,
     },
@@ -143,7 +143,7 @@ pub enum State {
 
 /// The action after a machine has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterStop {
     /// It stays stopped.
     Stay,
     /// It was started while it stopped.
@@ -242,11 +242,14 @@ impl Machine {
         match (&self.state, self.desired) {
             (State::Attaching, Desired::Running)
             | (State::Starting { .. } | State::Greeting { .. } | State::Backoff { .. }, _)
-            | (State::Stopping { then: Then::Retry { .. }, .. }, _) => MachineStatus::Starting,
+            | (State::Stopping { then: AfterStop::Retry { .. }, .. }, _) => MachineStatus::Starting,
             (State::Attaching, Desired::Stopped)
-            | (State::Stopping { then: Then::Stay | Then::Start | Then::GiveUp { .. }, .. }, _) => {
-                MachineStatus::Stopping
-            }
+            | (
+                State::Stopping {
+                    then: AfterStop::Stay | AfterStop::Start | AfterStop::GiveUp { .. }, ..
+                },
+                _,
+            ) => MachineStatus::Stopping,
             (State::Stopped | State::Failed { .. }, _) => MachineStatus::Stopped,
             (State::Running { .. }, _) => MachineStatus::Running,
         }
@@ -316,15 +319,17 @@ impl Machine {
     }
 
     fn start(&mut self, now: Timestamp) -> Vec<Effect> {
-        let mut effects = self.want(Desired::Running);
+        let mut effects = self.set_desired(Desired::Running);
         match &mut self.state {
             State::Stopped => effects.extend(self.launch(1)),
             // What could not be stopped may be there still, so that it is stopped first.
-            State::Failed { .. } => effects.extend(self.halt(Then::Retry { attempt: 1 })),
-            State::Stopping { then: then @ (Then::Stay | Then::GiveUp { .. }), .. } => *then = Then::Start,
+            State::Failed { .. } => effects.extend(self.halt(AfterStop::Retry { attempt: 1 })),
+            State::Stopping { then: then @ (AfterStop::Stay | AfterStop::GiveUp { .. }), .. } => {
+                *then = AfterStop::Start
+            }
             // Whoever starts it is about to use it.
             State::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
-            State::Stopping { then: Then::Start | Then::Retry { .. }, .. }
+            State::Stopping { then: AfterStop::Start | AfterStop::Retry { .. }, .. }
             | State::Attaching
             | State::Starting { .. }
             | State::Greeting { .. }
@@ -334,16 +339,16 @@ impl Machine {
     }
 
     fn stop(&mut self) -> Vec<Effect> {
-        let mut effects = self.want(Desired::Stopped);
+        let mut effects = self.set_desired(Desired::Stopped);
         if effects.is_empty() && matches!(self.state, State::Failed { .. }) {
             effects.push(Effect::Save(Desired::Stopped)); // as it was given up a question may have waited
         }
         match &mut self.state {
             State::Starting { .. } | State::Greeting { .. } | State::Running { .. } => {
-                effects.extend(self.halt(Then::Stay));
+                effects.extend(self.halt(AfterStop::Stay));
             }
             State::Backoff { .. } => self.state = State::Stopped,
-            State::Stopping { then, .. } => *then = Then::Stay,
+            State::Stopping { then, .. } => *then = AfterStop::Stay,
             State::Attaching | State::Stopped | State::Failed { .. } => {}
         }
         effects
@@ -356,8 +361,8 @@ impl Machine {
         match self.state {
             State::Backoff { attempt, .. } => self.launch(attempt),
             State::Running { .. } => {
-                let mut effects = self.lapse();
-                effects.extend(self.halt(Then::Stay));
+                let mut effects = self.stop_unrequested();
+                effects.extend(self.halt(AfterStop::Stay));
                 effects
             }
             State::Attaching
@@ -377,7 +382,7 @@ impl Machine {
                     self.state = State::Greeting { attempt: 1 };
                     vec![Effect::Greet]
                 }
-                Desired::Stopped => self.halt(Then::Stay),
+                Desired::Stopped => self.halt(AfterStop::Stay),
             },
             (State::Attaching, Event::NothingToAttach) => match self.desired {
                 Desired::Running => self.launch(1),
@@ -392,9 +397,9 @@ impl Machine {
             }
             (&State::Starting { attempt }, Event::StartFailed { reason, permanent }) => {
                 match self.after_loss(attempt, reason, permanent) {
-                    Then::GiveUp { reason } => self.give_up(reason),
-                    Then::Retry { attempt } => self.back_off(attempt, now),
-                    Then::Stay | Then::Start => Vec::new(),
+                    AfterStop::GiveUp { reason } => self.give_up(reason),
+                    AfterStop::Retry { attempt } => self.back_off(attempt, now),
+                    AfterStop::Stay | AfterStop::Start => Vec::new(),
                 }
             }
             (&State::Greeting { attempt }, Event::AgentAnswered { instance }) => {
@@ -412,8 +417,8 @@ impl Machine {
             }
             (&State::Running { since, attempt, .. }, Event::AgentLost { reason }) => {
                 if self.turns == 0 {
-                    let mut effects = self.lapse();
-                    effects.extend(self.halt(Then::Stay));
+                    let mut effects = self.stop_unrequested();
+                    effects.extend(self.halt(AfterStop::Stay));
                     return effects;
                 }
                 let attempt = if now.since(since) >= self.rules.stable_after { 0 } else { attempt };
@@ -425,13 +430,13 @@ impl Machine {
                 Vec::new()
             }
             (State::Stopping { then, .. }, Event::DriverStopped) => match then.clone() {
-                Then::Stay => {
+                AfterStop::Stay => {
                     self.state = State::Stopped;
                     Vec::new()
                 }
-                Then::Start => self.launch(1),
-                Then::Retry { attempt } => self.back_off(attempt, now),
-                Then::GiveUp { reason } => self.give_up(reason),
+                AfterStop::Start => self.launch(1),
+                AfterStop::Retry { attempt } => self.back_off(attempt, now),
+                AfterStop::GiveUp { reason } => self.give_up(reason),
             },
             (State::Stopping { then, attempt }, Event::StopFailed { reason }) => {
                 if *attempt >= self.rules.stop_attempts_max {
@@ -466,7 +471,7 @@ impl Machine {
         }
     }
 
-    fn want(&mut self, desired: Desired) -> Vec<Effect> {
+    fn set_desired(&mut self, desired: Desired) -> Vec<Effect> {
         if self.desired == desired {
             return Vec::new();
         }
@@ -475,7 +480,7 @@ impl Machine {
     }
 
     /// It is to be stopped, and not because its owner said so.
-    fn lapse(&mut self) -> Vec<Effect> {
+    fn stop_unrequested(&mut self) -> Vec<Effect> {
         if self.desired == Desired::Stopped {
             return Vec::new();
         }
@@ -488,21 +493,21 @@ impl Machine {
         vec![Effect::StartDriver]
     }
 
-    fn halt(&mut self, then: Then) -> Vec<Effect> {
+    fn halt(&mut self, then: AfterStop) -> Vec<Effect> {
         self.state = State::Stopping { then, attempt: 1 };
         vec![Effect::StopDriver]
     }
 
     fn give_up(&mut self, reason: String) -> Vec<Effect> {
         self.state = State::Failed { reason };
-        self.lapse()
+        self.stop_unrequested()
     }
 
-    fn after_loss(&self, attempt: u32, reason: String, permanent: bool) -> Then {
+    fn after_loss(&self, attempt: u32, reason: String, permanent: bool) -> AfterStop {
         if permanent || attempt >= self.rules.start_attempts_max {
-            Then::GiveUp { reason }
+            AfterStop::GiveUp { reason }
         } else {
-            Then::Retry { attempt: attempt + 1 }
+            AfterStop::Retry { attempt: attempt + 1 }
         }
     }
 

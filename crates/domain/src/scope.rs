@@ -47,7 +47,7 @@ pub struct Scope(u8);
 /// The text is no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no scope: it is one or more of read, ask, files, machine, with commas between them")]
-pub struct NotAScope(pub String);
+pub struct InvalidScope(pub String);
 
 impl Scope {
     /// Everything.
@@ -63,11 +63,11 @@ impl Scope {
     /// Reads words with commas between them, in any order.
     ///
     /// # Errors
-    /// [`NotAScope`] when there is none or one that is unknown.
-    pub fn parse(text: &str) -> Result<Self, NotAScope> {
+    /// [`InvalidScope`] when there is none or one that is unknown.
+    pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         let read = |word: &str| Permission::ALL.into_iter().find(|one| one.as_str() == word.trim());
         let permissions: Option<Vec<Permission>> = text.split(',').map(read).collect();
-        permissions.as_deref().and_then(Self::of).ok_or_else(|| NotAScope(text.to_owned()))
+        permissions.as_deref().and_then(Self::of).ok_or_else(|| InvalidScope(text.to_owned()))
     }
 
     /// Returns true if the scope includes the permission.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn what_is_no_scope_is_refused() {
         for wrong in ["", ",", "read,", "READ", "write", "read,everything"] {
-            assert_eq!(Scope::parse(wrong), Err(NotAScope(wrong.to_owned())));
+            assert_eq!(Scope::parse(wrong), Err(InvalidScope(wrong.to_owned())));
         }
         assert_eq!(Scope::of(&[]), None);
     }

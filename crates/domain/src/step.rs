@@ -134,7 +134,7 @@ pub struct CallResult {
     pub call: String,
     /// The tool's name.
     pub tool: String,
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     /// Plain text for the model, apart from the passages.
     pub text: String,
     /// The passages that may be cited, numbered through the answer.
@@ -167,7 +167,7 @@ impl CallResult {
 
 /// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It did what was asked.
     Done,
     /// It could not; the text says why.
@@ -219,7 +219,7 @@ pub enum StopReason {
 }
 
 /// One event of a step's stream. Blocks come one after another: `…Began`, deltas, and the next block's
-/// beginning ends the one before. The last event is `Finished`; a stream that ends without it was cut.
+/// beginning ends the one before. The last event is `SpanData`; a stream that ends without it was cut.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepEvent {
     /// Answer text follows, or goes on.

@@ -105,7 +105,7 @@ impl UnreadReason {
 
 /// The paragraph of Markdown that names the files and says why each could not be read; `None` when there are none.
 #[must_use]
-pub fn note(files: &[UnreadFile]) -> Option<String> {
+pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     let mut out = match files {
         [] => return None,
         [file] => return Some(format!("The attached file {} {}.", name(&file.path), file.reason.phrase())),
@@ -144,13 +144,13 @@ mod tests {
 
     #[test]
     fn each_file_is_named_with_its_reason() {
-        assert_eq!(note(&[]), None);
+        assert_eq!(unread_files_note(&[]), None);
         assert_eq!(
-            note(&[file("/uploads/.tmp/4f/a_b.pdf", UnreadReason::Encrypted)]).as_deref(),
+            unread_files_note(&[file("/uploads/.tmp/4f/a_b.pdf", UnreadReason::Encrypted)]).as_deref(),
             Some("The attached file `a_b.pdf` could not be read: it is encrypted and needs a password.")
         );
         let many: Vec<_> = (0..30).map(|n| file(&format!("/{n}.pdf"), UnreadReason::Indexing)).collect();
-        let note = note(&many).expect("a note");
+        let note = unread_files_note(&many).expect("a note");
         assert!(note.contains("\n- `19.pdf` was not searched to its end") && !note.contains("`20.pdf`"));
         assert!(note.ends_with("\n- 10 more."), "{note}");
     }

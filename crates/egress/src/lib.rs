@@ -1,13 +1,13 @@
 //! All that leaves the host besides models: searches, pages that are read, and MCP servers that are spoken to.
 //!
 //! What comes back is hostile and is taken in within bounds: bytes, times, numbers, letters that nobody sees. What
-//! may leave is decided here as well: a page is fetched only of an address that is in the conversation's [`Allowed`]
+//! may leave is decided here as well: a page is fetched only of an address that is in the conversation's [`UrlAllowlist`]
 //! set, and only from public addresses of the network. Keys stand in headers alone.
 //!
 //! The way of a question that may search the web:
 //!
-//! 1. [`Search::search`] gives [`Found`] pages; each one's `url` goes into the conversation's [`Allowed`] set, as do
-//!    the user's own words ([`Allowed::add_words`]).
+//! 1. [`Search::search`] gives [`Found`] pages; each one's `url` goes into the conversation's [`UrlAllowlist`] set, as do
+//!    the user's own words ([`UrlAllowlist::add_words`]).
 //! 2. [`Fetcher::fetch`] takes an address, looks it up in that set, and gives the page as passages, or a document's
 //!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set
 //!    ([`Fetched::add_to`]).
@@ -19,23 +19,23 @@
 //! future of it has ended its request.
 
 mod address;
-mod allowed;
+mod allowlist;
+mod circuit_breaker;
 mod connections;
 mod fetch;
 mod html;
 mod mcp;
-mod rest;
 mod search;
 mod secret;
 mod text;
 
 pub use address::{URL_MAX_BYTES, WebUrl};
-pub use allowed::{ALLOWED_MAX, Allowed};
+pub use allowlist::{ALLOWED_MAX, UrlAllowlist};
 pub use connections::USER_AGENT;
 pub use fetch::{
-    BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, LINK_TEXT_MAX_BYTES,
-    LINKS_MAX, Link, NotAHost, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page, PrivateHost,
-    REDIRECTS_MAX, read_body,
+    BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, InvalidHost,
+    LINK_TEXT_MAX_BYTES, LINKS_MAX, Link, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page,
+    PrivateHost, REDIRECTS_MAX, read_body,
 };
 pub use mcp::{
     ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, Mcp, McpError, McpOutput, McpServerConfig, McpTools,

@@ -4,7 +4,7 @@
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::id::PostingId;
 use store::conversations::{self, ConversationError, StoredAnswer};
-use store::turns::{self, Claimed, Fence, TurnError};
+use store::turns::{self, ClaimedTurn, Fence, TurnError};
 
 use super::Shared;
 use crate::spans::Spans;
@@ -12,9 +12,9 @@ use crate::spans::Spans;
 const MESSAGE: &str = "The answer was ended: the service could not go on with it.";
 
 /// Completes the answer with an error and tells whether nothing is left to do.
-pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
+pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
-    tracing::error!(answer = %id, attempts = claimed.attempts, "an answer is given up");
+    tracing::error!(answer = %id, attempts = claimed.attempts, "answer failed: too many leases without progress");
     let (account, conversation) = (claimed.account, claimed.conversation);
     let found =
         match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
@@ -23,7 +23,7 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
             Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
             Ok(stored) => Some(stored.answer),
             Err(ConversationError::Store(error)) => {
-                tracing::error!(answer = %id, %error, "what was done of the answer is lost");
+                tracing::error!(answer = %id, %error, "answer log unreadable; partial answer lost");
                 None
             }
         };
@@ -49,18 +49,18 @@ pub(super) async fn end(shared: &Shared, claimed: Claimed) -> bool {
         }
         Err(TurnError::Fenced) => true,
         Err(error) => {
-            tracing::error!(answer = %id, %error, "an answer that is given up could not be ended");
+            tracing::error!(answer = %id, %error, "failed answer could not be completed");
             false
         }
     }
 }
 
-/// Tells the trace and the figures of the end.
+/// Tells the trace and the metrics of the end.
 async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
     let found = shared.parts.store.read(move |tx| turns::trace(tx, fence.answer)).await;
     // An answer that was deleted meanwhile has nothing to tell.
     let Ok(Some((trace, began))) = found else { return };
     let age = shared.parts.environment.now().since(began);
-    shared.figures.ended(ending, age);
+    shared.metrics.ended(ending, age);
     Spans::give_up(shared.parts.environment.tracer(), trace, fence).completed(ending, age);
 }

@@ -6,12 +6,11 @@
 mod agent_session;
 mod control_signal;
 pub mod environment;
-pub mod figures;
 mod give_up;
-pub mod guide;
 mod images;
 mod local_calls;
 mod machine_tools;
+pub mod metrics;
 mod plugin_library;
 mod prompt_context;
 mod settle;
@@ -19,6 +18,7 @@ mod setup;
 mod spans;
 mod subagent;
 mod subagent_output;
+pub mod templates;
 mod turn;
 mod turn_store;
 mod web;
@@ -34,7 +34,7 @@ use live::Live;
 use machine::{GuestConnection, Machines};
 use models::Catalog;
 use plugins::{Library, McpServer};
-use store::turns::{self, Claimed, Fence, Held, Terms, TurnError};
+use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, HeldLease, TurnError};
 use store::{Sql, Store, StoreError};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
@@ -46,13 +46,13 @@ use self::control_signal::{ControlSignal, ControlSignals};
 use self::machine_tools::MachineTools;
 
 pub use environment::Environment;
-pub use figures::Figures;
-pub use guide::Guide;
+pub use metrics::AnswerMetrics;
 pub use plugin_library::{Plugins, PluginsConfig, PluginsError, plugins_folder};
 pub use prompt_context::PromptOptions;
 pub use settle::settle_surely;
 pub use setup::first_reservation;
 pub use spans::accept;
+pub use templates::PromptTemplates;
 pub use web::{Web, WebAccess};
 
 /// How long a lease holds without being renewed.
@@ -60,7 +60,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How often leases are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(8);
 /// How often the store is looked at when nobody says that there is something to claim.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long an answer that could not be worked on rests before it is given back; doubles with each attempt in
 /// a row, because whatever failed is likely to fail again.
 const REST: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     parts: Parts,
     machine_tools: MachineTools,
     wake: Notify,
-    figures: Figures,
+    metrics: AnswerMetrics,
     turns: Mutex<HashMap<MessageId, ActiveTurn>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -126,7 +126,7 @@ pub struct Parts {
     /// The web, as far as answers may go there.
     pub web: Web,
     /// What models are told.
-    pub guide: Arc<Guide>,
+    pub templates: Arc<PromptTemplates>,
     /// Files.
     pub workspaces: Workspaces,
     /// This process's identity, the same after a restart.
@@ -147,7 +147,7 @@ impl Dispatch {
             parts,
             machine_tools: MachineTools::default(),
             wake: Notify::new(),
-            figures: Figures::default(),
+            metrics: AnswerMetrics::default(),
             turns: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -158,15 +158,16 @@ impl Dispatch {
 
     /// What answers did here.
     #[must_use]
-    pub fn figures(&self) -> &Figures {
-        &self.shared.figures
+    pub fn metrics(&self) -> &AnswerMetrics {
+        &self.shared.metrics
     }
 
     /// A question of the account was accepted: look at once, unless it has to wait for one of the account's that
     /// is worked on here. When that is over it is looked for.
     pub fn accepted(&self, account: AccountId) {
         let full = self.shared.parts.limits.turns_per_account as usize;
-        let working = self.shared.seats().values().filter(|seat| seat.account == account).take(full).count();
+        let working =
+            self.shared.active_turns().values().filter(|seat| seat.account == account).take(full).count();
         if working < full {
             self.wake();
         }
@@ -203,7 +204,7 @@ impl Dispatch {
     /// How many answers are being worked on here.
     #[must_use]
     pub fn turns(&self) -> usize {
-        self.shared.seats().len()
+        self.shared.active_turns().len()
     }
 
     /// Ends all tasks. Answers under way are given back: they go on when a node claims them again.
@@ -216,13 +217,13 @@ impl Dispatch {
 }
 
 impl Shared {
-    fn seats(&self) -> MutexGuard<'_, HashMap<MessageId, ActiveTurn>> {
+    fn active_turns(&self) -> MutexGuard<'_, HashMap<MessageId, ActiveTurn>> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the turn, if it runs here.
     fn tell(&self, answer: MessageId, order: ControlSignal) {
-        if let Some(seat) = self.seats().get(&answer) {
+        if let Some(seat) = self.active_turns().get(&answer) {
             control_signal::give(&seat.signals, order);
         }
     }
@@ -244,12 +245,12 @@ impl Shared {
         self.machine_tools.of(account, link, &servers).await
     }
 
-    fn seat(self: &Arc<Self>, claimed: Claimed) {
+    fn activate(self: &Arc<Self>, claimed: ClaimedTurn) {
         let (signals, given) = watch::channel(ControlSignals::default());
         let Fence { answer, epoch, .. } = claimed.fence;
-        self.seats().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
-        let seated = ActiveTurnGuard { shared: self.clone(), answer, epoch };
-        self.tasks.spawn(async move { turn::run(&seated.shared, claimed, given).await });
+        self.active_turns().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
+        let guard = ActiveTurnGuard { shared: self.clone(), answer, epoch };
+        self.tasks.spawn(async move { turn::run(&guard.shared, claimed, given).await });
     }
 
     async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
@@ -262,9 +263,9 @@ impl Shared {
     }
 
     async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
-        let room = (self.parts.limits.turns as usize).saturating_sub(self.seats().len());
+        let room = (self.parts.limits.turns as usize).saturating_sub(self.active_turns().len());
         let now = self.parts.environment.now();
-        let terms = Terms {
+        let terms = ClaimOptions {
             node: self.parts.node,
             now,
             lease_until: now.plus(LEASE),
@@ -282,7 +283,7 @@ impl Shared {
             self.wake.notify_one(); // there may be more
         }
         for one in stopped.into_iter().chain(claimed) {
-            self.seat(one);
+            self.activate(one);
         }
         Ok(())
     }
@@ -291,11 +292,12 @@ impl Shared {
     /// turn is one that could not be given back: it would be prolonged for ever and its answer never go on.
     async fn renew(&self) -> Result<(), StoreError> {
         let (node, until) = (self.parts.node, self.parts.environment.now().plus(LEASE));
-        let held: Vec<Held> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
-        let held: HashMap<MessageId, Held> = held.into_iter().map(|held| (held.fence.answer, held)).collect();
-        let seats: HashMap<MessageId, u64> =
-            self.seats().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
-        for (answer, epoch) in &seats {
+        let held: Vec<HeldLease> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
+        let held: HashMap<MessageId, HeldLease> =
+            held.into_iter().map(|held| (held.fence.answer, held)).collect();
+        let active_turns: HashMap<MessageId, u64> =
+            self.active_turns().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
+        for (answer, epoch) in &active_turns {
             match held.get(answer) {
                 Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
                     self.tell(*answer, ControlSignal::Stop);
@@ -305,8 +307,8 @@ impl Shared {
                 _ => self.tell(*answer, ControlSignal::Leave),
             }
         }
-        for (answer, Held { fence, .. }) in held {
-            if !seats.contains_key(&answer) {
+        for (answer, HeldLease { fence, .. }) in held {
+            if !active_turns.contains_key(&answer) {
                 self.give_back(fence).await;
             }
         }
@@ -326,7 +328,7 @@ impl Shared {
         match self.parts.store.write(move |tx| how(tx, fence)).await {
             // It was completed, deleted or given back before.
             Ok(()) | Err(TurnError::Fenced) => {}
-            Err(error) => tracing::warn!(answer = %fence.answer, %error, "a lease could not be given back"),
+            Err(error) => tracing::warn!(answer = %fence.answer, %error, "lease release failed"),
         }
     }
 }
@@ -340,11 +342,11 @@ struct ActiveTurnGuard {
 
 impl Drop for ActiveTurnGuard {
     fn drop(&mut self) {
-        let mut seats = self.shared.seats();
-        if seats.get(&self.answer).is_some_and(|seat| seat.epoch == self.epoch) {
-            seats.remove(&self.answer);
+        let mut active_turns = self.shared.active_turns();
+        if active_turns.get(&self.answer).is_some_and(|seat| seat.epoch == self.epoch) {
+            active_turns.remove(&self.answer);
         }
-        drop(seats);
+        drop(active_turns);
         self.shared.wake.notify_one(); // one that waited for room may be claimed
     }
 }
@@ -356,11 +358,11 @@ async fn tend(shared: Arc<Shared>) {
     let mut renewed = shared.parts.environment.now();
     loop {
         if let Err(error) = shared.renew_and_claim(&mut renewed).await {
-            tracing::warn!(%error, "leases could not be renewed, or answers not be claimed");
+            tracing::warn!(%error, "lease renewal or claim failed");
         }
         tokio::select! {
             () = shared.wake.notified() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
             () = shared.shutdown.cancelled() => return,
         }
     }

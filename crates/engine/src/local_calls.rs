@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use domain::step::Outcome;
+use domain::step::StepOutcome;
 use domain::turn::Output;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -61,7 +61,7 @@ impl Running {
             }
         };
         if timeout(LEAVE_TIMEOUT, over).await.is_err() {
-            tracing::warn!("another agent did not stop in time");
+            tracing::warn!("subagent did not stop in time");
         }
     }
 }
@@ -70,7 +70,7 @@ impl Running {
 pub(super) fn failed(text: impl Into<String>) -> Output {
     Output {
         images: Vec::new(),
-        outcome: Outcome::Failed,
+        outcome: StepOutcome::Failed,
         text: text.into(),
         passages: Vec::new(),
         written: Vec::new(),

@@ -12,7 +12,7 @@ use domain::id::AccountId;
 use domain::step::ToolSpec;
 use machine::{ConnectionError, GuestConnection};
 use plugins::McpServer;
-use protocol::mcp::{Known, ServerTold, Told, ToolsAsked, ToolsTold};
+use protocol::mcp::{Known, ServerTools, Told, ToolsReply, ToolsRequest};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
@@ -75,7 +75,7 @@ impl MachineTools {
                 Ok(Ok(told)) => self.take(account, servers, told),
                 Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
                 Err(_) => {
-                    tracing::info!(%account, "MCP servers of a machine take long to begin");
+                    tracing::info!(%account, "MCP servers of a machine start slowly");
                     self.rest(account, servers, &known);
                 }
             }
@@ -97,8 +97,8 @@ impl MachineTools {
     }
 
     /// Takes in what a machine told, as far as it was asked and is within bounds.
-    fn take(&self, account: AccountId, servers: &[&McpServer], told: ToolsTold) {
-        for ServerTold { name, version, tools } in told.servers {
+    fn take(&self, account: AccountId, servers: &[&McpServer], told: ToolsReply) {
+        for ServerTools { name, version, tools } in told.servers {
             let asked = servers.iter().find(|server| server.spec.name == name);
             let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
             match tools {
@@ -175,7 +175,7 @@ impl MachineTools {
             seen.told.clear();
         }
         if seen.told.insert((server.to_owned(), reason.to_owned())) {
-            tracing::warn!(plugin, server, reason, "the tools of an MCP server in a machine are missing");
+            tracing::warn!(plugin, server, reason, "MCP tool discovery failed in a machine");
         }
     }
 
@@ -188,7 +188,7 @@ impl MachineTools {
 async fn ask(
     connection: &GuestConnection,
     known: &HashMap<String, Listed>,
-) -> Result<ToolsTold, ConnectionError> {
+) -> Result<ToolsReply, ConnectionError> {
     let known: BTreeMap<String, Known> = known
         .iter()
         .filter_map(|(name, listed)| {
@@ -196,7 +196,7 @@ async fn ask(
             Some((name.clone(), Known { version, digest }))
         })
         .collect();
-    connection.list_tools(&ToolsAsked { known }).await
+    connection.list_tools(&ToolsRequest { known }).await
 }
 
 #[cfg(test)]
@@ -222,10 +222,12 @@ mod tests {
         McpServer { plugin: "p".to_owned(), called: name.to_owned(), spec, read_only: Vec::new() }
     }
 
-    fn told(name: &str, version: &str, tools: &[&str]) -> ToolsTold {
+    fn told(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
         let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
         let tools = Told::Tools { digest: "d".to_owned(), list };
-        ToolsTold { servers: vec![ServerTold { name: name.to_owned(), version: version.to_owned(), tools }] }
+        ToolsReply {
+            servers: vec![ServerTools { name: name.to_owned(), version: version.to_owned(), tools }],
+        }
     }
 
     fn names(seen: &MachineTools, account: AccountId, server: &McpServer) -> Vec<String> {

@@ -51,7 +51,7 @@ struct Shared {
 }
 
 impl Plugins {
-    /// Reads the plugins and lays their files out.
+    /// ModelInputs the plugins and lays their files out.
     ///
     /// # Errors
     /// [`PluginsError`]. What is broken in a plugin is none: it is logged and left out.
@@ -82,14 +82,14 @@ impl Plugins {
             let begun = Instant::now();
             match tokio::task::spawn_blocking(move || looking.look(known)).await {
                 Ok(seen) => known = Some(seen),
-                Err(error) => tracing::error!(%error, "the plugins could not be looked at"),
+                Err(error) => tracing::error!(%error, "plugin check failed"),
             }
             let pause = begun.elapsed() * LOOK_PAUSE_FACTOR;
             tokio::time::sleep(pause.clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX)).await;
         }
     }
 
-    /// Reads the folders anew when they are not as they were, and gives how they are.
+    /// ModelInputs the folders anew when they are not as they were, and gives how they are.
     fn look(&self, known: Option<[u8; 32]>) -> [u8; 32] {
         let seen = plugins::fingerprint(&self.shared.folders);
         if known == Some(seen) {
@@ -97,7 +97,7 @@ impl Plugins {
         }
         if let Err(error) = self.reload() {
             // With the next change it is tried again.
-            tracing::error!(%error, "the plugins have changed and could not be read");
+            tracing::error!(%error, "plugin reload failed");
         }
         seen
     }
@@ -111,7 +111,7 @@ impl Plugins {
             tracing::warn!(skipped, "plugins: {notice}");
         }
         if library.skills != before.skills || library.agents != before.agents {
-            tracing::info!(skills = library.skills.len(), agents = library.agents.len(), "plugins were read");
+            tracing::info!(skills = library.skills.len(), agents = library.agents.len(), "plugins loaded");
         }
         *self.shared.library.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(library);
         Ok(())

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::LogEntry;
-use domain::step::{Call, Outcome, Purpose, ToolSpec, USE_AGENT, USE_SKILL, WEB_SEARCH};
+use domain::step::{Call, Purpose, StepOutcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_SEARCH};
 use domain::turn::{Output, estimated_tokens};
 use plugins::{Agent, Library, Lookup, Skill};
 use protocol::tool::Tool;
@@ -16,7 +16,7 @@ use store::turns::TurnRecord;
 
 use super::subagent;
 use super::web::{self, WebAccess};
-use crate::guide::{Guide, Section};
+use crate::templates::{PromptTemplates, Section};
 
 /// The most skills that the instructions describe.
 const SKILLS_TOLD_MAX: usize = 100;
@@ -41,7 +41,7 @@ const AGENTS_TOLD_MAX: usize = 50;
 /// What a turn begins with besides its exchange.
 pub(super) struct PromptContext {
     library: Arc<Library>,
-    guide: Arc<Guide>,
+    templates: Arc<PromptTemplates>,
     skills: Vec<String>,
     jurisdictions: Vec<String>,
     /// The model that the agent's author wishes.
@@ -71,7 +71,7 @@ pub struct PromptOptions<'a> {
     /// What of the web there is for it.
     pub web: WebAccess,
     /// What models are told.
-    pub guide: &'a Arc<Guide>,
+    pub templates: &'a Arc<PromptTemplates>,
 }
 
 #[derive(Deserialize)]
@@ -88,34 +88,40 @@ impl PromptContext {
     /// The prompt of another agent, which gets a task. It has none to give it to.
     pub(super) fn for_other(&self, agent: &str) -> Self {
         let (skills, jurisdictions) = (&self.skills, &self.jurisdictions);
-        let chosen =
-            PromptOptions { agent: Some(agent), skills, jurisdictions, web: self.web, guide: &self.guide };
+        let chosen = PromptOptions {
+            agent: Some(agent),
+            skills,
+            jurisdictions,
+            web: self.web,
+            templates: &self.templates,
+        };
         Self::of(self.library.clone(), chosen, false)
     }
 
     fn of(library: Arc<Library>, chosen: PromptOptions<'_>, delegates: bool) -> Self {
         let skills = offered(&library, chosen);
-        let guide = chosen.guide;
+        let templates = chosen.templates;
         let agent = library.agent_or_default(chosen.agent);
-        let mut sections = vec![guide.tell(Section::Base, &[])];
+        let mut sections = vec![templates.tell(Section::Base, &[])];
         if let Some(agent) = agent {
-            sections.push(guide.tell(Section::Agent, &[("instructions", &agent.instructions)]));
+            sections.push(templates.tell(Section::Agent, &[("instructions", &agent.instructions)]));
         }
         let named = agent.and_then(|agent| agent.tools.as_deref());
         let web = chosen.web.named(named);
         if web.is_any() {
-            sections.push(guide.tell(Section::Web, &[]));
+            sections.push(templates.tell(Section::Web, &[]));
         }
         if !delegates {
-            sections.push(guide.tell(Section::Task, &[]));
+            sections.push(templates.tell(Section::Task, &[]));
         }
         if !chosen.jurisdictions.is_empty() {
-            let names = guide.jurisdictions(chosen.jurisdictions);
-            sections.push(guide.tell(Section::Jurisdictions, &[("jurisdictions", &names)]));
+            let names = templates.jurisdictions(chosen.jurisdictions);
+            sections.push(templates.tell(Section::Jurisdictions, &[("jurisdictions", &names)]));
         }
         if !skills.is_empty() {
-            let why = if chosen.skills.is_empty() { String::new() } else { guide.tell(Section::Chosen, &[]) };
-            sections.push(guide.tell(Section::Skills, &[("chosen", &why), ("skills", &list(&skills))]));
+            let why =
+                if chosen.skills.is_empty() { String::new() } else { templates.tell(Section::Chosen, &[]) };
+            sections.push(templates.tell(Section::Skills, &[("chosen", &why), ("skills", &list(&skills))]));
         }
         let instructions = sections.join("\n\n");
         let mut tools = tools_of(named);
@@ -138,7 +144,7 @@ impl PromptContext {
         let offered = skills.iter().map(|skill| skill.name.full_name.clone()).collect();
         Self {
             offered,
-            guide: guide.clone(),
+            templates: templates.clone(),
             tools,
             brought_from: None,
             instructions,
@@ -180,7 +186,7 @@ impl PromptContext {
 
     /// What a model is told that sums up.
     pub(super) fn summing_up(&self) -> String {
-        self.guide.tell(Section::Summary, &[])
+        self.templates.tell(Section::Summary, &[])
     }
 
     /// The tools that are offered.
@@ -244,11 +250,12 @@ impl PromptContext {
             }
         };
         let (outcome, text) = match asked.as_deref().map(|asked| self.find(asked)) {
-            Some(Some(skill)) => (Outcome::Done, self.opened(skill)),
-            Some(None) => {
-                (Outcome::Failed, format!("There is no such skill. There are: {}.", self.offered.join(", ")))
-            }
-            None => (Outcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
+            Some(Some(skill)) => (StepOutcome::Done, self.opened(skill)),
+            Some(None) => (
+                StepOutcome::Failed,
+                format!("There is no such skill. There are: {}.", self.offered.join(", ")),
+            ),
+            None => (StepOutcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
         };
         Output {
             images: Vec::new(),
@@ -264,7 +271,7 @@ impl PromptContext {
     fn opened(&self, skill: &Skill) -> String {
         let mut text = opened(skill);
         if !self.jurisdictions.is_empty() {
-            let names = self.guide.jurisdictions(&self.jurisdictions);
+            let names = self.templates.jurisdictions(&self.jurisdictions);
             text.push_str(&format!("\n\nThe jurisdictions of this question: {names}."));
         }
         text
@@ -423,9 +430,9 @@ mod tests {
 
     fn prompt(agent: Option<&str>, skills: &[&str]) -> PromptContext {
         let skills: Vec<String> = skills.iter().map(|&name| name.to_owned()).collect();
-        let guide = Arc::new(Guide::builtin(Arc::default()));
+        let templates = Arc::new(PromptTemplates::builtin(Arc::default()));
         let web = WebAccess::default();
-        let chosen = PromptOptions { agent, skills: &skills, jurisdictions: &[], web, guide: &guide };
+        let chosen = PromptOptions { agent, skills: &skills, jurisdictions: &[], web, templates: &templates };
         PromptContext::new(Arc::new(plugins::read(&[])), chosen)
     }
 
@@ -440,7 +447,7 @@ mod tests {
         };
         make("polish", &["PL"]);
         make("czech", &["CZ", "SK"]);
-        let (library, guide) = (Arc::new(library), Arc::new(Guide::builtin(Arc::default())));
+        let (library, templates) = (Arc::new(library), Arc::new(PromptTemplates::builtin(Arc::default())));
         let names = |skills: &[&str], jurisdictions: &[&str]| {
             let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
             let (skills, jurisdictions) = (owned(skills), owned(jurisdictions));
@@ -450,7 +457,7 @@ mod tests {
                 skills: &skills,
                 jurisdictions: &jurisdictions,
                 web,
-                guide: &guide,
+                templates: &templates,
             };
             offered(&library, chosen).iter().map(|skill| skill.name.full_name.clone()).collect::<Vec<_>>()
         };
@@ -463,11 +470,17 @@ mod tests {
 
     #[test]
     fn an_opened_skill_is_told_the_jurisdictions() {
-        let guide = Arc::new(Guide::builtin(Arc::new(domain::catalog::builtin_jurisdictions())));
+        let templates =
+            Arc::new(PromptTemplates::builtin(Arc::new(domain::catalog::builtin_jurisdictions())));
         let jurisdictions = ["SK".to_owned()];
         let web = WebAccess::default();
-        let chosen =
-            PromptOptions { agent: None, skills: &[], jurisdictions: &jurisdictions, web, guide: &guide };
+        let chosen = PromptOptions {
+            agent: None,
+            skills: &[],
+            jurisdictions: &jurisdictions,
+            web,
+            templates: &templates,
+        };
         let prompt = PromptContext::new(Arc::new(plugins::read(&[])), chosen);
         assert!(prompt.instructions().contains("the law of: Slovakia (SK)"));
         let opened = prompt.open(&call(r#"{"skill": "statute-lookup"}"#));
@@ -491,7 +504,7 @@ mod tests {
             !one.instructions().contains("contract-review") && one.instructions().contains("The user chose")
         );
         let refused = one.open(&call(r#"{"skill": "causerie:contract-review"}"#));
-        assert_eq!(refused.outcome, Outcome::Failed);
+        assert_eq!(refused.outcome, StepOutcome::Failed);
         assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
         let none = prompt(None, &["gone:since"]);
         assert!(none.tools().iter().all(|tool| tool.name != USE_SKILL), "nothing is left to open");
@@ -504,11 +517,11 @@ mod tests {
         let Purpose::Skill(skill) = prompt.purpose_of(&call(arguments)) else { unreachable!("a skill") };
         assert_eq!(skill.full_name, "causerie:contract-review");
         let opened = prompt.open(&call(arguments));
-        assert_eq!(opened.outcome, Outcome::Done);
+        assert_eq!(opened.outcome, StepOutcome::Done);
         assert!(opened.text.contains("# Reviewing a contract"));
         assert!(opened.text.contains("/plugins/causerie/skills/contract-review/references/checklist.md"));
         for wrong in ["", "{}", "[]", r#"{"skill": 1}"#, r#"{"skill": "x"}"#] {
-            assert_eq!(prompt.open(&call(wrong)).outcome, Outcome::Failed, "{wrong}");
+            assert_eq!(prompt.open(&call(wrong)).outcome, StepOutcome::Failed, "{wrong}");
             assert_eq!(prompt.purpose_of(&call(wrong)), Purpose::Tool, "{wrong}");
         }
     }

@@ -48,11 +48,11 @@ pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
             Ok(()) => return,
             // Reading it again tells nothing else; whoever works on it ends it.
             Err(error @ StoreError::Damaged { .. }) => {
-                tracing::error!(answer = %meta.answer, %error, "an answer that is read is damaged");
+                tracing::error!(answer = %meta.answer, %error, "answer data corrupt");
                 return;
             }
             Err(error) => {
-                tracing::warn!(answer = %meta.answer, %error, "how an answer stands could not be told");
+                tracing::warn!(answer = %meta.answer, %error, "answer state lookup failed");
                 tokio::time::sleep(PAUSE * 2_u32.pow(failures.min(PAUSE_DOUBLINGS_MAX))).await;
                 failures += 1;
             }

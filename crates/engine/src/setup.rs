@@ -1,8 +1,8 @@
-//! What a turn begins with: its exchange and the model's measures.
+//! What a turn begins with: its exchange and the model's limits.
 
 use std::sync::Arc;
 
-use domain::catalog::Measures;
+use domain::catalog::ModelLimits;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
@@ -11,7 +11,7 @@ use domain::turn::host::{self, Exchange, Setup, ToolRouter};
 use plugins::Library;
 use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, Effect, Tool};
 use store::turns::delegations::Delegation;
-use store::turns::{Claimed, TurnRecord};
+use store::turns::{ClaimedTurn, TurnRecord};
 
 use super::prompt_context::{PromptContext, PromptOptions};
 use super::web::Web;
@@ -25,7 +25,7 @@ const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
 /// What a model makes of files.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reads {
+pub(super) struct ModelInputs {
     /// Whether it is shown images.
     pub(super) images: bool,
     /// Whether it only quotes passages, and searches for them itself.
@@ -34,30 +34,30 @@ pub(super) struct Reads {
 
 /// The turn of a claimed answer.
 pub(super) fn setup(
-    claimed: &Claimed,
+    claimed: &ClaimedTurn,
     record: &TurnRecord,
-    measures: Measures,
+    model_limits: ModelLimits,
     prompt: &PromptContext,
     hosted: Web,
-    reads: Reads,
+    reads: ModelInputs,
 ) -> Setup {
     let files = files(record);
     Setup {
-        attached: attached(files.clone(), measures).filter(|_| !reads.only_quotes),
+        attached: attached(files.clone(), model_limits).filter(|_| !reads.only_quotes),
         files,
         sees_images: reads.images,
         epoch: claimed.fence.epoch,
         earlier: record.earlier.clone(),
         bill: record.bill,
         stop: claimed.stop_requested || record.stop_requested,
-        ..measured(
+        ..base_setup(
             claimed.fence.answer,
             Exchange {
                 question: record.question.clone(),
                 attachments: record.attachments.clone(),
                 log: record.log.clone(),
             },
-            measures,
+            model_limits,
             prompt,
             hosted,
         )
@@ -70,13 +70,18 @@ pub(super) fn delegated(
     epoch: u64,
     task: String,
     delegation: Delegation,
-    measures: Measures,
+    model_limits: ModelLimits,
     prompt: &PromptContext,
     hosted: Web,
 ) -> Setup {
     let Delegation { log, bill } = delegation;
     let present = Exchange { question: task, attachments: Vec::new(), log };
-    Setup { epoch, bill, steps_max: DELEGATED_STEPS_MAX, ..measured(id, present, measures, prompt, hosted) }
+    Setup {
+        epoch,
+        bill,
+        steps_max: DELEGATED_STEPS_MAX,
+        ..base_setup(id, present, model_limits, prompt, hosted)
+    }
 }
 
 /// What is held before a question to this model is accepted.
@@ -84,7 +89,7 @@ pub(super) fn delegated(
 pub fn first_reservation(
     question: &str,
     attachments: &[String],
-    measures: Measures,
+    model_limits: ModelLimits,
     library: Arc<Library>,
     chosen: PromptOptions<'_>,
     web: Web,
@@ -92,24 +97,24 @@ pub fn first_reservation(
     let present =
         Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
     let prompt = PromptContext::new(library, chosen);
-    host::first_reservation(&measured(MessageId::from_random(0), present, measures, &prompt, web))
+    host::first_reservation(&base_setup(MessageId::from_random(0), present, model_limits, &prompt, web))
 }
 
-fn measured(
+fn base_setup(
     answer: MessageId,
     present: Exchange,
-    measures: Measures,
+    model_limits: ModelLimits,
     prompt: &PromptContext,
     hosted: Web,
 ) -> Setup {
-    let Measures { price, output_max_tokens, .. } = measures;
-    let (overhead_tokens, context_tokens) = room(prompt, measures);
+    let ModelLimits { price, output_max_tokens, .. } = model_limits;
+    let (overhead_tokens, context_tokens) = room(prompt, model_limits);
     Setup {
         answer,
         epoch: 0,
         earlier: Vec::new(),
         present,
-        bill: domain::credits::Bill::default(),
+        bill: domain::credits::AnswerCost::default(),
         price,
         overhead_tokens,
         context_tokens,
@@ -138,11 +143,11 @@ fn files(record: &TurnRecord) -> Vec<String> {
 
 /// The call that reads what is attached, before the first step, so that the passages of all files have numbers that
 /// this answer can cite.
-fn attached(paths: Vec<String>, measures: Measures) -> Option<Call> {
+fn attached(paths: Vec<String>, model_limits: ModelLimits) -> Option<Call> {
     if paths.is_empty() {
         return None;
     }
-    let room = u64::from(measures.context_tokens.saturating_sub(measures.output_max_tokens));
+    let room = u64::from(model_limits.context_tokens.saturating_sub(model_limits.output_max_tokens));
     let bytes = room / ATTACHED_SHARE * TOKEN_BYTES;
     let text_max_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(ATTACHED_MAX_BYTES);
     let arguments = AttachedArguments { paths, text_max_bytes };
@@ -155,8 +160,8 @@ fn attached(paths: Vec<String>, measures: Measures) -> Option<Call> {
 }
 
 /// The tokens that every request has besides the transcript, and those that the transcript may have.
-pub(super) fn room(prompt: &PromptContext, measures: Measures) -> (u64, u64) {
-    let Measures { context_tokens, output_max_tokens, .. } = measures;
+pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u64) {
+    let ModelLimits { context_tokens, output_max_tokens, .. } = model_limits;
     let overhead_tokens = prompt.tokens();
     let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))

@@ -18,24 +18,24 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::id::{MessageId, TraceId};
-use domain::step::{ATTACHED_FILES, Outcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{ATTACHED_FILES, StepOutcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
 use protocol::tool::Tool;
 use store::turns::{Fence, TurnRecord};
-use telemetry::trace::{Context, Span, Tracer};
+use telemetry::trace::{Span, SpanContext, Tracer};
 
 /// Calls under way whose spans are kept; more are not told of.
 const CALLS_MAX: usize = 64;
 
 /// The span of the acceptance of the answer's question.
-fn accepting(trace: u128, answer: MessageId) -> Context {
-    Context { trace, span: folded(answer).max(1) }
+fn accepting(trace: u128, answer: MessageId) -> SpanContext {
+    SpanContext { trace, span: folded(answer).max(1) }
 }
 
 /// The span of the answer.
-fn answering(trace: u128, answer: MessageId) -> Context {
-    Context { trace, span: (!folded(answer)).max(1) }
+fn answering(trace: u128, answer: MessageId) -> SpanContext {
+    SpanContext { trace, span: (!folded(answer)).max(1) }
 }
 
 fn folded(answer: MessageId) -> u64 {
@@ -44,9 +44,9 @@ fn folded(answer: MessageId) -> u64 {
 }
 
 /// Begins the span in which the question of this answer is accepted.
-pub fn accept(tracer: &Tracer, request: Option<Context>, answer: MessageId) -> Option<Span> {
+pub fn accept(tracer: &Tracer, request: Option<SpanContext>, answer: MessageId) -> Option<Span> {
     let request = request?;
-    tracer.known(accepting(request.trace, answer), request.span, "accept question")
+    tracer.start_with_context(accepting(request.trace, answer), request.span, "accept question")
 }
 
 /// The spans of one attempt to work on an answer, or on a task of it: made of what its turn wants and meets. Cheap to
@@ -56,7 +56,7 @@ pub(crate) struct Spans(Option<Arc<Mutex<Work>>>);
 
 struct Work {
     tracer: Tracer,
-    answering: Context,
+    answering: SpanContext,
     answer: MessageId,
     model: String,
     link: Option<Span>,
@@ -83,8 +83,8 @@ impl Spans {
     fn attempt(tracer: &Tracer, trace: Option<TraceId>, model: String, lease: Fence) -> Self {
         let Some(trace) = trace else { return Self(None) };
         let answering = answering(trace.bits(), lease.answer);
-        let Some(mut span) = tracer.span(Some(answering), "work on answer") else { return Self(None) };
-        span.set("causerie.answer.epoch", lease.epoch);
+        let Some(mut span) = tracer.start_child(Some(answering), "work on answer") else { return Self(None) };
+        span.set_attribute("causerie.answer.epoch", lease.epoch);
         Self::of(Work {
             tracer: tracer.clone(),
             answering,
@@ -111,7 +111,9 @@ impl Spans {
     pub(crate) fn of_call(&self, call: &str, model: &str) -> Self {
         let Some(work) = self.work() else { return Self(None) };
         let parent = work.calls.get(call).map_or(work.span.context(), Span::context);
-        let Some(span) = work.tracer.span(Some(parent), "work of other agent") else { return Self(None) };
+        let Some(span) = work.tracer.start_child(Some(parent), "work of other agent") else {
+            return Self(None);
+        };
         Self::of(Work {
             tracer: work.tracer.clone(),
             answering: work.answering,
@@ -156,8 +158,8 @@ impl Spans {
         let Some(mut work) = self.work() else { return };
         work.end = None;
         let parent = accepting(work.answering.trace, work.answer).span;
-        let Some(mut span) = work.tracer.known(work.answering, parent, "answer") else { return };
-        span.since(age);
+        let Some(mut span) = work.tracer.start_with_context(work.answering, parent, "answer") else { return };
+        span.backdate(age);
         let outcome = match ending {
             Some(Ending::Done) | None => "done",
             Some(Ending::Stopped) => "stopped",
@@ -166,13 +168,13 @@ impl Spans {
                 "failed"
             }
         };
-        span.set("causerie.answer.outcome", outcome);
+        span.set_attribute("causerie.answer.outcome", outcome);
     }
 }
 
 impl Work {
     fn child(&self, name: &'static str) -> Option<Span> {
-        self.tracer.span(Some(self.span.context()), name)
+        self.tracer.start_child(Some(self.span.context()), name)
     }
 
     fn wanted(&mut self, effect: &Effect) {
@@ -182,8 +184,8 @@ impl Work {
             Effect::RunTool(call) => self.call(&call.id, &call.tool),
             Effect::CommitResult { number, result } => {
                 if let Some(mut span) = self.calls.remove(&result.call) {
-                    span.set("causerie.step", *number);
-                    if result.outcome != Outcome::Done {
+                    span.set_attribute("causerie.step", *number);
+                    if result.outcome != StepOutcome::Done {
                         span.fail();
                     }
                 }
@@ -218,19 +220,19 @@ impl Work {
     }
 
     fn say(&mut self, number: u32, attempt: u32) {
-        let Some(mut span) = self.child("model step").map(Span::of_client) else { return };
-        span.set("gen_ai.operation.name", "chat");
-        span.set("gen_ai.request.model", self.model.clone());
-        span.set("causerie.step", number);
-        span.set("causerie.attempt", attempt);
+        let Some(mut span) = self.child("model step").map(Span::client) else { return };
+        span.set_attribute("gen_ai.operation.name", "chat");
+        span.set_attribute("gen_ai.request.model", self.model.clone());
+        span.set_attribute("causerie.step", number);
+        span.set_attribute("causerie.attempt", attempt);
         self.step = Some(span);
     }
 
     fn said(&mut self, entry: Option<&LogEntry>) {
         let Some(mut span) = self.step.take() else { return };
         if let Some(LogEntry::Step { step, .. } | LogEntry::Summary { step, .. }) = entry {
-            span.set("gen_ai.usage.input_tokens", step.usage.input_tokens);
-            span.set("gen_ai.usage.output_tokens", step.usage.output_tokens);
+            span.set_attribute("gen_ai.usage.input_tokens", step.usage.input_tokens);
+            span.set_attribute("gen_ai.usage.output_tokens", step.usage.output_tokens);
         }
     }
 
@@ -246,8 +248,8 @@ impl Work {
             return;
         }
         let Some(mut span) = self.child("tool call") else { return };
-        span.set("gen_ai.operation.name", "execute_tool");
-        span.set("gen_ai.tool.name", known(tool));
+        span.set_attribute("gen_ai.operation.name", "execute_tool");
+        span.set_attribute("gen_ai.tool.name", known(tool));
         self.calls.insert(id.to_owned(), span);
     }
 }

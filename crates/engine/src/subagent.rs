@@ -10,7 +10,7 @@ use domain::agent::AgentName;
 use domain::answer::{Answer, Ending, LogEntry, delegate_id};
 use domain::citation::{self, Passage};
 use domain::credits::Price;
-use domain::step::Outcome;
+use domain::step::StepOutcome;
 use domain::time::Timestamp;
 use domain::turn::Output;
 use domain::turn::host::{Event, Turn};
@@ -77,7 +77,7 @@ pub(super) async fn run(task: Task, given: watch::Receiver<ControlSignals>) {
     let call = task.store.delegation.clone().unwrap_or_default();
     let came = AssertUnwindSafe(work(task, given)).catch_unwind().await;
     let came = came.unwrap_or_else(|_| {
-        tracing::error!(%call, "the work of another agent panicked");
+        tracing::error!(%call, "subagent task panicked");
         Ok(local_calls::failed("The other agent could not do it: the service failed."))
     });
     let event = match came {
@@ -133,13 +133,13 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.resolve(None)) else {
         return Ok(local_calls::failed("There is no model that could do it."));
     };
-    let mut measures = model.entry.measures();
+    let mut model_limits = model.entry.model_limits();
     // An answer's base is paid once.
-    measures.price = Price { base_millis: 0, ..measures.price };
+    model_limits.price = Price { base_millis: 0, ..model_limits.price };
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(store.fence.answer, &call);
     let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
-    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, measures, &prompt, web));
+    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web));
     let beginning = Beginning {
         store: TurnStore {
             spans: store.spans.of_call(&call, &model.entry.id),
@@ -148,7 +148,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
         },
         model: Some(model),
         settings,
-        measures,
+        model_limits,
         created_at,
         prompt,
         reading,
@@ -175,7 +175,7 @@ async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>,
     let begun =
         store.shared.parts.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
     begun.map_err(|error| {
-        tracing::warn!(answer = %fence.answer, %error, "a task could not be given to another agent");
+        tracing::warn!(answer = %fence.answer, %error, "subagent start failed");
         TurnOutcome::GiveBack
     })
 }
@@ -206,7 +206,7 @@ fn output(agent: &AgentName, shell: &TurnRunner) -> Output {
     }
     Output {
         images: Vec::new(),
-        outcome: if failure.is_none() { Outcome::Done } else { Outcome::Failed },
+        outcome: if failure.is_none() { StepOutcome::Done } else { StepOutcome::Failed },
         text,
         passages: cited.iter().filter_map(|number| passage(answer, shell.turn.log(), *number)).collect(),
         written: written(shell.turn.log()),

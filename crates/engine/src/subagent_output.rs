@@ -1,7 +1,7 @@
 //! What another agent says of its task, as it tells the turn that gave it.
 
 use domain::answer::{Change, LogEntry};
-use domain::citation::Marks;
+use domain::citation::CitationMarkers;
 use domain::step::Block;
 use domain::turn::host::Event;
 use tokio::sync::mpsc;
@@ -21,7 +21,7 @@ pub(super) struct SubagentOutput {
     /// Where each step begins.
     steps: Vec<usize>,
     /// The text blocks of the present step: where each begins, and the marks that were put into it.
-    blocks: Vec<(u32, usize, Marks)>,
+    blocks: Vec<(u32, usize, CitationMarkers)>,
     /// How much of what was told still stands.
     stands: usize,
     told: usize,
@@ -121,7 +121,7 @@ impl SubagentOutput {
             if !self.said.is_empty() && !text.is_empty() {
                 self.said.push_str("\n\n");
             }
-            self.blocks.push((block, self.said.len(), Marks::default()));
+            self.blocks.push((block, self.said.len(), CitationMarkers::default()));
         }
         let room = REPORT_MAX_BYTES.saturating_sub(self.said.len());
         self.said.push_str(&text[..text.floor_char_boundary(room)]);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::{Change, Stamp};
-use domain::catalog::Measures;
+use domain::catalog::ModelLimits;
 use domain::image::Image;
 use domain::step::{Item, StepError, StepEvent, StepRequest, ToolSpec};
 use domain::time::Timestamp;
@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use machine::TurnGuard;
 use models::{Model, StepStream};
 use store::StoreError;
-use store::turns::{self, Claimed, TurnRecord};
+use store::turns::{self, ClaimedTurn, TurnRecord};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -61,7 +61,11 @@ pub(super) enum TurnInput {
 }
 
 /// Sees a claimed answer to its end, or until another takes it over or the service ends.
-pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch::Receiver<ControlSignals>) {
+pub(super) async fn run(
+    shared: &Arc<Shared>,
+    claimed: ClaimedTurn,
+    mut given: watch::Receiver<ControlSignals>,
+) {
     let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(REST_DOUBLINGS_MAX));
     let meta = claimed_meta(&claimed);
     let ended = shared.shutdown.run_until_cancelled(attempt(shared, claimed, &mut given)).await;
@@ -85,7 +89,7 @@ pub(super) async fn run(shared: &Arc<Shared>, claimed: Claimed, mut given: watch
 }
 
 /// What is known of an answer without looking at it.
-fn claimed_meta(claimed: &Claimed) -> Meta {
+fn claimed_meta(claimed: &ClaimedTurn) -> Meta {
     Meta {
         answer: claimed.fence.answer,
         account: claimed.account,
@@ -98,7 +102,7 @@ fn claimed_meta(claimed: &Claimed) -> Meta {
 /// Works on the answer, or ends it when that was tried too often.
 async fn attempt(
     shared: &Arc<Shared>,
-    claimed: Claimed,
+    claimed: ClaimedTurn,
     given: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
     let answer = claimed.fence.answer;
@@ -108,7 +112,7 @@ async fn attempt(
     // One answer that breaks its turn must not stay leased and never be worked on again.
     let ended = AssertUnwindSafe(Box::pin(work(shared, claimed, given))).catch_unwind().await;
     ended.unwrap_or_else(|_| {
-        tracing::error!(%answer, "the work on an answer panicked");
+        tracing::error!(%answer, "turn task panicked");
         TurnOutcome::GiveBack
     })
 }
@@ -126,16 +130,16 @@ pub(super) enum TurnOutcome {
 
 async fn work(
     shared: &Arc<Shared>,
-    claimed: Claimed,
+    claimed: ClaimedTurn,
     given: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
-    let (answer, moment) = (claimed.fence.answer, shared.parts.live.moment());
+    let (answer, generation) = (claimed.fence.answer, shared.parts.live.generation());
     let record = match shared.parts.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return TurnOutcome::Over,
         // What can't be read now can't be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
-            tracing::error!(%answer, %error, "an answer is damaged");
+            tracing::error!(%answer, %error, "answer data corrupt");
             return if give_up::end(shared, claimed).await {
                 TurnOutcome::Over
             } else {
@@ -143,7 +147,7 @@ async fn work(
             };
         }
         Err(error) => {
-            tracing::error!(%answer, %error, "an answer could not be loaded");
+            tracing::error!(%answer, %error, "answer load failed");
             return TurnOutcome::GiveBack;
         }
     };
@@ -158,7 +162,7 @@ async fn work(
     let Some(mut runner) = TurnRunner::new(shared, claimed, record, tools, events).await else {
         return TurnOutcome::GiveBack;
     };
-    if shared.parts.live.has_deleted_since(moment) {
+    if shared.parts.live.has_deleted_since(generation) {
         // Perhaps this one. Should the store fail now, its readers are told with the end.
         let _ = settle(&shared.parts.store, &shared.parts.live, &claimed_meta(&claimed)).await;
     }
@@ -230,7 +234,7 @@ pub(super) struct TurnRunner {
     pub(super) store: TurnStore,
     model: Option<Model>,
     settings: Vec<(String, String)>,
-    measures: Measures,
+    model_limits: ModelLimits,
     /// When the answer began.
     created_at: Timestamp,
     prompt: PromptContext,
@@ -277,7 +281,7 @@ pub(super) struct Beginning {
     pub(super) store: TurnStore,
     pub(super) model: Option<Model>,
     pub(super) settings: Vec<(String, String)>,
-    pub(super) measures: Measures,
+    pub(super) model_limits: ModelLimits,
     pub(super) created_at: Timestamp,
     pub(super) prompt: PromptContext,
     pub(super) reading: WebPolicy,
@@ -292,21 +296,22 @@ impl TurnRunner {
     /// `None` when it can't be begun now.
     async fn new(
         shared: &Arc<Shared>,
-        claimed: Claimed,
+        claimed: ClaimedTurn,
         record: TurnRecord,
         tools: Vec<ToolSpec>,
         events: mpsc::Sender<TurnInput>,
     ) -> Option<Self> {
         let model = shared.parts.catalog.resolve(Some(&record.model));
         // As agreed with the question, whatever the catalog says now, and whether its vendor has told it yet.
-        let present = || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.measures());
-        let measures = record.measures.or_else(present)?;
+        let present =
+            || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.model_limits());
+        let model_limits = record.model_limits.or_else(present)?;
         let chosen = PromptOptions {
             agent: record.agent.as_deref(),
             skills: &record.skills,
             jurisdictions: &record.jurisdictions,
             web: shared.parts.web.reach(record.web_search),
-            guide: &shared.parts.guide,
+            templates: &shared.parts.templates,
         };
         let reading = WebPolicy {
             reach: chosen.web,
@@ -315,12 +320,18 @@ impl TurnRunner {
         };
         let mut prompt = PromptContext::new(shared.parts.plugins.library(), chosen);
         prompt.offer(tools);
-        let reads = setup::Reads {
+        let reads = setup::ModelInputs {
             images: model.as_ref().is_some_and(|model| model.entry.sees_images),
             only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
         };
-        let turn =
-            Turn::new(setup::setup(&claimed, &record, measures, &prompt, shared.parts.web.clone(), reads));
+        let turn = Turn::new(setup::setup(
+            &claimed,
+            &record,
+            model_limits,
+            &prompt,
+            shared.parts.web.clone(),
+            reads,
+        ));
         let meta =
             Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(&claimed) };
         let live = if record.deleted {
@@ -333,7 +344,7 @@ impl TurnRunner {
         let guard = match shared.parts.machines.turn(claimed.account).await {
             Ok(guard) => guard,
             Err(error) => {
-                tracing::error!(%error, "a turn could not ask for its machine");
+                tracing::error!(%error, "machine start request failed for a turn");
                 return None;
             }
         };
@@ -343,7 +354,7 @@ impl TurnRunner {
             store,
             model,
             settings: record.settings,
-            measures,
+            model_limits,
             created_at: record.created_at,
             prompt,
             reading,
@@ -358,13 +369,13 @@ impl TurnRunner {
 
     /// Begins the work.
     pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<TurnInput>) -> Self {
-        let Beginning { store, model, settings, measures, created_at, .. } = beginning;
+        let Beginning { store, model, settings, model_limits, created_at, .. } = beginning;
         let Beginning { prompt, reading, counted, audience, turn, silent, guard, .. } = beginning;
         Self {
             store,
             model,
             settings,
-            measures,
+            model_limits,
             created_at,
             prompt,
             reading,
@@ -443,7 +454,7 @@ impl TurnRunner {
             TurnInput::Session { event, .. } => match event {
                 SessionEvent::Up { connection, frames, tools } => {
                     self.prompt.bring(tools);
-                    let (overhead_tokens, context_tokens) = setup::room(&self.prompt, self.measures);
+                    let (overhead_tokens, context_tokens) = setup::room(&self.prompt, self.model_limits);
                     self.turn.set_budget(overhead_tokens, context_tokens);
                     self.session.frames = Some(frames);
                     self.session.wait.end();
@@ -555,7 +566,7 @@ impl TurnRunner {
         let word =
             matches!(event, Event::ModelDelta { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
         if word && std::mem::take(&mut self.silent) {
-            self.store.shared.figures.first_word.took(self.age());
+            self.store.shared.metrics.first_word.observe_duration(self.age());
         }
     }
 

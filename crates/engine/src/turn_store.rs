@@ -8,7 +8,7 @@ use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
 use domain::step::CallResult;
 use domain::turn::host::{Completion, Event};
-use store::turns::{self, Claimed, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
+use store::turns::{self, ClaimedTurn, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
@@ -40,7 +40,7 @@ pub(super) struct TurnStore {
 
 impl TurnStore {
     /// That of a claimed answer.
-    pub(super) fn of(shared: &Arc<Shared>, claimed: &Claimed, record: &TurnRecord) -> Self {
+    pub(super) fn of(shared: &Arc<Shared>, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
         Self {
             shared: shared.clone(),
             fence: claimed.fence,
@@ -84,7 +84,7 @@ impl TurnStore {
         });
         let event = event.await?;
         if event == committed {
-            self.shared.figures.settled(&self.model, usage, cost);
+            self.shared.metrics.settled(&self.model, usage, cost);
         }
         Ok(event)
     }
@@ -133,11 +133,11 @@ impl TurnStore {
             .await?;
         if event == Event::Completed {
             if self.delegation.is_none() {
-                self.shared.figures.ended(ending.as_ref(), age);
+                self.shared.metrics.ended(ending.as_ref(), age);
                 self.spans.completed(ending.as_ref(), age);
             }
             if let Some((usage, cost)) = settled {
-                self.shared.figures.settled(&self.model, usage, cost);
+                self.shared.metrics.settled(&self.model, usage, cost);
             }
         }
         Ok(event)
@@ -183,14 +183,14 @@ impl TurnStore {
                 Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
                 // What was said is paid for, and nobody else can take the answer up meanwhile.
                 Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
-                    tracing::debug!(answer = %fence.answer, %error, "an answer waits for the database");
+                    tracing::debug!(answer = %fence.answer, %error, "answer waits for the database");
                     let ending = self.shared.shutdown.cancelled();
                     if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
                         return Err(TurnOutcome::GiveBack);
                     }
                 }
                 Err(error @ (TurnError::StepCommitted | TurnError::Store(_))) => {
-                    tracing::error!(answer = %fence.answer, %error, attempt, "an answer could not be written");
+                    tracing::error!(answer = %fence.answer, %error, attempt, "answer write failed");
                     tokio::time::sleep(STORE_PAUSE * 2_u32.pow(failures)).await;
                     failures += 1;
                 }

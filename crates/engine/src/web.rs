@@ -11,12 +11,14 @@ use bytes::Bytes;
 use domain::answer::LogEntry;
 use domain::citation::{Passage, Place};
 use domain::id::AccountId;
-use domain::step::{Call, CallResult, Outcome, Step, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{
+    Call, CallResult, Step, StepOutcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH,
+};
 use domain::turn::Output;
 use domain::turn::host::Exchange;
 use egress::{
-    Allowed, ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Mcp, McpError, McpOutput, McpTools,
-    Page, Query, Search, WebConfig, WebUrl,
+    ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Mcp, McpError, McpOutput, McpTools, Page,
+    Query, Search, UrlAllowlist, WebConfig, WebUrl,
 };
 use futures_util::stream;
 use serde::Deserialize;
@@ -143,7 +145,7 @@ pub(super) struct WebPolicy {
     pub(super) reach: WebAccess,
     /// What may be fetched, besides what this agent finds itself. Tasks that agents give each other add nothing: they
     /// are no user's words.
-    pub(super) allowed: Arc<Allowed>,
+    pub(super) allowed: Arc<UrlAllowlist>,
     /// The country whose pages are preferred.
     pub(super) country: Option<String>,
 }
@@ -183,7 +185,7 @@ impl Web {
         away.retain(|server| missing.iter().any(|(other, _)| other == server));
         for (server, error) in missing {
             if away.insert(server.clone()) {
-                tracing::warn!(server, %error, "the tools of an MCP server are missing");
+                tracing::warn!(server, %error, "MCP tool discovery failed");
             }
         }
         tools
@@ -193,11 +195,11 @@ impl Web {
     pub(super) async fn call(&self, tool: &str, arguments: &str) -> Output {
         match self.mcp.call(tool, arguments).await {
             Ok(McpOutput { text, passages, failed: has_failed }) => {
-                let outcome = if has_failed { Outcome::Failed } else { Outcome::Done };
+                let outcome = if has_failed { StepOutcome::Failed } else { StepOutcome::Done };
                 Output { outcome, passages, ..failed(text) }
             }
             Err(error @ McpError::Cut { .. }) => {
-                Output { outcome: Outcome::Interrupted, ..failed(format!("{error}.")) }
+                Output { outcome: StepOutcome::Interrupted, ..failed(format!("{error}.")) }
             }
             Err(error) => failed(format!("It was not called: {error}.")),
         }
@@ -225,8 +227,8 @@ pub(super) fn query_of(arguments: &str) -> Option<String> {
 }
 
 /// What a conversation may fetch before its present answer: what its users wrote, and what came of it.
-pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> Allowed {
-    let mut allowed = Allowed::new();
+pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> UrlAllowlist {
+    let mut allowed = UrlAllowlist::new();
     for exchange in earlier {
         allowed.add_words(&exchange.question);
         add_log(&mut allowed, &exchange.log);
@@ -236,7 +238,7 @@ pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> Allowed {
 }
 
 /// Adds the addresses that searches and fetches gave.
-pub(super) fn add_log(allowed: &mut Allowed, log: &[LogEntry]) {
+pub(super) fn add_log(allowed: &mut UrlAllowlist, log: &[LogEntry]) {
     for result in results(log) {
         for passage in &result.passages {
             if let Place::Web { url, .. } = &passage.place {
@@ -244,14 +246,14 @@ pub(super) fn add_log(allowed: &mut Allowed, log: &[LogEntry]) {
             }
         }
         // What failed tells of its own arguments, which are the model's words.
-        if result.tool == WEB_FETCH && result.outcome == Outcome::Done {
+        if result.tool == WEB_FETCH && result.outcome == StepOutcome::Done {
             addresses(&result.text).for_each(|address| add(allowed, address));
         }
     }
 }
 
 /// Adds an address that stands alone: nothing around it is taken for a part of it, and none of it for what is around.
-fn add(allowed: &mut Allowed, address: &str) {
+fn add(allowed: &mut UrlAllowlist, address: &str) {
     if let Some(url) = WebUrl::parse(address) {
         allowed.add(&url);
     }
@@ -308,11 +310,11 @@ impl WebCall {
         let query = Query { text: query, count, language, country: self.reading.country };
         match self.web.search.search(&query).await {
             Ok(found) if found.is_empty() => {
-                Output { outcome: Outcome::Done, text: "Nothing was found.".to_owned(), ..failed("") }
+                Output { outcome: StepOutcome::Done, text: "Nothing was found.".to_owned(), ..failed("") }
             }
             Ok(found) => {
                 let passages = found.into_iter().map(passage_of).collect();
-                Output { outcome: Outcome::Done, passages, ..failed("") }
+                Output { outcome: StepOutcome::Done, passages, ..failed("") }
             }
             Err(error) => failed(format!("The search failed: {error}.")),
         }
@@ -341,7 +343,7 @@ impl WebCall {
         match self.store(document).await {
             Ok(path) => Output {
                 images: Vec::new(),
-                outcome: Outcome::Done,
+                outcome: StepOutcome::Done,
                 text: format!("{url}{IS_DOCUMENT} It is now in the workspace: read it as {path}"),
                 written: vec![path],
                 passages: Vec::new(),
@@ -385,7 +387,7 @@ fn read(page: Page) -> Output {
     }
     Output {
         images: Vec::new(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text,
         passages: page.passages,
         written: Vec::new(),

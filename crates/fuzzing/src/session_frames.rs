@@ -2,7 +2,7 @@
 //! and a parsed frame round-trips.
 
 use domain::turn::ExecutorFrame;
-use protocol::session::{Lines, executor_line, host_line, read_executor_line, read_host_line};
+use protocol::session::{LineReader, executor_line, host_line, read_executor_line, read_host_line};
 use protocol::tool::{PASSAGES_MAX, TEXT_MAX_BYTES, WRITTEN_MAX};
 
 /// Short, so that lines that are too long are met.
@@ -30,7 +30,7 @@ pub fn try_input(data: &[u8]) {
 
 /// The lines, and whether one was too long.
 fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
-    let mut lines = Lines::of_at_most(LINE_MAX_BYTES);
+    let mut lines = LineReader::of_at_most(LINE_MAX_BYTES);
     let mut out = Vec::new();
     for piece in bytes.chunks(size) {
         lines.push(piece);

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use egress::{
-    Allowed, Fetched, LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, Page, TITLE_MAX_BYTES,
-    WebUrl, read_body,
+    Fetched, LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, Page, TITLE_MAX_BYTES,
+    UrlAllowlist, WebUrl, read_body,
 };
 
 const KINDS: [&str; 8] = [
@@ -54,7 +54,7 @@ fn assert_bounds(page: &Page, from: usize) {
     }
     assert!(page.next_passage.is_none_or(|next| next == from + PASSAGES_MAX));
     assert!(page.links.len() <= LINKS_MAX);
-    let (mut seen, mut allowed) = (HashSet::new(), Allowed::new());
+    let (mut seen, mut allowed) = (HashSet::new(), UrlAllowlist::new());
     for link in &page.links {
         let address = link.url.as_str();
         assert!(seen.insert(address), "{address} twice");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use domain::id::MessageId;
-use domain::step::{Call, Outcome};
+use domain::step::{Call, StepOutcome};
 use domain::turn::executor::{Effect, Event, Executor};
 use domain::turn::{HostFrame, Open, Output, SessionStamp};
 use protocol::session::{executor_line, output_in};
@@ -149,7 +149,7 @@ impl Calls {
 fn within_bounds(output: ToolOutput) -> Output {
     output_in(output).unwrap_or_else(|error| Output {
         images: Vec::new(),
-        outcome: Outcome::Failed,
+        outcome: StepOutcome::Failed,
         text: format!("the tool's result could not be sent: {error}"),
         passages: Vec::new(),
         written: Vec::new(),

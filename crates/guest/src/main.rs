@@ -5,13 +5,13 @@
 
 use std::process::ExitCode;
 
-use guest::{init, port, worker};
+use guest::{init, listener, worker};
 
 fn main() -> ExitCode {
     let word = std::env::args().nth(1);
     match word.as_deref() {
         None => init::run(),
-        Some("serve") => port::serve(),
+        Some("serve") => listener::serve(),
         Some(role) => worker::play(role).unwrap_or(ExitCode::FAILURE),
     }
 }

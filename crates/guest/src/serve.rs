@@ -19,8 +19,8 @@ use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use protocol::hello::Hello;
-use protocol::mcp::{ASKED_MAX_BYTES, ToolsAsked, ToolsTold};
-use protocol::session::{HOST_FRAME_MAX_BYTES, Lines, SESSION_PATH, read_host_line};
+use protocol::mcp::{REQUEST_MAX_BYTES, ToolsReply, ToolsRequest};
+use protocol::session::{HOST_FRAME_MAX_BYTES, LineReader, SESSION_PATH, read_host_line};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -78,21 +78,21 @@ async fn hello(State(guest): State<Guest>) -> Json<Hello> {
 
 /// Lists the tools of the MCP servers that plugins bring.
 async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
-    if body.len() > ASKED_MAX_BYTES {
+    if body.len() > REQUEST_MAX_BYTES {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
-    let Ok(asked) = serde_json::from_slice::<ToolsAsked>(&body) else {
+    let Ok(asked) = serde_json::from_slice::<ToolsRequest>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     match &guest.limits.servers {
-        Some(servers) => Json(servers.tell(&asked, &guest.limits).await).into_response(),
-        None => Json(ToolsTold::default()).into_response(),
+        Some(servers) => Json(servers.list_tools(&asked, &guest.limits).await).into_response(),
+        None => Json(ToolsReply::default()).into_response(),
     }
 }
 
 /// Opens the session that the first line names.
 async fn session(State(guest): State<Guest>, body: Body) -> Response {
-    let mut frames = Frames { body, lines: Lines::of_at_most(HOST_FRAME_MAX_BYTES) };
+    let mut frames = Frames { body, lines: LineReader::of_at_most(HOST_FRAME_MAX_BYTES) };
     let Some(HostFrame::Open(open)) = frames.next().await else {
         return (StatusCode::BAD_REQUEST, "a session begins with open").into_response();
     };
@@ -112,7 +112,7 @@ async fn receive(calls: Arc<Calls>, mut frames: Frames, answer: MessageId, stamp
 
 struct Frames {
     body: Body,
-    lines: Lines,
+    lines: LineReader,
 }
 
 impl Frames {

@@ -15,7 +15,7 @@ pub fn play(role: &str) -> Option<ExitCode> {
     match role {
         "worker" => Some(work()),
         "shell" => Some(tools::supervise()),
-        "server" => Some(tools::keep()),
+        "server" => Some(tools::run_supervisor()),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use domain::id::InstanceId;
 use guest::mcp::Servers;
 use guest::serve::Guest;
 use guest::tools::run;
-use protocol::mcp::{Known, SERVERS_FILE, Server, ServerTold, Told, ToolsAsked, ToolsTold};
+use protocol::mcp::{Known, SERVERS_FILE, Server, ServerTools, Told, ToolsReply, ToolsRequest};
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
 use support::{Machine, call};
@@ -71,14 +71,14 @@ impl Stage {
     }
 
     /// Asks for the tools as the host does.
-    async fn tools(&self, asked: &ToolsAsked) -> Vec<ServerTold> {
+    async fn tools(&self, asked: &ToolsRequest) -> Vec<ServerTools> {
         let guest = Guest::new(InstanceId::from_random(1), self.machine.limits.clone());
         let body = Body::from(serde_json::to_vec(asked).expect("it is plain"));
         let request = Request::post("/tools").body(body).expect("a request");
         let response = guest.router().oneshot(request).await.expect("an answer");
         let body =
-            to_bytes(response.into_body(), protocol::mcp::TOLD_MAX_BYTES).await.expect("within its bound");
-        serde_json::from_slice::<ToolsTold>(&body).expect("an answer").servers
+            to_bytes(response.into_body(), protocol::mcp::REPLY_MAX_BYTES).await.expect("within its bound");
+        serde_json::from_slice::<ToolsReply>(&body).expect("an answer").servers
     }
 }
 
@@ -276,15 +276,15 @@ async fn a_plugin_that_changes_gets_a_new_server() {
 #[tokio::test]
 async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     let stage = Stage::with(&[("registry", "plain")]);
-    let told = stage.tools(&ToolsAsked::default()).await;
-    let [ServerTold { name, version, tools: Told::Tools { digest, list } }] = told.as_slice() else {
+    let told = stage.tools(&ToolsRequest::default()).await;
+    let [ServerTools { name, version, tools: Told::Tools { digest, list } }] = told.as_slice() else {
         panic!("a list: {told:?}")
     };
     assert_eq!((name.as_str(), version.as_str(), list.len()), ("registry", "1", 19), "both pages");
     assert_eq!(list[0]["name"], "echo");
     let known = Known { version: version.clone(), digest: digest.clone() };
-    let asked = ToolsAsked { known: [(name.clone(), known)].into() };
-    let unchanged = |told: &[ServerTold]| matches!(told, [ServerTold { tools: Told::Unchanged, .. }]);
+    let asked = ToolsRequest { known: [(name.clone(), known)].into() };
+    let unchanged = |told: &[ServerTools]| matches!(told, [ServerTools { tools: Told::Unchanged, .. }]);
     assert!(unchanged(&stage.tools(&asked).await));
     // Another life of the agent: nothing runs, and nothing is started.
     let other = Stage::with(&[("registry", "dead")]);
@@ -292,14 +292,14 @@ async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     // A server that tells of another list is asked again.
     stage.said("registry__change", "").await;
     let changed = stage.tools(&asked).await;
-    let [ServerTold { tools: Told::Tools { list, .. }, .. }] = changed.as_slice() else {
+    let [ServerTools { tools: Told::Tools { list, .. }, .. }] = changed.as_slice() else {
         panic!("another list: {changed:?}")
     };
     assert_eq!(list.len(), 20);
     assert_eq!(stage.said("registry__fresh", "").await, "it is new");
     // Another version is another server.
     other.bring(&[("registry", "plain")], "2");
-    assert!(matches!(other.tools(&asked).await.as_slice(), [ServerTold { tools: Told::Tools { .. }, .. }]));
+    assert!(matches!(other.tools(&asked).await.as_slice(), [ServerTools { tools: Told::Tools { .. }, .. }]));
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         ("fine", "plain"),
     ];
     let stage = Stage::with(&modes);
-    let told = stage.tools(&ToolsAsked::default()).await;
+    let told = stage.tools(&ToolsRequest::default()).await;
     let reason = |at: usize| match &told[at].tools {
         Told::Missing { reason } => reason.as_str(),
         _ => "",

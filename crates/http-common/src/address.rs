@@ -25,15 +25,15 @@ pub struct Network(IpNet);
 /// The text is no network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither an address nor a network such as 10.0.0.0/8")]
-pub struct NotANetwork(pub String);
+pub struct InvalidNetwork(pub String);
 
 impl FromStr for Network {
-    type Err = NotANetwork;
+    type Err = InvalidNetwork;
 
-    fn from_str(text: &str) -> Result<Self, NotANetwork> {
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         let trimmed = text.trim();
         let network = trimmed.parse::<IpNet>().or_else(|_| trimmed.parse::<IpAddr>().map(IpNet::from));
-        network.map(Self).map_err(|_| NotANetwork(text.to_owned()))
+        network.map(Self).map_err(|_| InvalidNetwork(text.to_owned()))
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::budget::{Share, Spent};
+use crate::budget::{BudgetExceeded, Share};
 use crate::limits::{REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
 
 /// Why a JSON body was not taken.
@@ -33,7 +33,7 @@ pub enum BodyError {
     Broken(#[source] axum::Error),
     /// Too much is held of bodies already (429, 503).
     #[error(transparent)]
-    Spent(#[from] Spent),
+    Spent(#[from] BudgetExceeded),
 }
 
 /// Reads a body as JSON, whatever its headers say about it: of so many bytes at most, and within this time. What comes
@@ -178,7 +178,7 @@ mod tests {
     /// What a test's body may hold.
     fn held(bytes: u64) -> Share {
         let address = Holder::Address([192, 0, 2, 1].into());
-        Budget::new(Bounds { each: bytes, all: bytes }).nothing(address)
+        Budget::new(Bounds { each: bytes, all: bytes }).empty_share(address)
     }
 
     const WITHIN: Duration = Duration::from_secs(30);
@@ -219,7 +219,7 @@ mod tests {
         let body = || chunked(&["[1,", "2,", "3]"]);
         let mut share = held(6);
         let read = limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await;
-        assert!(matches!(read, Err(BodyError::Spent(Spent::Own))), "{read:?}");
+        assert!(matches!(read, Err(BodyError::Spent(BudgetExceeded::Own))), "{read:?}");
         let mut share = held(7);
         assert_eq!(limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await.unwrap(), [1, 2, 3]);
     }

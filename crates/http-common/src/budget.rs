@@ -29,7 +29,7 @@ pub enum Holder {
 
 /// A budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Spent {
+pub enum BudgetExceeded {
     /// The holder's own (429).
     #[error("too much is under way for this account at once; finish some of it, or try again later")]
     Own,
@@ -73,23 +73,23 @@ impl Budget {
     /// Takes so much of it until the share is dropped.
     ///
     /// # Errors
-    /// [`Spent`].
-    pub fn take(self: &Arc<Self>, holder: Holder, amount: u64) -> Result<Share, Spent> {
-        let mut share = self.nothing(holder);
+    /// [`BudgetExceeded`].
+    pub fn take(self: &Arc<Self>, holder: Holder, amount: u64) -> Result<Share, BudgetExceeded> {
+        let mut share = self.empty_share(holder);
         share.grow(amount)?;
         Ok(share)
     }
 
     /// Takes so much of it, even where that is more than there is: for what is owed to the holder already.
     #[must_use]
-    pub fn take_anyway(self: &Arc<Self>, holder: Holder, amount: u64) -> Share {
+    pub fn take_unchecked(self: &Arc<Self>, holder: Holder, amount: u64) -> Share {
         self.lock().add(holder, amount);
         Share { budget: self.clone(), holder, amount }
     }
 
     /// A share that can grow.
     #[must_use]
-    pub fn nothing(self: &Arc<Self>, holder: Holder) -> Share {
+    pub fn empty_share(self: &Arc<Self>, holder: Holder) -> Share {
         Share { budget: self.clone(), holder, amount: 0 }
     }
 
@@ -124,15 +124,15 @@ impl Share {
     /// Takes more of the same budget.
     ///
     /// # Errors
-    /// [`Spent`]; then it holds what it held.
-    pub fn grow(&mut self, more: u64) -> Result<(), Spent> {
+    /// [`BudgetExceeded`]; then it holds what it held.
+    pub fn grow(&mut self, more: u64) -> Result<(), BudgetExceeded> {
         let Budget { bounds, held, refused } = &*self.budget;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.each.get(&self.holder).copied().unwrap_or_default();
         let spent = if own.saturating_add(more) > bounds.each {
-            Spent::Own
+            BudgetExceeded::Own
         } else if held.all.saturating_add(more) > bounds.all {
-            Spent::All
+            BudgetExceeded::All
         } else {
             held.add(self.holder, more);
             self.amount += more;
@@ -230,13 +230,13 @@ mod tests {
     fn each_holds_its_own_bound_and_all_theirs() {
         let budget = Budget::new(Bounds { each: 10, all: 25 });
         let first = budget.take(address(1), 10).expect("there is room");
-        assert_eq!(budget.take(address(1), 1).err(), Some(Spent::Own));
+        assert_eq!(budget.take(address(1), 1).err(), Some(BudgetExceeded::Own));
         let mut second = budget.take(address(2), 5).expect("there is room");
         second.grow(5).expect("there is room");
-        assert_eq!(second.grow(1), Err(Spent::Own));
+        assert_eq!(second.grow(1), Err(BudgetExceeded::Own));
         let third = budget.take(address(3), 6);
-        assert_eq!(third.err(), Some(Spent::All));
-        let owed = budget.take_anyway(address(3), 6);
+        assert_eq!(third.err(), Some(BudgetExceeded::All));
+        let owed = budget.take_unchecked(address(3), 6);
         assert_eq!((budget.held(), budget.refused.get()), (26, 3));
         drop((first, owed));
         assert_eq!(budget.held(), 10);

@@ -23,7 +23,7 @@ use http_body::{Body as _, Frame};
 
 use crate::budget::{Budget, Holder, Share};
 use crate::encoder::{Encoder, Encoding};
-use crate::events::{BoxError, COPIED_MAX_BYTES, Shelf};
+use crate::events::{BoxError, COPIED_MAX_BYTES, StreamSlot};
 use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
 /// Marks a response that is sent as it is, whatever its type.
@@ -43,7 +43,7 @@ pub struct Compression {
 impl Compression {
     /// As the request asks for it.
     #[must_use]
-    pub fn asked(request: &Request) -> Self {
+    pub fn requested(request: &Request) -> Self {
         Self {
             encoding: Encoding::negotiated(request.headers().get_all(ACCEPT_ENCODING).iter()),
             is_head: *request.method() == Method::HEAD,
@@ -102,8 +102,8 @@ fn compressed(response: Response, encoding: Encoding, place: Share) -> Response 
     {
         parts.headers.insert(ETAG, weak);
     }
-    if let Some(shelf) = parts.extensions.get::<Shelf>() {
-        shelf.pack(Packed { encoder, input: VecDeque::new(), unflushed: false, _place: place });
+    if let Some(stream_slot) = parts.extensions.get::<StreamSlot>() {
+        stream_slot.pack(EventEncoder { encoder, input: VecDeque::new(), unflushed: false, _place: place });
         return Response::from_parts(parts, body);
     }
     let body = Compressed { body: Some(body), encoder: Some(encoder), unflushed: false, _place: place };
@@ -111,7 +111,7 @@ fn compressed(response: Response, encoding: Encoding, place: Share) -> Response 
 }
 
 /// The encoder of an event stream, flushed after every event.
-pub(crate) struct Packed {
+pub(crate) struct EventEncoder {
     encoder: Encoder,
     /// What is not compressed yet of the present event.
     input: VecDeque<Bytes>,
@@ -119,7 +119,7 @@ pub(crate) struct Packed {
     _place: Share,
 }
 
-impl Packed {
+impl EventEncoder {
     /// Takes in an event.
     pub(crate) fn extend(&mut self, event: impl IntoIterator<Item = Bytes>) {
         self.input.extend(event);

@@ -17,7 +17,7 @@ use workspace::{FileStream, OpenFile};
 
 use crate::compression::Uncompressed;
 use crate::disposition::attachment;
-use crate::outgoing::Piecewise;
+use crate::outgoing::StreamedBody;
 
 /// No byte of the file is in the range that was asked for (416).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +81,7 @@ pub fn download_response(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     response.extensions_mut().insert(Uncompressed);
-    response.extensions_mut().insert(Piecewise);
+    response.extensions_mut().insert(StreamedBody);
     if *method != Method::HEAD {
         let left = range.end - range.start;
         *response.body_mut() = Body::new(FileBody { stream: file.stream(range), left });

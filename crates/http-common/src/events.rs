@@ -16,9 +16,9 @@ use futures_util::Stream;
 use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::compression::Packed;
+use crate::compression::EventEncoder;
+use crate::flow_control::FlowControl;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
-use crate::pace::Pace;
 
 /// A segment shorter than this is copied beside its neighbours; a longer one is shared.
 pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
@@ -127,15 +127,15 @@ pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Respo
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let source = Source { events: Some(Box::pin(events)), heartbeat, began: false, packed: None };
-    let shelf = Shelf(Arc::new(Mutex::new(Some(source))));
+    let stream_slot = StreamSlot(Arc::new(Mutex::new(Some(source))));
     let body = EventBody {
-        shelf: shelf.clone(),
+        stream_slot: stream_slot.clone(),
         source: None,
         pieces: VecDeque::new(),
-        pace: Pace::new(READER_STALL_TIMEOUT, READER_IN_FLIGHT_MAX_BYTES),
+        flow_control: FlowControl::new(READER_STALL_TIMEOUT, READER_IN_FLIGHT_MAX_BYTES),
     };
     let mut response = Response::new(Body::new(body));
-    response.extensions_mut().insert(shelf);
+    response.extensions_mut().insert(stream_slot);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -145,16 +145,16 @@ pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Respo
 
 /// Where a response's source is, until somebody sends it.
 #[derive(Clone)]
-pub(crate) struct Shelf(Arc<Mutex<Option<Source>>>);
+pub(crate) struct StreamSlot(Arc<Mutex<Option<Source>>>);
 
-impl Shelf {
+impl StreamSlot {
     /// The source, for whoever is to send it.
     pub(crate) fn take(&self) -> Option<Source> {
         self.lock().take()
     }
 
     /// Has what is sent compressed.
-    pub(crate) fn pack(&self, packed: Packed) {
+    pub(crate) fn pack(&self, packed: EventEncoder) {
         if let Some(source) = &mut *self.lock() {
             source.packed = Some(Box::new(packed));
         }
@@ -180,7 +180,7 @@ pub(crate) struct Source {
     events: Option<Pin<Box<dyn Stream<Item = Event> + Send>>>,
     heartbeat: Interval,
     began: bool,
-    packed: Option<Box<Packed>>,
+    packed: Option<Box<EventEncoder>>,
 }
 
 impl Source {
@@ -279,32 +279,32 @@ fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
 
 /// A stream as the body of its response, handed over as the connection sends it.
 struct EventBody {
-    shelf: Shelf,
+    stream_slot: StreamSlot,
     /// Since it was first asked; nothing once it has ended.
     source: Option<Source>,
     /// What is not handed over yet.
     pieces: VecDeque<Bytes>,
-    pace: Pace,
+    flow_control: FlowControl,
 }
 
 impl EventBody {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
-        if let Some(source) = self.shelf.take() {
+        if let Some(source) = self.stream_slot.take() {
             self.source = Some(source);
         }
         while self.pieces.is_empty() {
             let Some(source) = &mut self.source else { return Poll::Ready(Ok(None)) };
-            ready!(self.pace.poll_sent(context))?;
+            ready!(self.flow_control.poll_sent(context))?;
             if !ready!(source.poll_pieces(Framing::Plain, &mut self.pieces, context))? {
                 self.source = None;
             }
         }
-        ready!(self.pace.poll_room(context))?;
+        ready!(self.flow_control.poll_room(context))?;
         let Some(mut piece) = self.pieces.pop_front() else { return Poll::Ready(Ok(None)) };
         if piece.len() > READER_IN_FLIGHT_MAX_BYTES {
             self.pieces.push_front(piece.split_off(READER_IN_FLIGHT_MAX_BYTES));
         }
-        Poll::Ready(Ok(Some(self.pace.wrap(piece))))
+        Poll::Ready(Ok(Some(self.flow_control.wrap(piece))))
     }
 }
 

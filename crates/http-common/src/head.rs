@@ -9,7 +9,7 @@ const LINE_BYTES: usize = 4;
 
 /// What of a request's head is larger than it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Oversize {
+pub enum HeadTooLarge {
     /// All of it (431): a connection may take in more, so that this can be said.
     Head,
     /// The target alone (414).
@@ -18,14 +18,14 @@ pub enum Oversize {
 
 /// Looks whether the head is larger than it may be.
 #[must_use]
-pub fn oversize(request: &Request) -> Option<Oversize> {
+pub fn oversize(request: &Request) -> Option<HeadTooLarge> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     let headers =
         request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + LINE_BYTES);
     if target + headers.sum::<usize>() > HEADERS_MAX_BYTES {
-        return Some(Oversize::Head);
+        return Some(HeadTooLarge::Head);
     }
-    (target > TARGET_MAX_BYTES).then_some(Oversize::Target)
+    (target > TARGET_MAX_BYTES).then_some(HeadTooLarge::Target)
 }
 
 #[cfg(test)]
@@ -39,8 +39,8 @@ mod tests {
             oversize(&request.header("x", "y".repeat(header)).body(axum::body::Body::empty()).unwrap())
         };
         assert_eq!(look(TARGET_MAX_BYTES, 0), None);
-        assert_eq!(look(TARGET_MAX_BYTES + 1, 0), Some(Oversize::Target));
+        assert_eq!(look(TARGET_MAX_BYTES + 1, 0), Some(HeadTooLarge::Target));
         assert_eq!(look(1000, HEADERS_MAX_BYTES - 1000 - 1 - LINE_BYTES), None);
-        assert_eq!(look(1000, HEADERS_MAX_BYTES - 1000 - LINE_BYTES), Some(Oversize::Head));
+        assert_eq!(look(1000, HEADERS_MAX_BYTES - 1000 - LINE_BYTES), Some(HeadTooLarge::Head));
     }
 }

@@ -15,21 +15,21 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use crate::budget::{Budgets, Holder, Share, Spent};
+use crate::budget::{BudgetExceeded, Budgets, Holder, Share};
 use crate::events::BoxError;
+use crate::flow_control::FlowControl;
 use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
-use crate::pace::Pace;
 
 /// Marks a response whose body is made as it is taken, or is in memory once for all who read it: it is counted with what
 /// it has in flight, not with its size.
 #[derive(Debug, Clone, Copy)]
-pub struct Piecewise;
+pub struct StreamedBody;
 
 /// Shares of budgets that a response holds until it is sent.
 #[derive(Debug, Clone, Default)]
-pub struct Shares(Arc<Mutex<Vec<Share>>>);
+pub struct HeldShares(Arc<Mutex<Vec<Share>>>);
 
-impl Shares {
+impl HeldShares {
     /// Has these extensions hold a share.
     pub fn hold(extensions: &mut Extensions, share: Share) {
         let shares = extensions.get_or_insert_default::<Self>();
@@ -40,13 +40,13 @@ impl Shares {
 /// Takes what a response to `holder` holds from the budget of bodies. What changed something is owed and never refused.
 ///
 /// # Errors
-/// [`Spent`]: the response must not be sent.
+/// [`BudgetExceeded`]: the response must not be sent.
 pub fn account_for(
     response: &mut Response,
     budgets: &Budgets,
     holder: Holder,
     owed: bool,
-) -> Result<(), Spent> {
+) -> Result<(), BudgetExceeded> {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     let size = response.body().size_hint().exact();
     if crate::is_event_stream(response)
@@ -56,22 +56,22 @@ pub fn account_for(
         return Ok(());
     }
     let in_flight = OUTGOING_IN_FLIGHT_BYTES as u64;
-    let amount = match response.extensions().get::<Piecewise>() {
-        Some(Piecewise) => size.unwrap_or(in_flight).min(in_flight),
+    let amount = match response.extensions().get::<StreamedBody>() {
+        Some(StreamedBody) => size.unwrap_or(in_flight).min(in_flight),
         None => size.unwrap_or(in_flight),
     };
     let budget = match holder {
         Holder::Account(_) => &budgets.body_bytes,
         Holder::Address(_) => &budgets.stranger_bytes,
     };
-    let share = if owed { budget.take_anyway(holder, amount) } else { budget.take(holder, amount)? };
-    Shares::hold(response.extensions_mut(), share);
+    let share = if owed { budget.take_unchecked(holder, amount) } else { budget.take(holder, amount)? };
+    HeldShares::hold(response.extensions_mut(), share);
     Ok(())
 }
 
 /// Whether a client takes what its connection holds for it, where the connection itself does not ask on.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ReadProgress {
     began: Instant,
     /// When the body was last asked, in milliseconds since it began.
     moved: AtomicU64,
@@ -79,15 +79,15 @@ pub struct Progress {
     waiting: AtomicBool,
 }
 
-impl Default for Progress {
+impl Default for ReadProgress {
     fn default() -> Self {
         Self { began: Instant::now(), moved: AtomicU64::new(0), waiting: AtomicBool::new(false) }
     }
 }
 
-impl Progress {
+impl ReadProgress {
     /// The body was asked for more; it is `waiting` when it gave some, which the client is to take.
-    pub fn moved(&self, waiting: bool) {
+    pub fn record(&self, waiting: bool) {
         let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved.store(since, Ordering::Relaxed);
         self.waiting.store(waiting, Ordering::Relaxed);
@@ -116,7 +116,7 @@ pub struct Outgoing {
     size: SizeHint,
     rest: Bytes,
     piece_bytes: usize,
-    pace: Pace,
+    flow_control: FlowControl,
 }
 
 impl Outgoing {
@@ -124,25 +124,25 @@ impl Outgoing {
     #[must_use]
     pub fn new(body: Body, timeout: Duration, piece_bytes: usize) -> Self {
         let size = body.size_hint();
-        let pace = Pace::new(timeout, OUTGOING_IN_FLIGHT_BYTES);
-        Self { body: Some(body), size, rest: Bytes::new(), piece_bytes, pace }
+        let flow_control = FlowControl::new(timeout, OUTGOING_IN_FLIGHT_BYTES);
+        Self { body: Some(body), size, rest: Bytes::new(), piece_bytes, flow_control }
     }
 
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, BoxError>> {
         loop {
             if !self.rest.is_empty() {
-                ready!(self.pace.poll_room(context))?;
+                ready!(self.flow_control.poll_room(context))?;
                 let length = self.rest.len().min(self.piece_bytes);
                 let piece = self.rest.split_to(length);
-                return Poll::Ready(Ok(Some(Frame::data(self.pace.wrap(piece)))));
+                return Poll::Ready(Ok(Some(Frame::data(self.flow_control.wrap(piece)))));
             }
             let Some(body) = &mut self.body else {
                 // It is under way until all of it is taken.
-                ready!(self.pace.poll_sent(context))?;
+                ready!(self.flow_control.poll_sent(context))?;
                 return Poll::Ready(Ok(None));
             };
             // Before more is made, most of what was made is taken.
-            ready!(self.pace.poll_room(context))?;
+            ready!(self.flow_control.poll_room(context))?;
             match ready!(Pin::new(body).poll_frame(context)) {
                 None => self.body = None,
                 Some(frame) => match frame?.into_data() {
@@ -195,7 +195,7 @@ impl Until {
 /// What a body was sent for no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the response was broken off")]
-pub struct BrokenOff;
+pub struct BodyAborted;
 
 impl http_body::Body for Until {
     type Data = Bytes;
@@ -208,7 +208,7 @@ impl http_body::Body for Until {
         if self.end.as_mut().poll(context).is_ready() {
             self.body = Body::empty();
             self.end = Box::pin(std::future::ready(()));
-            return Poll::Ready(Some(Err(BrokenOff.into())));
+            return Poll::Ready(Some(Err(BodyAborted.into())));
         }
         Pin::new(&mut self.body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }
@@ -268,14 +268,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_is_waited_for_only_while_it_has_something_to_take() {
-        let progress = Progress::default();
+        let progress = ReadProgress::default();
         assert!(progress.stalled(TIMEOUT).now_or_never().is_none());
-        progress.moved(false);
+        progress.record(false);
         assert!(
             tokio::time::timeout(10 * TIMEOUT, progress.stalled(TIMEOUT)).await.is_err(),
             "it has nothing"
         );
-        progress.moved(true);
+        progress.record(true);
         let began = Instant::now();
         progress.stalled(TIMEOUT).await;
         assert_eq!(began.elapsed(), TIMEOUT);

@@ -6,7 +6,7 @@ use domain::answer::Stamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Live, LiveAnswer, Load, Progress, Snapshot, Watch};
+use crate::{Live, LiveAnswer, Progress, Snapshot, Throttle, Watch};
 
 /// A reader of one answer, or of a conversation's answers one after another. It holds a place, never a
 /// queue: each state that it takes is the newest.
@@ -18,13 +18,13 @@ pub struct Follower {
     /// The state of the current answer that was told last: its stamp and whether it is the end.
     told: Option<(Stamp, bool)>,
     ended: bool,
-    load: Arc<Load>,
+    load: Arc<Throttle>,
     /// Until when it rests.
     rests_until: Option<Instant>,
 }
 
 impl Follower {
-    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Load>) -> Self {
+    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Throttle>) -> Self {
         let progress = current.progress();
         Self { current, progress, watch, first: true, told: None, ended: false, load, rests_until: None }
     }

@@ -7,11 +7,11 @@
 
 mod done;
 mod follower;
-mod load;
 mod rope;
-mod shot;
+mod snapshot;
 #[cfg(test)]
 mod tests;
+mod throttle;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,10 +23,10 @@ use tokio::sync::watch;
 
 use self::done::Done;
 pub use self::follower::Follower;
-pub(crate) use self::load::{Load, Told};
 pub use self::rope::{Representation, Rope, Segment};
-use self::shot::Pieces;
-pub use self::shot::{Citation, Shape, ShotPart, Snapshot};
+use self::snapshot::RenderCache;
+pub use self::snapshot::{Citation, PartKind, Snapshot, SnapshotPart};
+pub(crate) use self::throttle::{Throttle, Told};
 
 /// What is known of an answer from its beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct LiveAnswer {
 
 struct State {
     answer: Answer,
-    pieces: Pieces,
+    pieces: RenderCache,
     shot: Option<Arc<Snapshot>>,
 }
 
@@ -78,7 +78,7 @@ impl LiveAnswer {
     pub fn new(meta: Meta, answer: Answer) -> Self {
         let progress =
             Progress { stamp: answer.stamp, ended: answer.ending.is_some(), ..Progress::default() };
-        let state = State { answer, pieces: Pieces::default(), shot: None };
+        let state = State { answer, pieces: RenderCache::default(), shot: None };
         Self {
             meta: Arc::new(meta),
             state: Mutex::new(state),
@@ -168,7 +168,7 @@ impl LiveAnswer {
         if state.answer.ending.is_some() || answer.stamp <= state.answer.stamp {
             return;
         }
-        *state = State { answer, pieces: Pieces::default(), shot: None };
+        *state = State { answer, pieces: RenderCache::default(), shot: None };
         self.tell(&state.answer);
     }
 
@@ -176,7 +176,7 @@ impl LiveAnswer {
     pub fn conclude(&self, answer: Answer) {
         let mut state = self.lock();
         if state.answer.ending.is_none() {
-            *state = State { answer, pieces: Pieces::default(), shot: None };
+            *state = State { answer, pieces: RenderCache::default(), shot: None };
             self.tell(&state.answer);
         }
     }
@@ -212,7 +212,7 @@ impl LiveAnswer {
 
 /// When something was read of the store.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment(u64);
+pub struct Generation(u64);
 
 /// Fewer answers than this are not looked through for those that nobody holds.
 const SWEEP_AT_LEAST: usize = 256;
@@ -221,7 +221,7 @@ const SWEEP_AT_LEAST: usize = 256;
 #[derive(Default)]
 pub struct Live {
     known: Mutex<Known>,
-    load: Arc<Load>,
+    load: Arc<Throttle>,
 }
 
 #[derive(Default)]
@@ -254,7 +254,7 @@ struct Watched {
 
 impl Live {
     /// How many answers grow.
-    pub(crate) fn load(&self) -> Arc<Load> {
+    pub(crate) fn load(&self) -> Arc<Throttle> {
         self.load.clone()
     }
 
@@ -265,31 +265,31 @@ impl Live {
     }
 
     /// The present: to tell later whether a conversation was deleted since.
-    pub fn moment(&self) -> Moment {
-        Moment(self.lock().deleted)
+    pub fn generation(&self) -> Generation {
+        Generation(self.lock().deleted)
     }
 
-    /// Whether some conversation was deleted since the moment. An answer that is begun with what was known then may be
+    /// Whether some conversation was deleted since the generation. An answer that is begun with what was known then may be
     /// of one.
-    pub fn has_deleted_since(&self, moment: Moment) -> bool {
-        self.lock().deleted != moment.0
+    pub fn has_deleted_since(&self, generation: Generation) -> bool {
+        self.lock().deleted != generation.0
     }
 
-    /// The answer, if it is being written here or was read lately; else the moment for [`Self::keep`].
+    /// The answer, if it is being written here or was read lately; else the generation for [`Self::keep`].
     ///
     /// # Errors
-    /// The moment.
-    pub fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Moment> {
+    /// The generation.
+    pub fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Generation> {
         let mut known = self.lock();
         let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));
-        found.ok_or(Moment(known.deleted))
+        found.ok_or(Generation(known.deleted))
     }
 
     /// Keeps a completed answer for those who will read it soon, unless a conversation was deleted since the
-    /// moment before it was read.
-    pub fn keep(&self, live: &Arc<LiveAnswer>, moment: Moment) {
+    /// generation before it was read.
+    pub fn keep(&self, live: &Arc<LiveAnswer>, generation: Generation) {
         let mut known = self.lock();
-        if known.deleted == moment.0 {
+        if known.deleted == generation.0 {
             known.done.keep(live.clone());
         }
     }

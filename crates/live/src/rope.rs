@@ -50,7 +50,7 @@ impl Segment {
     }
 }
 
-/// Text at one moment: segments in order. Cloning shares them.
+/// Text at one generation: segments in order. Cloning shares them.
 #[derive(Debug, Clone, Default)]
 pub struct Rope(Vec<Arc<Segment>>);
 
@@ -97,7 +97,7 @@ impl std::fmt::Display for Rope {
     }
 }
 
-/// Makes ropes of a text that only grows.
+/// Makes ropes of a text that never shrinks.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     frozen: Rope,

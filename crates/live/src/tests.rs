@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use proptest::prelude::*;
 
 use crate::follower::Follower;
-use crate::{Live, LiveAnswer, Meta, Shape, Snapshot};
+use crate::{Live, LiveAnswer, Meta, PartKind, Snapshot};
 
 fn meta(answer: u128) -> Meta {
     Meta {
@@ -41,9 +41,12 @@ fn fold(live: &LiveAnswer, (stamp, change): (Stamp, Change)) {
 
 fn html(snapshot: &Snapshot) -> String {
     let texts = snapshot.parts.iter().filter_map(|part| match &part.shape {
-        Shape::Text { html, .. } => Some(html.to_string()),
-        Shape::Reasoning { .. } | Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Agent { .. } => None,
-        Shape::Skill { .. } | Shape::File { .. } => None,
+        PartKind::Text { html, .. } => Some(html.to_string()),
+        PartKind::Reasoning { .. }
+        | PartKind::Tool { .. }
+        | PartKind::WebSearch { .. }
+        | PartKind::Agent { .. } => None,
+        PartKind::Skill { .. } | PartKind::File { .. } => None,
     });
     texts.collect()
 }

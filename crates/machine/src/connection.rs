@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use protocol::hello::Hello;
-use protocol::mcp::{TOLD_MAX_BYTES, ToolsAsked, ToolsTold};
+use protocol::mcp::{REPLY_MAX_BYTES, ToolsReply, ToolsRequest};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -119,7 +119,7 @@ impl GuestConnection {
     ///
     /// # Errors
     /// See [`ConnectionError`].
-    pub async fn list_tools(&self, asked: &ToolsAsked) -> Result<ToolsTold, ConnectionError> {
+    pub async fn list_tools(&self, asked: &ToolsRequest) -> Result<ToolsReply, ConnectionError> {
         let foreign = |error: serde_json::Error| ConnectionError::Foreign(error.to_string());
         let body = Full::new(serde_json::to_vec(asked).map_err(foreign)?.into());
         let body = body.map_err(|never| match never {}).boxed_unsync();
@@ -131,7 +131,7 @@ impl GuestConnection {
                 response.status()
             )));
         }
-        let body = Limited::new(response.into_body(), TOLD_MAX_BYTES).collect().await;
+        let body = Limited::new(response.into_body(), REPLY_MAX_BYTES).collect().await;
         let body = body.map_err(ConnectionError::Connection)?.to_bytes();
         serde_json::from_slice(&body).map_err(foreign)
     }

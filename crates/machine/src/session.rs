@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use protocol::session::{EXECUTOR_FRAME_MAX_BYTES, Lines, SESSION_PATH, host_line, read_executor_line};
+use protocol::session::{EXECUTOR_FRAME_MAX_BYTES, LineReader, SESSION_PATH, host_line, read_executor_line};
 use protocol::v1;
 use tokio::sync::mpsc;
 
@@ -119,7 +119,7 @@ struct Exchange {
     /// Lines of the request; dropped to end it.
     lines: Option<mpsc::Sender<Bytes>>,
     response: ResponseState,
-    received: Lines,
+    received: LineReader,
 }
 
 enum ResponseState {
@@ -142,7 +142,7 @@ impl Exchange {
         Self {
             lines: Some(lines),
             response: ResponseState::Awaited(response),
-            received: Lines::of_at_most(EXECUTOR_FRAME_MAX_BYTES),
+            received: LineReader::of_at_most(EXECUTOR_FRAME_MAX_BYTES),
         }
     }
 

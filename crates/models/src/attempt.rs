@@ -50,7 +50,7 @@ const DIALECTS_MAX: usize = 4;
 
 /// How long a server is waited for.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// See [`STALL_TIMEOUT`].
     pub stall: Duration,
     /// See [`STEP_TIMEOUT`].
@@ -59,7 +59,7 @@ pub struct Patience {
     pub usage: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { stall: STALL_TIMEOUT, step: STEP_TIMEOUT, usage: USAGE_TIMEOUT }
     }
@@ -70,7 +70,7 @@ impl Default for Patience {
 pub struct Vendor {
     format: Format,
     server: Server,
-    patience: Patience,
+    max_wait: Timeouts,
     own: bool,
     options: Arc<Options>,
     dialects: Arc<Mutex<HashMap<String, Dialect>>>,
@@ -84,23 +84,23 @@ impl Vendor {
     /// # Errors
     /// When the configuration cannot be used.
     pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
-        Self::with_patience(format, config, Patience::default())
+        Self::with_timeouts(format, config, Timeouts::default())
     }
 
     /// The same, waited for as said.
     ///
     /// # Errors
     /// When the configuration cannot be used.
-    pub fn with_patience(
+    pub fn with_timeouts(
         format: Format,
         config: &VendorConfig,
-        patience: Patience,
+        max_wait: Timeouts,
     ) -> Result<Self, VendorError> {
         let base = config.base_url.as_deref().unwrap_or(format.default_base_url());
         let server = Server::new(format, base, config.key.clone())?;
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
-        Ok(Self { format, server, patience, own, options, dialects: Arc::default(), odd: Arc::default() })
+        Ok(Self { format, server, max_wait, own, options, dialects: Arc::default(), odd: Arc::default() })
     }
 
     /// The same server, to whose requests more is added for one model.
@@ -237,7 +237,7 @@ impl Vendor {
                 return Ok(response);
             }
             let refusal = self.refusal(response).await;
-            match dialect.otherwise(&refusal) {
+            match dialect.fallback(&refusal) {
                 Some(other) if said_otherwise < DIALECTS_MAX => {
                     tracing::debug!(
                         model = request.model,
@@ -297,7 +297,7 @@ impl Stream for Running {
                     Next::More
                 }),
                 Stage::Streaming(streaming) => {
-                    ready!(streaming.poll_read(this.vendor.patience, &mut this.ready, context))
+                    ready!(streaming.poll_read(this.vendor.max_wait, &mut this.ready, context))
                 }
             };
             match progress {
@@ -342,8 +342,8 @@ impl Running {
 }
 
 async fn begin(vendor: Vendor, request: StepRequest) -> Result<Streaming, StepError> {
-    let deadline = Instant::now() + vendor.patience.step;
-    let opened = timeout(vendor.patience.stall, vendor.open(&request)).await;
+    let deadline = Instant::now() + vendor.max_wait.step;
+    let opened = timeout(vendor.max_wait.stall, vendor.open(&request)).await;
     let response = opened.map_err(|_| wire::unavailable("it did not answer in time"))??;
     let kind = response.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let is_document = kind.starts_with("application/json");
@@ -353,7 +353,7 @@ async fn begin(vendor: Vendor, request: StepRequest) -> Result<Streaming, StepEr
     });
     let decoder = Decoder::new(vendor.format, is_document, called.collect());
     let heard = Instant::now();
-    let alarm = Box::pin(sleep_until(deadline.min(heard + vendor.patience.stall)));
+    let alarm = Box::pin(sleep_until(deadline.min(heard + vendor.max_wait.stall)));
     Ok(Streaming { response, decoder, deadline, heard, alarm })
 }
 
@@ -361,7 +361,7 @@ impl Streaming {
     /// Reads what has come, all of it but for [`READ_MAX_BYTES`], and folds it.
     fn poll_read(
         &mut self,
-        patience: Patience,
+        max_wait: Timeouts,
         ready: &mut VecDeque<StepEvent>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Next, StepError>> {
@@ -374,7 +374,7 @@ impl Streaming {
                 Poll::Ready(Err(_)) if self.decoder.is_done() => return Poll::Ready(self.decoder.cut(ready)),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(wire::connection(error))),
                 Poll::Pending if read_bytes > 0 => break,
-                Poll::Pending => return self.poll_stalled(patience, ready, context),
+                Poll::Pending => return self.poll_stalled(max_wait, ready, context),
             };
             read_bytes += chunk.len();
             if self.decoder.push(&chunk, ready)? == Next::End {
@@ -390,12 +390,12 @@ impl Streaming {
     /// Ready when nothing has come for too long.
     fn poll_stalled(
         &mut self,
-        patience: Patience,
+        max_wait: Timeouts,
         ready: &mut VecDeque<StepEvent>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Next, StepError>> {
         let is_done = self.decoder.is_done();
-        let until = self.deadline.min(self.heard + if is_done { patience.usage } else { patience.stall });
+        let until = self.deadline.min(self.heard + if is_done { max_wait.usage } else { max_wait.stall });
         if until < self.alarm.deadline() {
             self.alarm.as_mut().reset(until);
         }

@@ -16,10 +16,10 @@ use crate::format::Format;
 use crate::health::Health;
 use crate::known;
 use crate::names;
-use crate::probe::{Failure, Probe, Trouble, VendorHealth};
+use crate::probe::{Failure, Probe, ProbeError, VendorHealth};
 use crate::provider::{Discovered, Provider, StepStream};
 use crate::reader;
-use crate::vendor::{Misconfigured, VendorConfig, VendorsConfig};
+use crate::vendor::{VendorConfig, VendorConfigError, VendorsConfig};
 
 /// What a model costs where the operator sets no price: an answer over a few documents some three to ten credits.
 pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, output_millis: 500 };
@@ -39,7 +39,7 @@ pub struct Model {
     /// Its entry.
     pub entry: ModelEntry,
     provider: Provider,
-    state: Arc<State>,
+    state: Arc<CatalogState>,
 }
 
 impl Model {
@@ -64,18 +64,18 @@ impl Model {
     }
 }
 
-struct State {
+struct CatalogState {
     clock: Arc<dyn Clock>,
     health: Mutex<HashMap<String, Health>>,
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for CatalogState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").finish_non_exhaustive()
     }
 }
 
-impl State {
+impl CatalogState {
     fn health(&self) -> MutexGuard<'_, HashMap<String, Health>> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +88,7 @@ impl State {
 
 /// What the vendors told.
 #[derive(Debug, Default)]
-struct Told {
+struct DiscoveredModels {
     /// The models of each when it last told some, as it told them.
     listed: HashMap<ProviderName, Vec<ModelEntry>>,
     /// What asking each came to.
@@ -101,9 +101,9 @@ pub struct Catalog {
     config: VendorsConfig,
     /// At most one for each provider, in the order of preference.
     vendors: Vec<Arc<Vendor>>,
-    told: Mutex<Told>,
+    told: Mutex<DiscoveredModels>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
-    state: Arc<State>,
+    state: Arc<CatalogState>,
 }
 
 impl Catalog {
@@ -111,15 +111,15 @@ impl Catalog {
     ///
     /// # Errors
     /// When a vendor's configuration cannot be used; which one, and why.
-    pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, Misconfigured> {
+    pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, VendorConfigError> {
         let mut vendors = Vec::new();
         for (format, vendor) in configured(&config) {
             let of = VendorConfig { options: config.options.clone(), ..vendor.clone() };
             let provider = format.provider();
-            let vendor = Vendor::new(format, &of).map_err(|error| Misconfigured { provider, error })?;
+            let vendor = Vendor::new(format, &of).map_err(|error| VendorConfigError { provider, error })?;
             vendors.push(Arc::new(vendor));
         }
-        let state = Arc::new(State { clock, health: Mutex::default() });
+        let state = Arc::new(CatalogState { clock, health: Mutex::default() });
         let (told, entries) = (Mutex::default(), RwLock::default());
         let catalog = Self { config, vendors, told, entries, state };
         catalog.arrange(&HashMap::new());
@@ -175,16 +175,16 @@ impl Catalog {
     }
 
     /// Takes note of what a probe of a vendor says of its models.
-    fn record_probe(&self, provider: ProviderName, told: &Told, now: Timestamp) {
+    fn record_probe(&self, provider: ProviderName, told: &DiscoveredModels, now: Timestamp) {
         let entries = self.entries();
         let listed = told.listed.get(&provider).map_or(&[][..], Vec::as_slice);
-        let trouble = told.probes.get(&provider).and_then(Probe::trouble);
+        let trouble = told.probes.get(&provider).and_then(Probe::error);
         let mut health = self.state.health();
         for entry in entries.iter().filter(|entry| !entry.builtin && entry.provider == provider) {
             let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
             let answered = match (trouble, is_listed) {
                 (None, true) => true,
-                (Some(Trouble::Unreachable | Trouble::Key), _) | (Some(_), true) => false,
+                (Some(ProbeError::Unreachable | ProbeError::Key), _) | (Some(_), true) => false,
                 // Whoever tells no list tells nothing of a model that stands in none.
                 (None | Some(_), false) => continue,
             };
@@ -200,7 +200,7 @@ impl Catalog {
         self.vendors.iter().map(|vendor| self.health_of(vendor, &told)).collect()
     }
 
-    fn health_of(&self, vendor: &Vendor, told: &Told) -> VendorHealth {
+    fn health_of(&self, vendor: &Vendor, told: &DiscoveredModels) -> VendorHealth {
         let provider = vendor.format().provider();
         let models = told.listed.get(&provider).map_or(0, Vec::len);
         let probe = told.probes.get(&provider).cloned().unwrap_or_default();
@@ -365,7 +365,8 @@ impl Catalog {
         ModelEntry {
             id: model.name.clone(),
             label: Localized::same(label.unwrap_or(&model.name)),
-            description: known.map_or_else(|| names::description(format, own), known::Known::description),
+            description: known
+                .map_or_else(|| names::description(format, own), known::ModelFamily::description),
             provider: format.provider(),
             default: false,
             deprecated,
@@ -399,9 +400,9 @@ fn has_own_names(vendor: &Vendor) -> bool {
 fn log(health: &VendorHealth) {
     let (vendor, base_url) = (health.provider.as_str(), &health.base_url);
     match &health.detail {
-        None => tracing::info!(vendor, base_url, models = health.models, "a vendor told its models"),
+        None => tracing::info!(vendor, base_url, models = health.models, "model discovery succeeded"),
         Some(cause) => {
-            tracing::warn!(vendor, base_url, cause, "a vendor does not tell its models; it is asked again");
+            tracing::warn!(vendor, base_url, cause, "model discovery failed; will retry");
         }
     }
 }

@@ -175,17 +175,17 @@ impl Format {
 
 impl Dialect {
     /// How to say it to a server that refused it so; `None` when nothing else can be tried.
-    pub(crate) fn otherwise(self, refusal: &StepError) -> Option<Self> {
+    pub(crate) fn fallback(self, refusal: &StepError) -> Option<Self> {
         let StepError::Rejected { reason } = refusal else { return None };
         let reason = reason.to_lowercase();
         if !(reason.starts_with("400") || reason.starts_with("422")) {
             return None;
         }
         match self {
-            Self::Anthropic(dialect) => dialect.otherwise(&reason).map(Self::Anthropic),
-            Self::ChatCompletions(dialect) => dialect.otherwise(&reason).map(Self::ChatCompletions),
-            Self::Gemini(dialect) => dialect.otherwise(&reason).map(Self::Gemini),
-            Self::Responses(dialect) => dialect.otherwise(&reason).map(Self::Responses),
+            Self::Anthropic(dialect) => dialect.fallback(&reason).map(Self::Anthropic),
+            Self::ChatCompletions(dialect) => dialect.fallback(&reason).map(Self::ChatCompletions),
+            Self::Gemini(dialect) => dialect.fallback(&reason).map(Self::Gemini),
+            Self::Responses(dialect) => dialect.fallback(&reason).map(Self::Responses),
         }
     }
 

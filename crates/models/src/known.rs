@@ -6,7 +6,7 @@ use domain::catalog::{Localized, ProviderName};
 
 /// What is known of a family of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ModelFamily {
     provider: ProviderName,
     /// What the names of the family begin with, up to a date or the end.
     family: &'static str,
@@ -51,7 +51,7 @@ const TEXT: (bool, bool) = (false, false);
 const GEMINI_CONTEXT: u32 = 1_048_576;
 
 #[rustfmt::skip]
-const TABLE: &[Known] = &[
+const TABLE: &[ModelFamily] = &[
     known(Anthropic, "claude-fable-5-1", "Claude Fable 5.1", Large, 1_000_000, 128_000, BOTH),
     known(Anthropic, "claude-fable-5", "Claude Fable 5", Large, 1_000_000, 128_000, BOTH),
     known(Anthropic, "claude-opus-5-5", "Claude Opus 5.5", Large, 1_000_000, 128_000, BOTH),
@@ -101,8 +101,8 @@ const fn known(
     context_tokens: u32,
     output_max_tokens: u32,
     (reasons, sees_images): (bool, bool),
-) -> Known {
-    Known {
+) -> ModelFamily {
+    ModelFamily {
         provider,
         family,
         label,
@@ -115,7 +115,7 @@ const fn known(
     }
 }
 
-impl Known {
+impl ModelFamily {
     const fn old(self) -> Self {
         Self { deprecated: true, ..self }
     }
@@ -144,7 +144,7 @@ impl Known {
 }
 
 /// What is known of the vendor's own model of this name.
-pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static Known> {
+pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static ModelFamily> {
     TABLE.iter().find(|known| known.provider == provider && is_of(name, known.family))
 }
 

@@ -34,12 +34,12 @@ mod server;
 mod vendor;
 mod wire;
 
-pub use attempt::{MODELS_MAX, MODELS_TIMEOUT, Patience, STALL_TIMEOUT, STEP_TIMEOUT, USAGE_TIMEOUT, Vendor};
+pub use attempt::{MODELS_MAX, MODELS_TIMEOUT, STALL_TIMEOUT, STEP_TIMEOUT, Timeouts, USAGE_TIMEOUT, Vendor};
 pub use catalog::{Catalog, Model};
 pub use configured::{CONFIGURED_MAX, ModelConfig};
 pub use decoder::{Decoder, Next, STREAM_MAX_BYTES};
 pub use format::Format;
 pub use health::Health;
-pub use probe::{Trouble, VendorHealth};
+pub use probe::{ProbeError, VendorHealth};
 pub use provider::{Discovered, Provider, StepStream};
-pub use vendor::{Misconfigured, Options, Secret, VendorConfig, VendorError, VendorsConfig};
+pub use vendor::{Options, Secret, VendorConfig, VendorConfigError, VendorError, VendorsConfig};

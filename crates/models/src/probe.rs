@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 
 /// Why a vendor told no models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Trouble {
+pub enum ProbeError {
     /// Nothing answers there, or not in time.
     Unreachable,
     /// It wants another key, or one at all.
@@ -21,7 +21,7 @@ pub enum Trouble {
     Empty,
 }
 
-impl Trouble {
+impl ProbeError {
     /// Every one.
     pub const ALL: [Self; 5] = [Self::Unreachable, Self::Key, Self::Refused, Self::Unreadable, Self::Empty];
 
@@ -39,7 +39,7 @@ impl Trouble {
 }
 
 /// In words that say nothing of the operator's network or keys.
-impl fmt::Display for Trouble {
+impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreachable => "its server does not answer",
@@ -65,11 +65,11 @@ pub struct VendorHealth {
     /// Since when it is so.
     pub since: Option<Timestamp>,
     /// Why it told none.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ProbeError>,
     /// The same in its server's words, for operators.
     pub detail: Option<String>,
-    /// How often asking came to each of [`Trouble::ALL`].
-    pub failures: [u64; Trouble::ALL.len()],
+    /// How often asking came to each of [`TxError::ALL`].
+    pub failures: [u64; ProbeError::ALL.len()],
 }
 
 impl VendorHealth {
@@ -88,7 +88,7 @@ impl VendorHealth {
 /// Why a vendor told no models: for programs, and in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub(crate) trouble: Trouble,
+    pub(crate) trouble: ProbeError,
     pub(crate) detail: String,
 }
 
@@ -99,29 +99,29 @@ impl Failure {
             StepError::Rejected { reason } if is_about_key(reason) => {
                 let said =
                     if keyed { "the key is refused" } else { "a key is wanted, and none is configured" };
-                return Self { trouble: Trouble::Key, detail: format!("{said} ({reason})") };
+                return Self { trouble: ProbeError::Key, detail: format!("{said} ({reason})") };
             }
-            StepError::Rejected { reason } => (Trouble::Refused, reason.clone()),
-            StepError::Unavailable { reason, .. } => (Trouble::Unreachable, reason.clone()),
-            StepError::TooLong => (Trouble::Refused, error.to_string()),
+            StepError::Rejected { reason } => (ProbeError::Refused, reason.clone()),
+            StepError::Unavailable { reason, .. } => (ProbeError::Unreachable, reason.clone()),
+            StepError::TooLong => (ProbeError::Refused, error.to_string()),
         };
         Self { trouble, detail }
     }
 
     pub(crate) fn unreadable(detail: &str) -> Self {
-        Self { trouble: Trouble::Unreadable, detail: detail.to_owned() }
+        Self { trouble: ProbeError::Unreadable, detail: detail.to_owned() }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { trouble: Trouble::Empty, detail: "it has no models".to_owned() }
+        Self { trouble: ProbeError::Empty, detail: "it has no models".to_owned() }
     }
 
     pub(crate) fn error(&self) -> StepError {
         match self.trouble {
-            Trouble::Unreachable | Trouble::Unreadable => {
+            ProbeError::Unreachable | ProbeError::Unreadable => {
                 StepError::Unavailable { reason: self.detail.clone(), retry_after: None }
             }
-            Trouble::Key | Trouble::Refused | Trouble::Empty => {
+            ProbeError::Key | ProbeError::Refused | ProbeError::Empty => {
                 StepError::Rejected { reason: self.detail.clone() }
             }
         }
@@ -141,14 +141,14 @@ pub(crate) struct Probe {
     /// What it came to last.
     pub(crate) last: Option<Result<(), Failure>>,
     since: Option<Timestamp>,
-    failures: [u64; Trouble::ALL.len()],
+    failures: [u64; ProbeError::ALL.len()],
 }
 
 impl Probe {
     /// Takes note of what asking came to; whether that is another thing than before.
     pub(crate) fn record(&mut self, came: Result<(), Failure>, now: Timestamp) -> bool {
         if let Err(failure) = &came
-            && let Some(at) = Trouble::ALL.iter().position(|trouble| *trouble == failure.trouble)
+            && let Some(at) = ProbeError::ALL.iter().position(|trouble| *trouble == failure.trouble)
         {
             self.failures[at] += 1;
         }
@@ -160,7 +160,7 @@ impl Probe {
         changed
     }
 
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn error(&self) -> Option<ProbeError> {
         self.failure().map(|failure| failure.trouble)
     }
 
@@ -175,7 +175,7 @@ impl Probe {
             models,
             up: self.last.as_ref().map(Result::is_ok),
             since: self.since,
-            trouble: self.trouble(),
+            trouble: self.error(),
             detail: self.failure().map(|failure| failure.detail.clone()),
             failures: self.failures,
         }

@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 use crate::attempt::Vendor;
 use crate::reader;
 
-/// The events of one step, the last of which is `Finished` or an error. Dropping it ends the step at once,
+/// The events of one step, the last of which is `SpanData` or an error. Dropping it ends the step at once,
 /// at the vendor's server too.
 pub type StepStream = Pin<Box<dyn Stream<Item = Result<StepEvent, StepError>> + Send>>;
 

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::image::{Image, ImageRef};
-use domain::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Outcome, Step, StepRequest};
+use domain::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, StepRequest};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -55,7 +55,7 @@ pub(crate) fn turns(request: &StepRequest, format: Format) -> Vec<Turn<'_>> {
     let transcript = &request.transcript;
     let mut turns = Vec::with_capacity(transcript.len() + 1);
     let mut answered: HashSet<&str> = HashSet::new();
-    let mut gallery = Gallery::of(request);
+    let mut gallery = RequestImages::of(request);
     for (at, item) in transcript.iter().enumerate() {
         match item {
             Item::Question { text, attachments } => {
@@ -129,12 +129,12 @@ pub(crate) fn results_of<'a>(step: &'a Step, later: &'a [Item]) -> impl Iterator
 }
 
 /// The images of a request: each is shown once, where it is first spoken of.
-pub(crate) struct Gallery<'a> {
+pub(crate) struct RequestImages<'a> {
     images: &'a [Image],
     shown: HashSet<&'a ImageRef>,
 }
 
-impl<'a> Gallery<'a> {
+impl<'a> RequestImages<'a> {
     pub(crate) fn of(request: &'a StepRequest) -> Self {
         Self { images: &request.images, shown: HashSet::new() }
     }
@@ -223,8 +223,8 @@ pub(crate) fn result_text(result: Option<&CallResult>) -> String {
 /// Whether a call did not do what was asked.
 pub(crate) fn has_failed(result: Option<&CallResult>) -> bool {
     result.is_none_or(|result| match result.outcome {
-        Outcome::Done => false,
-        Outcome::Failed | Outcome::Interrupted => true,
+        StepOutcome::Done => false,
+        StepOutcome::Failed | StepOutcome::Interrupted => true,
     })
 }
 
@@ -276,7 +276,7 @@ mod tests {
             images: Vec::new(),
             call: call.into(),
             tool: "t".into(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: "r".into(),
             passages: vec![],
             written: vec![],

@@ -125,7 +125,7 @@ pub enum VendorError {
 /// One of the configured vendors cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {error}", .provider.as_str())]
-pub struct Misconfigured {
+pub struct VendorConfigError {
     /// Which one.
     pub provider: ProviderName,
     /// Why.

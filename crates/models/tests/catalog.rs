@@ -10,7 +10,7 @@ use domain::step::{Item, StepEvent, StepRequest};
 use domain::time::{Clock, Timestamp};
 use futures_util::StreamExt;
 use models::catalog::READER_ID;
-use models::{Catalog, ModelConfig, Trouble, VendorConfig, VendorsConfig};
+use models::{Catalog, ModelConfig, ProbeError, VendorConfig, VendorsConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 #[derive(Default)]
@@ -292,19 +292,19 @@ async fn a_vendor_that_tells_no_models_is_told_of_with_its_address_and_the_cause
     let refused = r#"{"error":{"message":"Incorrect API key: sk-secret"}}"#;
     let google = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#;
     for (status, body, trouble, detail) in [
-        (401, refused, Trouble::Key, "the key is refused (401: Incorrect API key: [key])"),
-        (403, "", Trouble::Key, "the key is refused (403: no reason given)"),
-        (400, google, Trouble::Key, "the key is refused (400: API key not valid.)"),
-        (404, "", Trouble::Refused, "404: no reason given"),
-        (500, "", Trouble::Unreachable, "500: no reason given"),
-        (200, "<html>", Trouble::Unreadable, "what it gives for a list of models is no JSON"),
+        (401, refused, ProbeError::Key, "the key is refused (401: Incorrect API key: [key])"),
+        (403, "", ProbeError::Key, "the key is refused (403: no reason given)"),
+        (400, google, ProbeError::Key, "the key is refused (400: API key not valid.)"),
+        (404, "", ProbeError::Refused, "404: no reason given"),
+        (500, "", ProbeError::Unreachable, "500: no reason given"),
+        (200, "<html>", ProbeError::Unreadable, "what it gives for a list of models is no JSON"),
         (
             200,
             "{\"data\":1}",
-            Trouble::Unreadable,
+            ProbeError::Unreadable,
             "what it gives for a list of models is JSON, and no list of models",
         ),
-        (200, "{\"data\":[]}", Trouble::Empty, "it has no models"),
+        (200, "{\"data\":[]}", ProbeError::Empty, "it has no models"),
     ] {
         let (base_url, _answer) = server(status, body).await;
         let catalog = catalog_of(VendorsConfig { openai: vendor(&base_url), ..VendorsConfig::default() });

@@ -5,10 +5,10 @@
 //! whether a folder has changed. What is broken is left out and told as a [`Notice`] with file and line. Nothing
 //! of a plugin is ever executed here.
 
-mod brought;
 mod frontmatter;
 mod library;
-mod lines;
+mod line_numbers;
+mod mcp_config;
 mod publish;
 mod reader;
 mod servers;
@@ -19,7 +19,7 @@ use domain::agent::AgentName;
 use domain::id::AgentId;
 use domain::skill::SkillName;
 
-pub use library::{Library, Looked, Lookup};
+pub use library::{Library, Lookup, Visited};
 pub use publish::{MACHINE_FOLDER, PublishError};
 pub use reader::{fingerprint, read, read_one};
 pub use servers::McpServer;

@@ -2,7 +2,7 @@
 
 use domain::id::{AgentId, SkillId};
 
-use crate::publish::Shelf;
+use crate::publish::SkillFiles;
 use crate::{Agent, DEFAULT_AGENT, McpServer, Notice, Skill};
 
 /// Every skill, agent and MCP server that there is. Never without the default agent.
@@ -18,11 +18,11 @@ pub struct Library {
     pub notices: Vec<Notice>,
     /// How many notices were not kept.
     pub notices_left_out: usize,
-    pub(crate) shelves: Vec<Shelf>,
+    pub(crate) shelves: Vec<SkillFiles>,
 }
 
 /// What was looked up: a skill or an agent.
-pub trait Looked {
+pub trait Visited {
     /// Whether this is its identifier.
     fn has_id(&self, text: &str) -> bool;
     /// Its short name.
@@ -42,7 +42,7 @@ pub enum Lookup<'a, T> {
     Ambiguous(Vec<String>),
 }
 
-impl Looked for Skill {
+impl Visited for Skill {
     fn has_id(&self, text: &str) -> bool {
         text.parse::<SkillId>().is_ok_and(|id| id == self.name.id)
     }
@@ -56,7 +56,7 @@ impl Looked for Skill {
     }
 }
 
-impl Looked for Agent {
+impl Visited for Agent {
     fn has_id(&self, text: &str) -> bool {
         text.parse::<AgentId>().is_ok_and(|id| id == self.id)
     }
@@ -108,7 +108,7 @@ impl Library {
     }
 }
 
-fn look_up<'a, T: Looked>(all: &'a [T], word: &str) -> Lookup<'a, T> {
+fn look_up<'a, T: Visited>(all: &'a [T], word: &str) -> Lookup<'a, T> {
     let exact =
         all.iter().find(|one| one.has_id(word)).or_else(|| all.iter().find(|one| one.full_name() == word));
     if let Some(one) = exact {

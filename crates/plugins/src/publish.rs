@@ -31,7 +31,7 @@ const LINK: &str = ".link";
 
 /// The files of a plugin's skills.
 #[derive(Debug, Clone)]
-pub(crate) struct Shelf {
+pub(crate) struct SkillFiles {
     pub(crate) plugin: String,
     pub(crate) tree: Tree,
     /// Each skill's folder name, its folder in the tree, and its files.
@@ -113,7 +113,7 @@ fn hex(digest: &[u8]) -> String {
 }
 
 /// Makes the content of a plugin and leads its link there. Gives the content's name.
-fn lay_out(shelf: &Shelf, folder: &Path) -> Result<String, TreeError> {
+fn lay_out(shelf: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let fresh = folder.join(CONTENT).join(FRESH);
     remove(&fresh)?;
     public_folder(&fresh)?;

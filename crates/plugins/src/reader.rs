@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::frontmatter::{self, Head};
 use crate::library::Library;
-use crate::publish::Shelf;
+use crate::publish::SkillFiles;
 use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
 use crate::{
     AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, McpServer, NAME_MAX_BYTES, NOTICES_MAX,
@@ -297,7 +297,7 @@ impl Reader {
             return self.skip(tree, root, format!("there is a plugin {name} already, which holds"));
         }
         let mut shelf =
-            Shelf { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new(), whole: None };
+            SkillFiles { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new(), whole: None };
         for folder in &plugin.skills {
             self.skill(&plugin, folder, &mut shelf);
         }
@@ -310,7 +310,7 @@ impl Reader {
         self.library.shelves.push(shelf);
     }
 
-    fn skill(&mut self, plugin: &Plugin<'_>, folder: &str, shelf: &mut Shelf) {
+    fn skill(&mut self, plugin: &Plugin<'_>, folder: &str, shelf: &mut SkillFiles) {
         let tree = plugin.tree;
         let file = join(folder, SKILL_FILE);
         if !tree.is_file(&file) {

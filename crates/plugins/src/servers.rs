@@ -11,7 +11,7 @@ use protocol::tool::WORKSPACE;
 use serde_json::{Map, Value};
 
 use crate::MACHINE_FOLDER;
-use crate::lines::line_of;
+use crate::line_numbers::line_of;
 
 /// The key under which servers stand, where anything else does.
 pub(crate) const KEY: &str = "mcpServers";
@@ -43,7 +43,7 @@ pub struct McpServer {
 }
 
 /// Something that is to be told: the line, what, and whether the server is left out for it.
-pub(crate) type Remark = (Option<u32>, String, bool);
+pub(crate) type ServerWarning = (Option<u32>, String, bool);
 
 /// Where servers stand: the file's text, and the keys that lead to them in it.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ pub(crate) fn read(
     plugin: &str,
     map: &Map<String, Value>,
     source: Source<'_>,
-    remarks: &mut Vec<Remark>,
+    remarks: &mut Vec<ServerWarning>,
 ) -> Vec<McpServer> {
     let mut servers: Vec<McpServer> = Vec::new();
     for (called, entry) in map {
@@ -87,7 +87,7 @@ pub(crate) fn read(
                 }
                 servers.push(server);
             }
-            Err(Unfit { key, why, wrong }) => {
+            Err(InvalidServer { key, why, wrong }) => {
                 remarks.push((line(key), format!("the server {called}: {why}"), wrong));
             }
         }
@@ -96,21 +96,25 @@ pub(crate) fn read(
 }
 
 /// Why a server is left out.
-struct Unfit {
+struct InvalidServer {
     key: &'static str,
     why: String,
     /// Whether its author has to do something.
     wrong: bool,
 }
 
-fn unfit<T>(key: &'static str, why: impl Into<String>) -> Result<T, Unfit> {
-    Err(Unfit { key, why: why.into(), wrong: true })
+fn unfit<T>(key: &'static str, why: impl Into<String>) -> Result<T, InvalidServer> {
+    Err(InvalidServer { key, why: why.into(), wrong: true })
 }
 
 /// A server as machines start it, and the keys of the entry that nobody knows here.
-fn server<'a>(plugin: &str, called: &str, entry: &'a Value) -> Result<(McpServer, Vec<&'a String>), Unfit> {
+fn server<'a>(
+    plugin: &str,
+    called: &str,
+    entry: &'a Value,
+) -> Result<(McpServer, Vec<&'a String>), InvalidServer> {
     let Some(entry) = entry.as_object() else { return unfit("", "it is no JSON object") };
-    let passed_over = |key, why: &str| Err(Unfit { key, why: why.to_owned(), wrong: false });
+    let passed_over = |key, why: &str| Err(InvalidServer { key, why: why.to_owned(), wrong: false });
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
         return passed_over("disabled", "it is disabled");
     }
@@ -166,7 +170,7 @@ fn name(called: &str) -> Option<String> {
     is_server_name(name).then(|| name.to_owned())
 }
 
-fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<String>, Unfit> {
+fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<String>, InvalidServer> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(all)) if all.len() <= most => all
@@ -179,7 +183,7 @@ fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<St
     }
 }
 
-fn variables(value: Option<&Value>, root: &str) -> Result<BTreeMap<String, String>, Unfit> {
+fn variables(value: Option<&Value>, root: &str) -> Result<BTreeMap<String, String>, InvalidServer> {
     let map = match value {
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
         Some(Value::Object(map)) if map.len() <= VARIABLES_MAX => map,
@@ -214,7 +218,7 @@ fn is_wanted(name: &str) -> bool {
 }
 
 /// The text with each `${NAME}` and `${NAME:-otherwise}` as it is in a machine.
-fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Unfit> {
+fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, InvalidServer> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {

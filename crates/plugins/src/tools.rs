@@ -45,9 +45,9 @@ const KNOWN: [&str; 41] = [
     "websearch",
 ];
 /// How many names one notice tells.
-const TOLD_MAX: usize = 5;
+const NAMES_SHOWN_MAX: usize = 5;
 /// How much of a name it tells, in characters.
-const TOLD_MAX_CHARS: usize = 60;
+const NAME_SHOWN_MAX_CHARS: usize = 60;
 
 /// Those of the names that mean no tool anybody has, as a notice tells them; `None` when all mean one. What stands in
 /// brackets says what a tool may be called with. The tools of MCP servers are not known here.
@@ -59,10 +59,10 @@ pub(crate) fn unknown(names: &[String]) -> Option<String> {
     let told: Vec<String> = names
         .iter()
         .filter(|name| !is_tool(name))
-        .map(|name| format!("{:?}", name.chars().take(TOLD_MAX_CHARS).collect::<String>()))
+        .map(|name| format!("{:?}", name.chars().take(NAME_SHOWN_MAX_CHARS).collect::<String>()))
         .collect();
-    let more = if told.len() > TOLD_MAX { ", …" } else { "" };
-    (!told.is_empty()).then(|| told[..told.len().min(TOLD_MAX)].join(", ") + more)
+    let more = if told.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
+    (!told.is_empty()).then(|| told[..told.len().min(NAMES_SHOWN_MAX)].join(", ") + more)
 }
 
 #[cfg(test)]

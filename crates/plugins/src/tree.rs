@@ -1,4 +1,4 @@
-//! Folders as plugins are read from: one on the disk, which is taken for hostile, or the one built in.
+//! The folder that plugins are read from: one on disk, which is untrusted, or the built-in one.
 //!
 //! Paths are relative to the tree's root, with slashes, without `.` and `..`. On the disk a link is followed only
 //! to a place below the root; whatever is neither file nor folder is not there. The operator's own folder is not
@@ -143,9 +143,9 @@ impl Tree {
                 }
                 let path = join(&folder, &name);
                 match self.look(&path) {
-                    Ok(Looked::Folder) => left.push((path, depth + 1)),
-                    Ok(Looked::File(file)) => found.push(file),
-                    Ok(Looked::Other) => {}
+                    Ok(Visited::Folder) => left.push((path, depth + 1)),
+                    Ok(Visited::File(file)) => found.push(file),
+                    Ok(Visited::Other) => {}
                     Err(error) => skipped(&path, error),
                 }
             }
@@ -186,26 +186,26 @@ impl Tree {
         String::from_utf8(bytes).map_err(|_| TreeError::NotText)
     }
 
-    fn look(&self, path: &str) -> Result<Looked, TreeError> {
+    fn look(&self, path: &str) -> Result<Visited, TreeError> {
         match self {
             Self::Disk(root) => {
                 let (_, metadata) = within(root, path)?;
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 Ok(if metadata.is_dir() {
-                    Looked::Folder
+                    Visited::Folder
                 } else if metadata.is_file() {
-                    Looked::File(Found { path: path.to_owned(), size: metadata.len(), executable })
+                    Visited::File(Found { path: path.to_owned(), size: metadata.len(), executable })
                 } else {
-                    Looked::Other
+                    Visited::Other
                 })
             }
             Self::Embedded(files) => Ok(match files.iter().find(|(name, ..)| *name == path) {
-                Some((_, content, executable)) => Looked::File(Found {
+                Some((_, content, executable)) => Visited::File(Found {
                     path: path.to_owned(),
                     size: content.len() as u64,
                     executable: *executable,
                 }),
-                None => Looked::Folder,
+                None => Visited::Folder,
             }),
         }
     }
@@ -239,7 +239,7 @@ impl Tree {
     }
 }
 
-enum Looked {
+enum Visited {
     Folder,
     File(Found),
     Other,

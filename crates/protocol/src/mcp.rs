@@ -1,8 +1,8 @@
 //! MCP servers that plugins bring and that run in the machine.
 //!
 //! The host writes down which there are, in [`SERVERS_FILE`] of the folder of plugins' files, which a machine only
-//! reads. `POST /tools` asks the agent for their tools: a [`ToolsAsked`], and a [`ToolsTold`] in answer, which the host
-//! takes for hostile. Calls of the tools come with a turn, as those of all tools do.
+//! reads. `POST /tools` asks the agent for their tools: a [`ToolsRequest`], and a [`ToolsReply`] in answer, which the host
+//! treats as untrusted. Calls of the tools come with a turn, as those of all tools do.
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ pub const SERVERS_FILE_MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// The most that the tools of one server may take, in bytes; the rest is left out.
 pub const TOOLS_MAX_BYTES: usize = 256 * 1024;
 /// The longest question for tools, in bytes.
-pub const ASKED_MAX_BYTES: usize = 64 * 1024;
+pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 /// The longest answer to it, in bytes: all servers' tools.
-pub const TOLD_MAX_BYTES: usize = 10 * 1024 * 1024;
+pub const REPLY_MAX_BYTES: usize = 10 * 1024 * 1024;
 /// The longest reason why there are no tools, in bytes.
 pub const REASON_MAX_BYTES: usize = 2000;
 
@@ -52,7 +52,7 @@ pub struct Server {
 
 /// What the host asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolsAsked {
+pub struct ToolsRequest {
     /// The lists that it has, by server. No server is started for one that it has.
     pub known: BTreeMap<String, Known>,
 }
@@ -68,14 +68,14 @@ pub struct Known {
 
 /// What the agent answers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolsTold {
+pub struct ToolsReply {
     /// Each server of the file, in its order.
-    pub servers: Vec<ServerTold>,
+    pub servers: Vec<ServerTools>,
 }
 
 /// What there is of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ServerTold {
+pub struct ServerTools {
     /// Its name.
     pub name: String,
     /// Its version.

@@ -6,7 +6,7 @@
 
 use domain::citation::{Passage, Place};
 use domain::id::MessageId;
-use domain::step::{Call, Outcome, Purpose};
+use domain::step::{Call, Purpose, StepOutcome};
 use domain::turn::{self, ExecutorFrame, HostFrame, Open, SessionStamp};
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub const HOST_FRAME_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A line that is no frame, or says what no frame may say.
 #[derive(Debug, thiserror::Error)]
-pub enum NotAFrame {
+pub enum InvalidFrame {
     /// It is no JSON of a known form.
     #[error("the line is no frame: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -77,11 +77,11 @@ pub fn host_line(frame: &HostFrame) -> Vec<u8> {
 /// Decodes a line of the host.
 ///
 /// # Errors
-/// [`NotAFrame`].
-pub fn read_host_line(line: &[u8]) -> Result<HostFrame, NotAFrame> {
+/// [`InvalidFrame`].
+pub fn read_host_line(line: &[u8]) -> Result<HostFrame, InvalidFrame> {
     Ok(match serde_json::from_slice(line)? {
         HostWire::Open { answer, epoch, session, outstanding, attached } => {
-            let answer: MessageId = answer.parse().map_err(|_| NotAFrame::OutOfBounds("answer"))?;
+            let answer: MessageId = answer.parse().map_err(|_| InvalidFrame::OutOfBounds("answer"))?;
             let stamp = SessionStamp { epoch, session };
             HostFrame::Open(Open { answer, stamp, outstanding, attached })
         }
@@ -103,8 +103,8 @@ pub fn executor_line(frame: &ExecutorFrame) -> Vec<u8> {
 /// Decodes a line of the executor, within the bounds of [`crate::tool`].
 ///
 /// # Errors
-/// [`NotAFrame`].
-pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, NotAFrame> {
+/// [`InvalidFrame`].
+pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, InvalidFrame> {
     let ExecutorWire::Returned { call, output } = serde_json::from_slice(line)?;
     Ok(ExecutorFrame::Returned { call, output: output_in(output)? })
 }
@@ -112,9 +112,9 @@ pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, NotAFrame> {
 /// Converts a tool's output into the domain's type.
 ///
 /// # Errors
-/// [`NotAFrame::OutOfBounds`] when it is longer than [`crate::tool`] allows.
-pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
-    let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(NotAFrame::OutOfBounds(what)) };
+/// [`InvalidFrame::OutOfBounds`] when it is longer than [`crate::tool`] allows.
+pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
+    let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(InvalidFrame::OutOfBounds(what)) };
     bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
     bounded(output.passages.len() <= OUTPUT_PASSAGES_MAX, "passages")?;
     bounded(output.written.len() <= WRITTEN_MAX, "written paths")?;
@@ -144,7 +144,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
     let mut images = Vec::with_capacity(output.images.len());
     for image in output.images {
         bounded(path_fits(&image.path), "path of an image")?;
-        images.push(image_in(image).ok_or(NotAFrame::OutOfBounds("image"))?);
+        images.push(image_in(image).ok_or(InvalidFrame::OutOfBounds("image"))?);
     }
     bounded(output.unread.len() <= UNREAD_MAX, "unread files")?;
     bounded(output.unread.iter().all(|file| path_fits(&file.path)), "path of an unread file")?;
@@ -152,7 +152,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, NotAFrame> {
     let unread = output.unread.into_iter().filter_map(|file| {
         Some(UnreadFile { reason: UnreadReason::of_code(&file.reason)?, path: file.path })
     });
-    let outcome = if output.failed { Outcome::Failed } else { Outcome::Done };
+    let outcome = if output.failed { StepOutcome::Failed } else { StepOutcome::Done };
     Ok(turn::Output {
         images,
         outcome,
@@ -217,7 +217,7 @@ fn output_out(output: &turn::Output) -> ToolOutput {
     });
     ToolOutput {
         images: output.images.iter().map(image_out).collect(),
-        failed: !matches!(output.outcome, Outcome::Done),
+        failed: !matches!(output.outcome, StepOutcome::Done),
         text: output.text.clone(),
         passages: passages.collect(),
         written: output.written.clone(),
@@ -233,7 +233,7 @@ pub(crate) fn line(wire: &impl Serialize) -> Vec<u8> {
 
 /// Cuts a stream of bytes into lines of bounded length.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineReader {
     buffer: Vec<u8>,
     /// Where the first line that was not taken begins.
     start: usize,
@@ -242,7 +242,7 @@ pub struct Lines {
     bytes_max: usize,
 }
 
-impl Lines {
+impl LineReader {
     /// Lines of at most so many bytes: [`EXECUTOR_FRAME_MAX_BYTES`] or [`HOST_FRAME_MAX_BYTES`].
     #[must_use]
     pub const fn of_at_most(bytes_max: usize) -> Self {
@@ -263,12 +263,12 @@ impl Lines {
     /// The next whole line without its line feed, if one has arrived.
     ///
     /// # Errors
-    /// [`NotAFrame::OutOfBounds`] when the line is longer than it may be.
-    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, NotAFrame> {
+    /// [`InvalidFrame::OutOfBounds`] when the line is longer than it may be.
+    pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, InvalidFrame> {
         let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
         let end = found.map_or(self.buffer.len(), |at| self.searched + at);
         if end - self.start >= self.bytes_max {
-            return Err(NotAFrame::OutOfBounds("length"));
+            return Err(InvalidFrame::OutOfBounds("length"));
         }
         if found.is_none() {
             self.searched = end;
@@ -300,7 +300,7 @@ mod tests {
             HostFrame::Ack { call: "c".into() },
             HostFrame::Cancel { call: "d".into() },
         ];
-        let mut lines = Lines::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
+        let mut lines = LineReader::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
         for frame in &frames {
             for byte in host_line(frame) {
                 lines.push(&[byte]);
@@ -323,17 +323,17 @@ mod tests {
         let paths = ["a", "/a/../b", "/./a", "//a", "/", "/a\0"].map(|path| output(String::new(), path));
         for bad in paths.into_iter().chain([output("x".repeat(TEXT_MAX_BYTES + 1), "/a")]) {
             let line = line(&ExecutorWire::Returned { call: "c".into(), output: bad });
-            assert!(matches!(read_executor_line(&line), Err(NotAFrame::OutOfBounds(_))));
+            assert!(matches!(read_executor_line(&line), Err(InvalidFrame::OutOfBounds(_))));
         }
         for bad in ["javascript:alert(1)", "https://", "https://user@example.org/", "https://example.org/a b"]
         {
             let passages = vec![FoundPassage { url: Some(bad.to_owned()), ..FoundPassage::default() }];
             let output = ToolOutput { passages, ..ToolOutput::default() };
             let line = line(&ExecutorWire::Returned { call: "c".into(), output });
-            assert!(matches!(read_executor_line(&line), Err(NotAFrame::OutOfBounds(_))), "{bad}");
+            assert!(matches!(read_executor_line(&line), Err(InvalidFrame::OutOfBounds(_))), "{bad}");
         }
-        assert!(matches!(read_executor_line(b"{\"run\":1}"), Err(NotAFrame::Malformed(_))));
-        let mut lines = Lines::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
+        assert!(matches!(read_executor_line(b"{\"run\":1}"), Err(InvalidFrame::Malformed(_))));
+        let mut lines = LineReader::of_at_most(EXECUTOR_FRAME_MAX_BYTES);
         lines.push(&vec![b' '; EXECUTOR_FRAME_MAX_BYTES]);
         assert!(lines.next_line().is_err());
     }

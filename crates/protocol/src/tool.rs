@@ -128,7 +128,7 @@ impl Tool {
     }
 }
 
-/// Arguments of [`Tool::Shell`].
+/// Arguments of [`Tool::TurnRunner`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellArguments {
@@ -225,7 +225,7 @@ pub struct SearchArguments {
     pub limit: Option<u32>,
 }
 
-/// What a tool gives back, as it travels from the agent to the host, which takes it for hostile.
+/// The output of a tool, as the agent sends it to the host, which treats it as untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// Whether the tool could not do what was asked; `text` then says why.

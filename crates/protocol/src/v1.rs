@@ -11,7 +11,7 @@ use domain::step::Call;
 use domain::turn::{ExecutorFrame, HostFrame, Open};
 use serde::{Deserialize, Serialize};
 
-use crate::session::{NotAFrame, line, output_in};
+use crate::session::{InvalidFrame, line, output_in};
 use crate::tool::ToolOutput;
 
 /// The path of a turn.
@@ -123,8 +123,8 @@ impl Translator {
     /// Translates a line of the guest; `None` is one without a meaning here.
     ///
     /// # Errors
-    /// [`NotAFrame`].
-    pub fn receive(&mut self, line: &[u8]) -> Result<Option<ExecutorFrame>, NotAFrame> {
+    /// [`InvalidFrame`].
+    pub fn receive(&mut self, line: &[u8]) -> Result<Option<ExecutorFrame>, InvalidFrame> {
         let GuestWire::Returned { call, output } = serde_json::from_slice(line)? else { return Ok(None) };
         let frame = ExecutorFrame::Returned { call: call.clone(), output: output_in(output)? };
         if self.run.iter().any(|run| run.id == call) {

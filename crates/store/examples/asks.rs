@@ -18,7 +18,7 @@ use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, UserId}
 use domain::time::Timestamp;
 use rusqlite::{Connection, params};
 use store::accounts::NewAccount;
-use store::questions::{NewConversation, NewQuestion, Target, Through};
+use store::questions::{AskedThrough, NewConversation, NewQuestion, Target};
 use store::{Options, SqlExt, Store, StoreError, accounts, conversations, questions};
 
 const CALLERS: usize = 64;
@@ -95,14 +95,14 @@ fn scattered(number: u64) -> u128 {
 fn question(number: u64, accounts: u128) -> NewQuestion {
     let bits = scattered(number + 1);
     NewQuestion {
-        measures: domain::catalog::Measures {
+        model_limits: domain::catalog::ModelLimits {
             price: domain::credits::Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
             context_tokens: 8000,
             output_max_tokens: 1000,
         },
         account: account(u128::from(number) % accounts),
         user: None,
-        through: Through::Key(KeyId::from_random(7)),
+        through: AskedThrough::Key(KeyId::from_random(7)),
         trace: None,
         target: Target::New(NewConversation {
             id: ConversationId::from_random(bits),
@@ -137,7 +137,7 @@ async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
                 let new = question(NEXT.fetch_add(1, Ordering::Relaxed), accounts);
                 store.write(move |tx| questions::ask(tx, &new)).await?;
             }
-            Ok::<_, questions::Refused>(())
+            Ok::<_, questions::AskRefused>(())
         }));
     }
     for caller in callers {

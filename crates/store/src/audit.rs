@@ -10,7 +10,7 @@ pub const AUDIT_PAGE_MAX: u32 = 1000;
 
 /// Something that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct AuditEntry {
     /// When.
     pub at: Timestamp,
     /// The account that it concerns, if any.
@@ -31,7 +31,7 @@ pub struct Entry {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn append(tx: &mut dyn Sql, entry: &Entry) -> Result<()> {
+pub fn append(tx: &mut dyn Sql, entry: &AuditEntry) -> Result<()> {
     tx.execute(
         "INSERT INTO audit (created_at, account_id, actor, action, subject, detail, trace_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -50,7 +50,7 @@ pub fn append(tx: &mut dyn Sql, entry: &Entry) -> Result<()> {
 
 /// Which entries are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct AuditFilter {
     /// Those of this account alone.
     pub account: Option<AccountId>,
     /// Those from this moment on.
@@ -65,7 +65,7 @@ pub struct Wanted {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn list(tx: &mut dyn Sql, wanted: &Wanted) -> Result<Vec<(i64, Entry)>> {
+pub fn list(tx: &mut dyn Sql, wanted: &AuditFilter) -> Result<Vec<(i64, AuditEntry)>> {
     let before = wanted.before.unwrap_or(i64::MAX);
     let since = wanted.since.map_or(i64::MIN, Timestamp::micros);
     let limit = wanted.limit.min(AUDIT_PAGE_MAX);
@@ -101,8 +101,8 @@ pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
     )
 }
 
-fn read_entry(row: &dyn Row) -> Result<(i64, Entry)> {
-    let entry = Entry {
+fn read_entry(row: &dyn Row) -> Result<(i64, AuditEntry)> {
+    let entry = AuditEntry {
         at: row.time(1)?,
         account: row.opt_id(2)?,
         actor: row.text(3)?.to_owned(),

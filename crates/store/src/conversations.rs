@@ -6,25 +6,26 @@ mod read;
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
+use crate::codec;
 use crate::error::StoreError;
-use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
-pub use delete::{Deleted, delete, remove};
+pub use delete::{DeletedConversation, delete, remove};
 pub use read::{
-    Detail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, detail, latest_answer, messages,
+    ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, detail, latest_answer,
+    messages,
 };
 
 /// The most conversations that one call lists.
 pub const CONVERSATIONS_PAGE_MAX: u32 = 200;
 
-/// The columns of a [`Summary`] but the open answer, of the table `conversations`.
+/// The columns of a [`ConversationSummary`] but the open answer, of the table `conversations`.
 macro_rules! summary_columns {
     () => {
         "id, title, model, settings, jurisdictions, web_search, pinned, created_at, modified_at"
     };
 }
-/// A [`Summary`] by the conversation and the account.
+/// A [`ConversationSummary`] by the conversation and the account.
 macro_rules! summary_select {
     () => {
         concat!(
@@ -48,7 +49,7 @@ const LISTED: &str = concat!(
 
 /// A conversation in a list (section 2.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct ConversationSummary {
     /// The conversation.
     pub id: ConversationId,
     /// Its title.
@@ -73,9 +74,9 @@ pub struct Summary {
 
 /// A page of an account's conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct ConversationPage {
     /// The conversations: pinned ones first, then the latest modified.
-    pub conversations: Vec<Summary>,
+    pub conversations: Vec<ConversationSummary>,
     /// How many the account has in all.
     pub total: u64,
 }
@@ -93,7 +94,7 @@ pub enum ConversationError {
 
 /// What [`patch`] changes; `None` leaves as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Patch {
+pub struct ConversationPatch {
     /// The title, at most 120 characters.
     pub title: Option<String>,
     /// Whether it is listed first.
@@ -104,13 +105,13 @@ pub struct Patch {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Page> {
+pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<ConversationPage> {
     let page = params![account, limit.min(CONVERSATIONS_PAGE_MAX), int(offset)?];
     let conversations = tx.all(LISTED, page, read_summary)?;
     let total = tx
         .one("SELECT conversations FROM accounts WHERE id = $1", params![account], |row| row.count(0))?
         .unwrap_or(0);
-    Ok(Page { conversations, total })
+    Ok(ConversationPage { conversations, total })
 }
 
 /// The conversation in short.
@@ -121,7 +122,7 @@ pub fn summary(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-) -> Result<Summary, ConversationError> {
+) -> Result<ConversationSummary, ConversationError> {
     tx.one(
         concat!(summary_select!(), " WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL"),
         params![conversation, account],
@@ -138,8 +139,8 @@ pub fn patch(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-    patch: &Patch,
-) -> Result<Summary, ConversationError> {
+    patch: &ConversationPatch,
+) -> Result<ConversationSummary, ConversationError> {
     tx.execute(
         "UPDATE conversations SET title = COALESCE($3, title), pinned = COALESCE($4, pinned)
          WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
@@ -157,7 +158,7 @@ pub fn request_stop(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-) -> Result<Summary, ConversationError> {
+) -> Result<ConversationSummary, ConversationError> {
     let summary = summary(tx, account, conversation)?;
     if let Some(answer) = summary.open_answer {
         tx.execute("UPDATE dispatch SET stop_requested = 1 WHERE answer_id = $1", params![answer])?;
@@ -166,19 +167,19 @@ pub fn request_stop(
 }
 
 /// Reads [`summary_columns`] and the open answer.
-pub(crate) fn read_summary(row: &dyn Row) -> Result<Summary> {
-    Ok(Summary { open_answer: row.opt_id(9)?, ..read_summary_columns(row)? })
+pub(crate) fn read_summary(row: &dyn Row) -> Result<ConversationSummary> {
+    Ok(ConversationSummary { open_answer: row.opt_id(9)?, ..read_summary_columns(row)? })
 }
 
 /// Reads [`summary_columns`].
-pub(crate) fn read_summary_columns(row: &dyn Row) -> Result<Summary> {
+pub(crate) fn read_summary_columns(row: &dyn Row) -> Result<ConversationSummary> {
     let id = row.text(0)?;
-    Ok(Summary {
+    Ok(ConversationSummary {
         id: row.id(0)?,
         title: row.text(1)?.to_owned(),
         model: row.text(2)?.to_owned(),
-        settings: form::read(row.text(3)?, "conversation", id)?,
-        jurisdictions: form::read(row.text(4)?, "conversation", id)?,
+        settings: codec::read(row.text(3)?, "conversation", id)?,
+        jurisdictions: codec::read(row.text(4)?, "conversation", id)?,
         web_search: row.flag(5)?,
         pinned: row.flag(6)?,
         created_at: row.time(7)?,

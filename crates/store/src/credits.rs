@@ -1,6 +1,6 @@
 //! The purse and the ledger whose sum it is.
 
-use domain::credits::{Credits, PostingKind, Purse, Shortage};
+use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
 use domain::step::Usage;
 use domain::time::Timestamp;
@@ -35,7 +35,7 @@ pub fn grant(
     posting: PostingId,
     amount: Credits,
     now: Timestamp,
-) -> Result<Purse, GrantError> {
+) -> Result<Balance, GrantError> {
     let posting = Posting::new(posting, account, PostingKind::Grant, amount, now);
     post(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
@@ -44,13 +44,13 @@ pub fn grant(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn purse(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Purse>> {
-    tx.one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_purse)
+pub fn balance(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Balance>> {
+    tx.one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_balance)
 }
 
 /// A posting as it stands in the ledger.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Posted {
+pub struct LedgerEntry {
     /// Its identifier.
     pub id: PostingId,
     /// When it was made.
@@ -60,7 +60,7 @@ pub struct Posted {
     /// How many credits it moved.
     pub amount: Credits,
     /// The purse after it.
-    pub purse: Purse,
+    pub balance: Balance,
     /// The conversation that it was for, which may be gone.
     pub conversation: Option<ConversationId>,
     /// The answer that it was for, which may be gone.
@@ -79,7 +79,7 @@ pub struct Posted {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Vec<Posted>> {
+pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Vec<LedgerEntry>> {
     tx.all(
         "SELECT id, created_at, kind, amount, balance, reserved, conversation_id, answer_id, key_id, model, step,
             input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated
@@ -93,14 +93,14 @@ pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> 
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn audited_purse(tx: &mut dyn Sql, account: AccountId) -> Result<Purse> {
+pub fn recomputed_balance(tx: &mut dyn Sql, account: AccountId) -> Result<Balance> {
     let sums = tx.one(
         "SELECT
             CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN -amount WHEN 'settle' THEN 0 ELSE amount END), 0) AS BIGINT),
             CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN amount WHEN 'grant' THEN 0 ELSE -amount END), 0) AS BIGINT)
          FROM postings WHERE account_id = $1",
         params![account],
-        read_purse,
+        read_balance,
     )?;
     Ok(sums.unwrap_or_default())
 }
@@ -152,13 +152,13 @@ impl Posting<'_> {
 
 /// Moves the credits in the account's row and writes the posting. When the purse does not cover it, there is no
 /// such account, or the key may not spend so much, the transaction must be undone.
-pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Purse, Shortage>> {
-    let Some(purse) = move_credits(tx, posting)? else { return Ok(Err(Shortage::Balance)) };
+pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Balance, Shortage>> {
+    let Some(balance) = move_credits(tx, posting)? else { return Ok(Err(Shortage::Balance)) };
     if !count_spent(tx, posting)? {
         return Ok(Err(Shortage::SpendingLimit));
     }
-    record(tx, posting, purse)?;
-    Ok(Ok(purse))
+    record(tx, posting, balance)?;
+    Ok(Ok(balance))
 }
 
 /// Counts what a key with a spending limit has spent: what was reserved for its questions and not released.
@@ -175,7 +175,7 @@ pub(crate) fn count_spent(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<boo
     Ok(tx.execute(sql, params![key, int(posting.amount.0)?])? > 0)
 }
 
-fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>> {
+fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balance>> {
     let sql = match posting.kind {
         PostingKind::Grant => {
             "UPDATE accounts SET balance = balance + $2 WHERE id = $1 RETURNING balance, reserved"
@@ -193,11 +193,11 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Purse>
              WHERE id = $1 AND reserved >= $2 RETURNING balance, reserved"
         }
     };
-    tx.one(sql, params![posting.account, int(posting.amount.0)?], read_purse)
+    tx.one(sql, params![posting.account, int(posting.amount.0)?], read_balance)
 }
 
 /// Writes the posting after which the purse stands so.
-pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> Result<()> {
+pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) -> Result<()> {
     let tokens =
         |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)).min(TOKENS_MAX));
     tx.send(
@@ -211,7 +211,7 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Purse) -> R
             posting.now,
             kind_text(posting.kind),
             int(posting.amount.0)?,
-            int(after.balance.0)?,
+            int(after.available.0)?,
             int(after.reserved.0)?,
             posting.conversation,
             posting.answer,
@@ -234,11 +234,11 @@ pub(crate) fn saturating(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn read_purse(row: &dyn Row) -> Result<Purse> {
-    Ok(Purse { balance: row.credits(0)?, reserved: row.credits(1)? })
+pub(crate) fn read_balance(row: &dyn Row) -> Result<Balance> {
+    Ok(Balance { available: row.credits(0)?, reserved: row.credits(1)? })
 }
 
-fn read_posted(row: &dyn Row) -> Result<Posted> {
+fn read_posted(row: &dyn Row) -> Result<LedgerEntry> {
     let kind = row.text(2)?;
     let usage = match row.opt_int(11)? {
         None => None,
@@ -250,12 +250,12 @@ fn read_posted(row: &dyn Row) -> Result<Posted> {
             estimated: row.flag(15)?,
         }),
     };
-    Ok(Posted {
+    Ok(LedgerEntry {
         id: row.id(0)?,
         at: row.time(1)?,
         kind: kind_of(kind).ok_or_else(|| StoreError::damaged("posting kind", kind, "is unknown"))?,
         amount: row.credits(3)?,
-        purse: Purse { balance: row.credits(4)?, reserved: row.credits(5)? },
+        balance: Balance { available: row.credits(4)?, reserved: row.credits(5)? },
         conversation: row.opt_id(6)?,
         answer: row.opt_id(7)?,
         key: row.opt_id(8)?,

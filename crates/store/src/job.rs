@@ -9,7 +9,7 @@ use crate::sql::Sql;
 
 /// What is to become of the changes that a piece of work made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum TxOutcome {
     /// They are to be committed.
     Keep,
     /// It refused or failed: they are to be undone.
@@ -19,7 +19,7 @@ pub(crate) enum Verdict {
 /// Work whose types are forgotten. It may run several times; only the last outcome is answered.
 pub(crate) trait Job: Send {
     /// Runs the work and keeps the outcome.
-    fn run(&mut self, tx: &mut dyn Sql) -> Verdict;
+    fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome;
     /// Replaces the outcome: the engine knows better.
     fn fail(&mut self, error: StoreError);
     /// Sends the outcome. A caller that went away is no error.
@@ -27,13 +27,13 @@ pub(crate) trait Job: Send {
 }
 
 /// The work of one call of `Store::read` or `Store::write`.
-pub(crate) struct Call<F, T, E> {
+pub(crate) struct JobCall<F, T, E> {
     work: F,
     outcome: Option<Result<T, E>>,
     reply: oneshot::Sender<Result<T, E>>,
 }
 
-impl<F, T, E> Call<F, T, E> {
+impl<F, T, E> JobCall<F, T, E> {
     /// The work and where its outcome will arrive.
     pub(crate) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, E>>) {
         let (reply, outcome) = oneshot::channel();
@@ -41,17 +41,17 @@ impl<F, T, E> Call<F, T, E> {
     }
 }
 
-impl<F, T, E> Job for Call<F, T, E>
+impl<F, T, E> Job for JobCall<F, T, E>
 where
     F: Fn(&mut dyn Sql) -> Result<T, E> + Send,
     T: Send,
     E: From<StoreError> + Send,
 {
-    fn run(&mut self, tx: &mut dyn Sql) -> Verdict {
+    fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome {
         // Nothing of a panicked run is looked at again: its changes are undone and its outcome is replaced.
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .unwrap_or_else(|_| Err(StoreError::Panicked.into()));
-        let verdict = if outcome.is_ok() { Verdict::Keep } else { Verdict::Undo };
+        let verdict = if outcome.is_ok() { TxOutcome::Keep } else { TxOutcome::Undo };
         self.outcome = Some(outcome);
         verdict
     }

@@ -11,7 +11,7 @@ use domain::job::{INTERVAL_MAX, Job, Next};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::form;
+use crate::codec;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 /// The longest error that is kept with a job, in bytes.
@@ -357,7 +357,7 @@ struct OfConversation {
 fn payload_of(job: Job) -> Result<String> {
     match job {
         Job::RemoveConversation(conversation) => {
-            form::write(&OfConversation { conversation: conversation.to_string() })
+            codec::write(&OfConversation { conversation: conversation.to_string() })
         }
         Job::RemoveIdempotencyKeys | Job::TrimAuditLog | Job::RemoveStaleUploads | Job::RemoveFailedJobs => {
             Ok("{}".to_owned())

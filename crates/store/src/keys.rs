@@ -66,7 +66,7 @@ pub struct Spending {
 
 /// What a fingerprint stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resolved {
+pub struct ResolvedKey {
     /// The key.
     pub key: KeyId,
     /// Whose it is.
@@ -85,7 +85,7 @@ pub struct Resolved {
     pub has_machine: bool,
 }
 
-impl Resolved {
+impl ResolvedKey {
     /// Whether the key works at `now`: neither revoked nor ended, under a licence that holds.
     #[must_use]
     pub fn valid(&self, now: Timestamp) -> bool {
@@ -210,7 +210,7 @@ pub fn revoke(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<Resolved>> {
+pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<ResolvedKey>> {
     tx.one(
         "SELECT k.id, k.account_id, k.user_id, a.licence_until, k.revoked_at, k.expires_at, k.scope,
             (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id)
@@ -239,8 +239,8 @@ fn read_scope(row: &dyn Row, column: usize) -> Result<Scope> {
     text.map_or(Ok(Scope::ALL), read)
 }
 
-fn read_resolved(row: &dyn Row) -> Result<Resolved> {
-    Ok(Resolved {
+fn read_resolved(row: &dyn Row) -> Result<ResolvedKey> {
+    Ok(ResolvedKey {
         key: row.id(0)?,
         account: row.id(1)?,
         user: row.opt_id(2)?,

@@ -19,16 +19,16 @@
 mod abort;
 pub mod accounts;
 pub mod audit;
+mod codec;
 pub mod conversations;
 mod copy;
 pub mod credits;
 mod error;
-mod figures;
-mod form;
 mod job;
 pub mod jobs;
 pub mod keys;
 pub mod machines;
+mod metrics;
 mod migrations;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -42,9 +42,9 @@ pub mod turns;
 mod url;
 pub mod usage;
 
-pub use copy::{Exporter, Importer, Take};
+pub use copy::{ChunkSink, Exporter, Importer};
 pub use error::StoreError;
-pub use figures::{Figures, Waiting};
+pub use metrics::{QueueDepths, StoreMetrics};
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
 pub use store::{ExclusiveLock, Options, Store};
 pub use url::DatabaseUrl;

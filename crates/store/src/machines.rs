@@ -31,7 +31,7 @@ pub struct Machine {
 
 /// How many machines there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct MachineCounts {
     /// That should run.
     pub running: u64,
     /// That should not.
@@ -100,7 +100,7 @@ pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Re
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn want(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
     lock(tx, account)?;
     tx.execute(
         "UPDATE machines SET desired = 'running' WHERE account_id = $1 AND desired = 'stopped'",
@@ -114,7 +114,7 @@ pub fn want(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
 ///
 /// # Errors
 /// [`MachineError::NotFound`].
-pub fn lapse(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
+pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
     lock(tx, account)?;
     // Each half has an index of its own; both together have none.
     let waits = tx.one(
@@ -145,8 +145,8 @@ pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Mach
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn counts(tx: &mut dyn Sql) -> Result<Counts> {
-    let mut counts = Counts::default();
+pub fn counts(tx: &mut dyn Sql) -> Result<MachineCounts> {
+    let mut counts = MachineCounts::default();
     tx.each("SELECT desired, count(*) FROM machines GROUP BY desired", params![], &mut |row| {
         match desired_of(row.text(0)?)? {
             Desired::Running => counts.running = row.count(1)?,

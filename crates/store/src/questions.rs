@@ -1,14 +1,14 @@
 //! Asking (section 4.4 of the interface): what must be on the disk before a question counts as accepted.
 
-use domain::catalog::Measures;
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::catalog::ModelLimits;
+use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId, UserId};
 use domain::time::Timestamp;
 
-use crate::conversations::{Summary, read_summary_columns, summary_columns};
-use crate::credits::{Posting, count_spent, read_purse, record};
+use crate::codec;
+use crate::conversations::{ConversationSummary, read_summary_columns, summary_columns};
+use crate::credits::{Posting, count_spent, read_balance, record};
 use crate::error::StoreError;
-use crate::form;
 use crate::skills;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
@@ -23,7 +23,7 @@ pub struct NewQuestion {
     /// Who asks, if it is known.
     pub user: Option<UserId>,
     /// What it came through.
-    pub through: Through,
+    pub through: AskedThrough,
     /// The request that brought it.
     pub trace: Option<TraceId>,
     /// Where it goes.
@@ -41,7 +41,7 @@ pub struct NewQuestion {
     /// The skills' full names.
     pub skills: Vec<String>,
     /// What the answer's model costs and may put out: this is what is paid by, whatever the catalog says later.
-    pub measures: Measures,
+    pub model_limits: ModelLimits,
     /// What is held for the first step.
     pub reserve: Credits,
     /// The posting of that.
@@ -54,7 +54,7 @@ pub struct NewQuestion {
 
 /// What a question came through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Through {
+pub enum AskedThrough {
     /// A key of the interface.
     Key(KeyId),
     /// A session of the application, by an identifier of at most 128 bytes.
@@ -100,7 +100,7 @@ pub struct Idempotency {
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum AskResult {
     /// It was accepted: it will be answered, whatever happens.
     Accepted(Accepted),
     /// The same request was accepted before.
@@ -116,7 +116,7 @@ pub enum Asked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// The conversation as it now stands.
-    pub conversation: Summary,
+    pub conversation: ConversationSummary,
     /// The answer, which is in progress.
     pub answer: MessageId,
     /// The answer's place among the conversation's exchanges, from 0.
@@ -127,7 +127,7 @@ pub struct Accepted {
 
 /// Why a question was not accepted. Nothing was done.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum AskRefused {
     /// There is no such conversation or account, or the conversation is another account's.
     #[error("no such conversation")]
     NotFound,
@@ -155,15 +155,15 @@ pub enum Refused {
 /// its skills in one transaction.
 ///
 /// # Errors
-/// [`Refused`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
+/// [`AskRefused`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
 /// limit; of an existing conversation busy before insufficient.
-pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
+pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     if let Some(idempotency) = &new.idempotency
         && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
     {
-        return Ok(Asked::Replayed { conversation, answer });
+        return Ok(AskResult::Replayed { conversation, answer });
     }
-    let Some((purse, limited)) = hold(tx, new)? else { return Err(why_not_held(tx, new)?) };
+    let Some((balance, limited)) = reserve_credits(tx, new)? else { return Err(why_not_held(tx, new)?) };
     let (conversation, ordinal) = place(tx, new)?;
     begin(tx, new, &conversation, ordinal)?;
     if new.reserve > Credits(0) {
@@ -175,26 +175,26 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Asked, Refused> {
         posting.step = Some(0);
         posting.limited = limited;
         if !count_spent(tx, &posting)? {
-            return Err(Refused::SpendingLimit);
+            return Err(AskRefused::SpendingLimit);
         }
-        record(tx, &posting, purse)?;
+        record(tx, &posting, balance)?;
     }
     skills::count(tx, new.account, &new.skills)?;
-    let conversation = Summary { open_answer: Some(new.answer), ..conversation };
-    Ok(Asked::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
+    let conversation = ConversationSummary { open_answer: Some(new.answer), ..conversation };
+    Ok(AskResult::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
 }
 
 /// The conversation and the answer of the same request, when it was accepted within the last 24 hours. To be looked at
 /// before the question is checked: what it names may be gone since.
 ///
 /// # Errors
-/// [`Refused::Mismatch`], [`Refused::Gone`], [`Refused::Store`].
+/// [`AskRefused::Mismatch`], [`AskRefused::Gone`], [`AskRefused::Store`].
 pub fn replay(
     tx: &mut dyn Sql,
     account: AccountId,
     idempotency: &Idempotency,
     now: Timestamp,
-) -> Result<Option<(ConversationId, MessageId)>, Refused> {
+) -> Result<Option<(ConversationId, MessageId)>, AskRefused> {
     let found = tx.one(
         "SELECT i.body_hash, i.conversation_id, i.answer_id, c.id FROM idempotency i
          LEFT JOIN conversations c ON c.id = i.conversation_id AND c.deleted_at IS NULL
@@ -207,8 +207,8 @@ pub fn replay(
     )?;
     match found {
         None => Ok(None),
-        Some((false, ..)) => Err(Refused::Mismatch),
-        Some((true, _, _, false)) => Err(Refused::Gone),
+        Some((false, ..)) => Err(AskRefused::Mismatch),
+        Some((true, _, _, false)) => Err(AskRefused::Gone),
         Some((true, conversation, answer, true)) => Ok(Some((conversation, answer))),
     }
 }
@@ -241,8 +241,8 @@ impl NewQuestion {
 
     fn key(&self) -> Option<KeyId> {
         match &self.through {
-            Through::Key(key) => Some(*key),
-            Through::Session(_) | Through::Service => None,
+            AskedThrough::Key(key) => Some(*key),
+            AskedThrough::Session(_) | AskedThrough::Service => None,
         }
     }
 }
@@ -252,7 +252,7 @@ fn replayed(
     tx: &mut dyn Sql,
     new: &NewQuestion,
     idempotency: &Idempotency,
-) -> Result<Option<(ConversationId, MessageId)>, Refused> {
+) -> Result<Option<(ConversationId, MessageId)>, AskRefused> {
     let taken = tx.one(
         "INSERT INTO idempotency (account_id, name, body_hash, conversation_id, answer_id, created_at)
          VALUES ($1, $2, $3, $4, $5, $6)
@@ -278,22 +278,22 @@ fn replayed(
 
 /// Locks the account's row, holds the credits and counts the conversation; tells also whether the key has a
 /// spending limit, which never changes. `None` when they can't be held.
-fn hold(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Purse, bool)>> {
+fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balance, bool)>> {
     let begun = matches!(new.target, Target::New(_));
     tx.one(
         "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2, conversations = conversations + $3
          WHERE id = $1 AND balance >= $2
          RETURNING balance, reserved, (SELECT k.spending_limit FROM keys k WHERE k.id = $4)",
         params![new.account, int(new.reserve.0)?, begun, new.key()],
-        |row| Ok((read_purse(row)?, row.opt_int(2)?.is_some())),
+        |row| Ok((read_balance(row)?, row.opt_int(2)?.is_some())),
     )
 }
 
 /// Why [`hold`] could not: a conversation that is not there or not free is the more telling reason.
-fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Refused> {
+fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
     let Target::Existing(conversation) = new.target else {
         let account = tx.one("SELECT id FROM accounts WHERE id = $1", params![new.account], |_| Ok(()))?;
-        return Ok(if account.is_some() { Refused::Insufficient } else { Refused::NotFound });
+        return Ok(if account.is_some() { AskRefused::Insufficient } else { AskRefused::NotFound });
     };
     let open = tx.one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
@@ -302,14 +302,14 @@ fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Refused> {
         |row| Ok(row.opt_text(0)?.is_some()),
     )?;
     Ok(match open {
-        None => Refused::NotFound,
-        Some(true) => Refused::Busy,
-        Some(false) => Refused::Insufficient,
+        None => AskRefused::NotFound,
+        Some(true) => AskRefused::Busy,
+        Some(false) => AskRefused::Insufficient,
     })
 }
 
 /// Makes or locks the conversation's row, and takes the exchange's ordinal.
-fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), Refused> {
+fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, u32), AskRefused> {
     match &new.target {
         Target::New(conversation) => Ok((make(tx, new, conversation)?, 0)),
         Target::Existing(conversation) => tx
@@ -323,11 +323,11 @@ fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(Summary, u32), Refused>
                 params![*conversation, new.account, new.now],
                 |row| Ok((read_summary_columns(row)?, row.small(9)?)),
             )?
-            .ok_or(Refused::NotFound),
+            .ok_or(AskRefused::NotFound),
     }
 }
 
-fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Result<Summary> {
+fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Result<ConversationSummary> {
     tx.send(
         "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
             created_at, modified_at, exchanges)
@@ -337,13 +337,13 @@ fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Resu
             question.account,
             &new.title,
             &new.model,
-            &form::write(&new.settings)?,
-            &form::write(&new.jurisdictions)?,
+            &codec::write(&new.settings)?,
+            &codec::write(&new.jurisdictions)?,
             new.web_search,
             question.now,
         ],
     )?;
-    Ok(Summary {
+    Ok(ConversationSummary {
         id: new.id,
         title: new.title.clone(),
         model: new.model.clone(),
@@ -358,8 +358,13 @@ fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Resu
 }
 
 /// Writes answer, question and dispatch, unless the conversation has an answer in progress.
-fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u32) -> Result<(), Refused> {
-    let Measures { price, context_tokens, output_max_tokens } = new.measures;
+fn begin(
+    tx: &mut dyn Sql,
+    new: &NewQuestion,
+    conversation: &ConversationSummary,
+    ordinal: u32,
+) -> Result<(), AskRefused> {
+    let ModelLimits { price, context_tokens, output_max_tokens } = new.model_limits;
     tx.one(
         "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step,
             next_entry, log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning,
@@ -381,10 +386,10 @@ fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u
         ],
         |_| Ok(()),
     )?
-    .ok_or(Refused::Busy)?;
+    .ok_or(AskRefused::Busy)?;
     let session = match &new.through {
-        Through::Session(session) => Some(session),
-        Through::Key(_) | Through::Service => None,
+        AskedThrough::Session(session) => Some(session),
+        AskedThrough::Key(_) | AskedThrough::Service => None,
     };
     tx.send(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
@@ -395,9 +400,9 @@ fn begin(tx: &mut dyn Sql, new: &NewQuestion, conversation: &Summary, ordinal: u
             ordinal,
             new.question,
             &new.text,
-            &form::write(&new.attachments)?,
+            &codec::write(&new.attachments)?,
             new.agent.as_ref(),
-            &form::write(&new.skills)?,
+            &codec::write(&new.skills)?,
             new.now,
             new.user,
             new.key(),

@@ -8,12 +8,12 @@ use tokio::sync::Semaphore;
 
 /// Callers wait for room, threads wait for work; neither spins.
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     work: Condvar,
     room: Semaphore,
 }
 
-struct State<T> {
+struct QueueState<T> {
     waiting: VecDeque<T>,
     /// How many must wait before a thread is woken.
     wanted: usize,
@@ -21,21 +21,21 @@ struct State<T> {
 }
 
 /// The queue takes nothing any more.
-pub(crate) struct Closed;
+pub(crate) struct QueueClosed;
 
 impl<T> Queue<T> {
     /// A queue that holds at most `size_max`.
     pub(crate) fn new(size_max: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), wanted: 1, closed: false };
+        let state = QueueState { waiting: VecDeque::new(), wanted: 1, closed: false };
         Self { state: Mutex::new(state), work: Condvar::new(), room: Semaphore::new(size_max) }
     }
 
     /// Puts `item` in when there is room. Cancel safe: dropped before that, it put nothing in.
-    pub(crate) async fn push(&self, item: T) -> Result<(), Closed> {
-        self.room.acquire().await.map_err(|_| Closed)?.forget();
+    pub(crate) async fn push(&self, item: T) -> Result<(), QueueClosed> {
+        self.room.acquire().await.map_err(|_| QueueClosed)?.forget();
         let mut state = self.lock();
         if state.closed {
-            return Err(Closed);
+            return Err(QueueClosed);
         }
         state.waiting.push_back(item);
         let enough = state.waiting.len() >= state.wanted;
@@ -57,9 +57,9 @@ impl<T> Queue<T> {
 
     /// Waits for work, then up to `patience` for `wanted` pieces of it to come together, and takes up to
     /// `most`. Empty only when the queue is closed and done. For a queue with a single thread.
-    pub(crate) fn take_group(&self, wanted: usize, patience: Duration, most: usize) -> Vec<T> {
+    pub(crate) fn take_group(&self, wanted: usize, max_wait: Duration, most: usize) -> Vec<T> {
         let mut state = self.await_work();
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + max_wait;
         state.wanted = wanted.min(most);
         while state.waiting.len() < state.wanted && !state.closed {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -89,7 +89,7 @@ impl<T> Queue<T> {
     }
 
     /// The state when something waits, or when nothing will any more.
-    fn await_work(&self) -> MutexGuard<'_, State<T>> {
+    fn await_work(&self) -> MutexGuard<'_, QueueState<T>> {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.closed {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +97,7 @@ impl<T> Queue<T> {
         state
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

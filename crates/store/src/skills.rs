@@ -5,7 +5,7 @@ use domain::id::AccountId;
 use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 
 /// The most skills of one account that are told.
-const TOLD_MAX: u32 = 10_000;
+const SKILLS_MAX: u32 = 10_000;
 
 /// Counts one use of each of these skills, named in full; one that is named twice counts once. Nothing else may
 /// be locked after it in the same transaction.
@@ -34,7 +34,7 @@ pub fn count(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Res
 pub fn uses(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<(String, u64)>> {
     tx.all(
         "SELECT skill, uses FROM skill_uses WHERE account_id = $1 ORDER BY uses DESC, skill LIMIT $2",
-        params![account, TOLD_MAX],
+        params![account, SKILLS_MAX],
         |row| Ok((row.text(0)?.to_owned(), row.count(1)?)),
     )
 }

@@ -12,8 +12,8 @@ use tokio::sync::{oneshot, watch};
 use crate::abort::Abort;
 use crate::copy::{self, Exporter};
 use crate::error::StoreError;
-use crate::figures::{Figures, Waiting};
-use crate::job::{Call, Job};
+use crate::job::{Job, JobCall};
+use crate::metrics::{QueueDepths, StoreMetrics};
 #[cfg(feature = "postgres")]
 use crate::postgres;
 use crate::queue::Queue;
@@ -25,7 +25,7 @@ const WRITES_WAITING_MAX: usize = 4096;
 /// How many reads may wait.
 const READS_WAITING_MAX: usize = 4096;
 /// How often running statements are interrupted again once a store is to end early.
-const ABORT_AGAIN: Duration = Duration::from_millis(20);
+const ABORT_INTERVAL: Duration = Duration::from_millis(20);
 /// The fewest readers.
 const READERS_MIN: usize = 4;
 /// The most readers.
@@ -71,12 +71,12 @@ pub struct Store {
 }
 
 struct Inner {
-    place: Place,
+    place: Backend,
     writes: Arc<Queue<Box<dyn Job>>>,
     reads: Arc<Queue<Box<dyn Job>>>,
-    figures: Arc<Figures>,
+    metrics: Arc<StoreMetrics>,
     abort: Arc<Abort>,
-    threads: Mutex<Threads>,
+    threads: Mutex<WorkerThreads>,
 }
 
 /// The lock that lets one process at a time serve a database; released when it is dropped.
@@ -104,19 +104,19 @@ impl ExclusiveLock {
 }
 
 /// Where the database is.
-enum Place {
+enum Backend {
     File(PathBuf),
     #[cfg(feature = "postgres")]
-    Server(Arc<postgres::Reach>),
+    Server(Arc<postgres::ServerHealth>),
 }
 
 #[derive(Default)]
-struct Threads {
+struct WorkerThreads {
     writers: Vec<JoinHandle<()>>,
     readers: Vec<JoinHandle<()>>,
 }
 
-impl Threads {
+impl WorkerThreads {
     fn are_done(&self) -> bool {
         self.readers.iter().chain(&self.writers).all(JoinHandle::is_finished)
     }
@@ -138,16 +138,17 @@ impl Store {
     pub fn open_with(path: &Path, options: Options) -> Result<Self> {
         let mut writer = sqlite::open_writer(path, options.size_max_bytes)?;
         migrations::migrate(&mut writer)?;
-        let slack =
-            (options.slack_bytes > 0).then(|| sqlite::Slack::new(path, options.slack_bytes)).flatten();
+        let slack = (options.slack_bytes > 0)
+            .then(|| sqlite::PreallocatedSpace::new(path, options.slack_bytes))
+            .flatten();
         let abort = Arc::new(Abort::new());
         abort.watch(writer.get_interrupt_handle());
-        let store = Self::at(Place::File(path.to_owned()), Arc::clone(&abort));
+        let store = Self::at(Backend::File(path.to_owned()), Arc::clone(&abort));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        let (queue, figures) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.figures));
+        let (queue, metrics) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.metrics));
         let told = Arc::clone(&abort);
         threads.writers.push(spawn("store-writer".to_owned(), move || {
-            sqlite::write_loop(&writer, &queue, &told, &figures.group, slack);
+            sqlite::write_loop(&writer, &queue, &told, &metrics.group, slack);
         })?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
@@ -203,8 +204,8 @@ impl Store {
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
         let abort = Arc::new(Abort::new());
-        let reach = Arc::new(postgres::Reach::new(address, &options, Arc::clone(&abort)));
-        let store = Self::at(Place::Server(Arc::clone(&reach)), abort);
+        let reach = Arc::new(postgres::ServerHealth::new(address, &options, Arc::clone(&abort)));
+        let store = Self::at(Backend::Server(Arc::clone(&reach)), abort);
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);
         for number in 0..writers {
@@ -227,12 +228,12 @@ impl Store {
 
     /// A store without threads. Were one of them not to start, dropping it would close the queues and end those
     /// that did.
-    fn at(place: Place, abort: Arc<Abort>) -> Self {
+    fn at(place: Backend, abort: Arc<Abort>) -> Self {
         let inner = Inner {
             place,
             writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
             reads: Arc::new(Queue::new(READS_WAITING_MAX)),
-            figures: Arc::default(),
+            metrics: Arc::default(),
             abort,
             threads: Mutex::default(),
         };
@@ -252,7 +253,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        timed(&self.inner.figures.writes, submit(&self.inner.writes, work)).await
+        timed(&self.inner.metrics.writes, submit(&self.inner.writes, work)).await
     }
 
     /// Runs `work` on the database as it stands at one moment, beside other reads and writes. It cannot
@@ -266,66 +267,66 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        timed(&self.inner.figures.reads, submit(&self.inner.reads, work)).await
+        timed(&self.inner.metrics.reads, submit(&self.inner.reads, work)).await
     }
 
     /// What it has done.
     #[must_use]
-    pub fn figures(&self) -> &Figures {
-        &self.inner.figures
+    pub fn metrics(&self) -> &StoreMetrics {
+        &self.inner.metrics
     }
 
     /// How many callers wait for a thread.
     #[must_use]
-    pub fn waiting(&self) -> Waiting {
-        Waiting { reads: self.inner.reads.waiting(), writes: self.inner.writes.waiting() }
+    pub fn waiting(&self) -> QueueDepths {
+        QueueDepths { reads: self.inner.reads.waiting(), writes: self.inner.writes.waiting() }
     }
 
     /// What hands out a copy of the database.
     #[must_use]
     pub fn exporter(&self) -> Exporter {
         Exporter(match &self.inner.place {
-            Place::File(path) => copy::From::File(path.clone()),
+            Backend::File(path) => copy::From::File(path.clone()),
             #[cfg(feature = "postgres")]
-            Place::Server(reach) => copy::From::Server(Box::new(reach.address.clone())),
+            Backend::Server(reach) => copy::From::Server(Box::new(reach.address.clone())),
         })
     }
 
     /// Whether the database answers within `patience`. One that is known to be away is not asked again.
-    pub async fn ready(&self, patience: Duration) -> bool {
+    pub async fn ready(&self, max_wait: Duration) -> bool {
         #[cfg(feature = "postgres")]
-        if let Place::Server(reach) = &self.inner.place
-            && reach.is_out()
+        if let Backend::Server(reach) = &self.inner.place
+            && reach.is_unreachable()
         {
             return false;
         }
         let asked = self.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0)));
-        matches!(tokio::time::timeout(patience, asked).await, Ok(Ok(Some(1))))
+        matches!(tokio::time::timeout(max_wait, asked).await, Ok(Ok(Some(1))))
     }
 
     /// Whether the database takes a write within `patience`. Nothing is changed by it.
     ///
     /// # Errors
     /// [`StoreError`] of the engine, [`StoreError::Unreachable`] when it takes longer.
-    pub async fn check_writable(&self, patience: Duration) -> Result<()> {
+    pub async fn check_writable(&self, max_wait: Duration) -> Result<()> {
         let written = self
             .write(|tx| tx.execute("UPDATE counters SET next = next WHERE name = 'machine'", &[]).map(drop));
-        let late = || StoreError::Unreachable(format!("a write takes longer than {patience:?}"));
-        tokio::time::timeout(patience, written).await.unwrap_or_else(|_| Err(late()))
+        let late = || StoreError::Unreachable(format!("a write takes longer than {max_wait:?}"));
+        tokio::time::timeout(max_wait, written).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Acquires the lock that makes this the one process that serves the database, waiting up to `patience` for another
     /// one to release it. SQLite grants it at once: there one process at a time holds the data folder.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] when another process holds it, [`StoreError::Unreachable`].
-    pub async fn lock_exclusively(&self, patience: Duration) -> Result<ExclusiveLock> {
+    /// [`StoreError::AskOutcome`] when another process holds it, [`StoreError::Unreachable`].
+    pub async fn lock_exclusively(&self, max_wait: Duration) -> Result<ExclusiveLock> {
         match &self.inner.place {
-            Place::File(_) => Ok(ExclusiveLock::of_file()),
+            Backend::File(_) => Ok(ExclusiveLock::of_file()),
             #[cfg(feature = "postgres")]
-            Place::Server(reach) => {
+            Backend::Server(reach) => {
                 let address = reach.address.clone();
-                let taking = tokio::task::spawn_blocking(move || postgres::acquire_lock(address, patience));
+                let taking = tokio::task::spawn_blocking(move || postgres::acquire_lock(address, max_wait));
                 let (lost, hold) = taking.await.unwrap_or(Err(StoreError::Panicked))?;
                 Ok(ExclusiveLock { lost: Some(lost), _hold: Some(hold) })
             }
@@ -333,13 +334,13 @@ impl Store {
     }
 
     /// Ends early: statements that run are cancelled, on a server as well, and whatever waits or comes later gets
-    /// [`StoreError::Closed`]. What was committed stays. [`Store::close`] then does not take long.
+    /// [`StoreError::QueueClosed`]. What was committed stays. [`Store::close`] then does not take long.
     pub fn abort(&self) {
         self.inner.abort.tell();
     }
 
     /// Finishes what was begun, folds the write-ahead log into the database and ends the threads. Later
-    /// calls, also on other clones, get [`StoreError::Closed`].
+    /// calls, also on other clones, get [`StoreError::QueueClosed`].
     pub async fn close(&self) {
         self.inner.reads.close();
         self.inner.writes.close();
@@ -349,12 +350,12 @@ impl Store {
             // What is interrupted may not have begun when that was first said.
             while abort.is_told() && !threads.are_done() {
                 abort.tell();
-                thread::sleep(ABORT_AGAIN);
+                thread::sleep(ABORT_INTERVAL);
             }
             threads.readers.into_iter().chain(threads.writers).all(|thread| thread.join().is_ok())
         });
         if !joined.await.unwrap_or(false) {
-            tracing::error!("a thread of the store had panicked");
+            tracing::error!("store thread panicked");
         }
     }
 }
@@ -369,7 +370,7 @@ impl Drop for Inner {
 async fn timed<T>(figure: &Histogram, work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let outcome = work.await;
-    figure.took(began.elapsed());
+    figure.observe_duration(began.elapsed());
     outcome
 }
 
@@ -379,7 +380,7 @@ where
     T: Send + 'static,
     E: From<StoreError> + Send + 'static,
 {
-    let (call, outcome) = Call::new(work);
+    let (call, outcome) = JobCall::new(work);
     if queue.push(Box::new(call)).await.is_err() {
         return Err(StoreError::Closed.into());
     }

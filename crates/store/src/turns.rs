@@ -18,7 +18,7 @@ mod lease;
 mod load;
 mod steps;
 
-use domain::credits::{Bill, Credits, Shortage};
+use domain::credits::{AnswerCost, Credits, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, NodeId};
 use domain::step::Usage;
 
@@ -27,7 +27,7 @@ use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 pub use claim::{claim, claim_stopped};
 pub use end::{Completion, complete};
-pub use lease::{Claimed, Held, Terms, open_answers, put_back, release, renew, take_over};
+pub use lease::{ClaimOptions, ClaimedTurn, HeldLease, open_answers, put_back, release, renew, take_over};
 pub(crate) use load::log_before_damage;
 pub use load::{
     EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,
@@ -106,7 +106,7 @@ fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
     )
 }
 
-/// The columns of a [`Bill`] in the table `answers`.
+/// The columns of a [`AnswerCost`] in the table `answers`.
 macro_rules! bill_columns {
     () => {
         "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"
@@ -115,8 +115,8 @@ macro_rules! bill_columns {
 use bill_columns;
 
 /// Reads [`bill_columns`] from `column` on.
-fn read_bill(row: &dyn Row, column: usize) -> Result<Bill> {
-    Ok(Bill {
+fn read_bill(row: &dyn Row, column: usize) -> Result<AnswerCost> {
+    Ok(AnswerCost {
         settled: row.credits(column)?,
         used: Usage {
             input_tokens: row.count(column + 1)?,

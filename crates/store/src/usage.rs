@@ -14,7 +14,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 
 /// What one model used on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Used {
+pub struct UsageRow {
     /// When the day began, in UTC.
     pub day: Timestamp,
     /// The model; `None` where a posting names none.
@@ -36,7 +36,11 @@ pub struct Used {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn by_day_and_model(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<(Vec<Used>, bool)> {
+pub fn by_day_and_model(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    since: Timestamp,
+) -> Result<(Vec<UsageRow>, bool)> {
     let mut rows = tx.all(
         "SELECT created_at / 86400000000 AS day, model, COUNT(*),
             CAST(SUM(amount) AS BIGINT),
@@ -56,9 +60,9 @@ pub fn by_day_and_model(tx: &mut dyn Sql, account: AccountId, since: Timestamp) 
     Ok((rows, more))
 }
 
-fn read_used(row: &dyn Row) -> Result<Used> {
+fn read_used(row: &dyn Row) -> Result<UsageRow> {
     let estimated_tokens = row.count(8)?;
-    Ok(Used {
+    Ok(UsageRow {
         day: Timestamp::from_micros(row.int(0)?.saturating_mul(DAY_MICROS)),
         model: row.opt_text(1)?.map(str::to_owned),
         steps: row.count(2)?,

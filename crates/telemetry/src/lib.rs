@@ -1,6 +1,6 @@
 //! Metrics and traces of a running service.
 //!
-//! Each crate keeps its [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct of its own. [`Page`] writes them in the
+//! Each crate keeps its [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct of its own. [`TextEncoder`] writes them in the
 //! Prometheus text format on request. Recording a value is one atomic addition and allocates nothing. Labels are fixed
 //! at compile time: one field for each combination.
 //!
@@ -41,9 +41,9 @@ pub struct Gauge(AtomicI64);
 impl Gauge {
     /// Adds one until the returned guard is dropped.
     #[must_use]
-    pub fn hold(self: &std::sync::Arc<Self>) -> Held {
+    pub fn hold(self: &std::sync::Arc<Self>) -> GaugeGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Held(self.clone())
+        GaugeGuard(self.clone())
     }
 
     /// Returns the current value.
@@ -55,31 +55,32 @@ impl Gauge {
 
 /// A guard that keeps a [`Gauge`] incremented.
 #[derive(Debug)]
-pub struct Held(std::sync::Arc<Gauge>);
+pub struct GaugeGuard(std::sync::Arc<Gauge>);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The maximum number of buckets of a histogram, without `+Inf`.
-const BOUNDS_MAX: usize = 15;
+const BUCKETS_MAX: usize = 15;
 
 /// Buckets for durations from 0.1 ms to 10 s, in seconds.
-pub const QUICK: &[f64] =
+pub const FAST_BUCKETS: &[f64] =
     &[0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 /// Buckets for durations from 10 ms to 10 minutes, in seconds.
-pub const SLOW: &[f64] = &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+pub const SLOW_BUCKETS: &[f64] =
+    &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 /// Buckets for batch sizes.
-pub const SIZES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+pub const SIZE_BUCKETS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// A histogram of observed values.
 #[derive(Debug)]
 pub struct Histogram {
-    bounds: &'static [f64],
+    buckets: &'static [f64],
     /// One for each bucket, and one for `+Inf`.
-    counts: [AtomicU64; BOUNDS_MAX + 1],
+    counts: [AtomicU64; BUCKETS_MAX + 1],
     /// In millionths.
     sum: AtomicU64,
 }
@@ -88,19 +89,19 @@ impl Histogram {
     /// Creates an empty histogram. `bounds` must be sorted and hold at most 15 values.
     #[must_use]
     pub fn new(bounds: &'static [f64]) -> Self {
-        debug_assert!(bounds.len() <= BOUNDS_MAX && bounds.is_sorted());
-        Self { bounds, counts: Default::default(), sum: AtomicU64::new(0) }
+        debug_assert!(bounds.len() <= BUCKETS_MAX && bounds.is_sorted());
+        Self { buckets: bounds, counts: Default::default(), sum: AtomicU64::new(0) }
     }
 
     /// Records a duration, in seconds.
-    pub fn took(&self, time: Duration) {
-        self.record(time.as_secs_f64());
+    pub fn observe_duration(&self, time: Duration) {
+        self.observe(time.as_secs_f64());
     }
 
     /// Records a value.
-    pub fn record(&self, value: f64) {
-        let at = self.bounds.iter().take(BOUNDS_MAX).position(|bound| value <= *bound);
-        self.counts[at.unwrap_or(self.bounds.len().min(BOUNDS_MAX))].fetch_add(1, Ordering::Relaxed);
+    pub fn observe(&self, value: f64) {
+        let at = self.buckets.iter().take(BUCKETS_MAX).position(|bound| value <= *bound);
+        self.counts[at.unwrap_or(self.buckets.len().min(BUCKETS_MAX))].fetch_add(1, Ordering::Relaxed);
         // A conversion to integers saturates.
         self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
     }
@@ -114,7 +115,7 @@ impl Histogram {
 
 /// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -124,7 +125,7 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The help text: one line, without backslashes.
     pub help: &'static str,
 }
@@ -134,15 +135,15 @@ pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 /// An encoder for the Prometheus text format. All samples of a metric follow its header.
 #[derive(Debug, Default)]
-pub struct Page(String);
+pub struct TextEncoder(String);
 
-impl Page {
+impl TextEncoder {
     /// Starts a metric: writes its `HELP` and `TYPE` lines.
     pub fn metric(&mut self, metric: &Metric) -> Samples<'_> {
         let kind = match metric.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         self.line(format_args!("# HELP {} {}", metric.name, metric.help));
         self.line(format_args!("# TYPE {} {kind}", metric.name));
@@ -151,7 +152,7 @@ impl Page {
 
     /// Returns the text.
     #[must_use]
-    pub fn text(self) -> String {
+    pub fn finish(self) -> String {
         self.0
     }
 
@@ -183,7 +184,7 @@ impl Page {
 /// Writes the samples of one metric.
 #[derive(Debug)]
 pub struct Samples<'a> {
-    page: &'a mut Page,
+    page: &'a mut TextEncoder,
     name: &'static str,
 }
 
@@ -197,13 +198,13 @@ impl Samples<'_> {
     /// Writes the buckets, sum and count of a histogram.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut so_far = 0;
-        for (bound, count) in histogram.bounds.iter().zip(&histogram.counts) {
+        for (bound, count) in histogram.buckets.iter().zip(&histogram.counts) {
             so_far += count.load(Ordering::Relaxed);
             let bound = bound.to_string();
             self.page.sample(self.name, "_bucket", labels, &[("le", &bound)], so_far);
         }
         // One look at what is beyond, so that the whole is never less than a part.
-        so_far += histogram.counts[histogram.bounds.len()].load(Ordering::Relaxed);
+        so_far += histogram.counts[histogram.buckets.len()].load(Ordering::Relaxed);
         self.page.sample(self.name, "_bucket", labels, &[("le", "+Inf")], so_far);
         let sum = histogram.sum.load(Ordering::Relaxed) as f64 / 1e6;
         self.page.sample(self.name, "_sum", labels, &[], sum);
@@ -222,12 +223,12 @@ mod tests {
     fn a_page_is_what_prometheus_reads() {
         let times = Histogram::new(&[0.1, 1.0]);
         for millis in [50, 100, 500, 5000] {
-            times.took(Duration::from_millis(millis));
+            times.observe_duration(Duration::from_millis(millis));
         }
-        let mut page = Page::default();
-        let metric = Metric { name: "a_seconds", kind: Kind::Histogram, help: "How long." };
+        let mut page = TextEncoder::default();
+        let metric = Metric { name: "a_seconds", kind: MetricKind::Histogram, help: "How long." };
         page.metric(&metric).histogram(&[("op", "re\"ad\\\n")], &times);
-        let metric = Metric { name: "b", kind: Kind::Gauge, help: "How many." };
+        let metric = Metric { name: "b", kind: MetricKind::Gauge, help: "How many." };
         page.metric(&metric).value(&[], 1.5).value(&[("x", "y")], 2);
         let wanted = "# HELP a_seconds How long.\n# TYPE a_seconds histogram\n\
             a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"0.1\"} 2\n\
@@ -236,7 +237,7 @@ mod tests {
             a_seconds_sum{op=\"re\\\"ad\\\\\\n\"} 5.65\n\
             a_seconds_count{op=\"re\\\"ad\\\\\\n\"} 4\n\
             # HELP b How many.\n# TYPE b gauge\nb 1.5\nb{x=\"y\"} 2\n";
-        assert_eq!(page.text(), wanted);
+        assert_eq!(page.finish(), wanted);
         assert_eq!(times.count(), 4);
     }
 
@@ -251,12 +252,12 @@ mod tests {
 
     #[test]
     fn every_bound_has_its_place() {
-        for bounds in [QUICK, SLOW, SIZES] {
+        for bounds in [FAST_BUCKETS, SLOW_BUCKETS, SIZE_BUCKETS] {
             let histogram = Histogram::new(bounds);
             for bound in bounds {
-                histogram.record(*bound);
+                histogram.observe(*bound);
             }
-            histogram.record(f64::MAX);
+            histogram.observe(f64::MAX);
             assert!(histogram.counts[..=bounds.len()].iter().all(|count| count.load(Ordering::Relaxed) == 1));
         }
     }

@@ -5,7 +5,7 @@
 //! ([`Tracer::off`]) creates no spans and costs nothing.
 //!
 //! Trace and span ids follow [W3C Trace Context](https://www.w3.org/TR/trace-context/). Only sampled traces have spans:
-//! for the others no [`Context`] is passed on.
+//! for the others no [`SpanContext`] is passed on.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::Counter;
 
 /// The maximum number of finished spans that wait for the exporter.
-pub const SPANS_WAITING_MAX: usize = 8192;
+pub const SPAN_QUEUE_MAX: usize = 8192;
 /// The maximum number of attributes of a span; further ones are dropped.
 const ATTRIBUTES_MAX: usize = 16;
 
 /// Identifies a span: its trace id and its span id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub struct SpanContext {
     /// The trace id; never zero.
     pub trace: u128,
     /// The span id; never zero.
@@ -30,14 +30,14 @@ pub struct Context {
 
 /// The trace context that a client sent in `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Given {
+pub struct TraceParent {
     /// The client's span.
-    pub context: Context,
+    pub context: SpanContext,
     /// The `sampled` flag.
     pub sampled: bool,
 }
 
-impl Given {
+impl TraceParent {
     /// Parses a `traceparent` header. Returns `None` if it is malformed; the header is then ignored.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -56,13 +56,13 @@ impl Given {
         let trace = u128::from_str_radix(digits(3, 35)?, 16).ok()?;
         let span = u64::from_str_radix(digits(36, 52)?, 16).ok()?;
         let holds = dashes && ends && version != "ff" && trace != 0 && span != 0;
-        holds.then_some(Self { context: Context { trace, span }, sampled: flags & 1 == 1 })
+        holds.then_some(Self { context: SpanContext { trace, span }, sampled: flags & 1 == 1 })
     }
 }
 
 /// The role of a span in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum SpanKind {
     /// An operation inside the service.
     Internal,
     /// A request that the service answers.
@@ -73,38 +73,38 @@ pub enum Side {
 
 /// The value of an attribute. Never holds user content, names, paths or keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub enum AttributeValue {
     /// A constant of the program or a value from the configuration.
     Text(Cow<'static, str>),
     Number(i64),
     Flag(bool),
 }
 
-impl From<&'static str> for Value {
+impl From<&'static str> for AttributeValue {
     fn from(text: &'static str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
 }
 
-impl From<String> for Value {
+impl From<String> for AttributeValue {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for AttributeValue {
     fn from(number: u64) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for AttributeValue {
     fn from(number: u32) -> Self {
         Self::Number(i64::from(number))
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for AttributeValue {
     fn from(flag: bool) -> Self {
         Self::Flag(flag)
     }
@@ -112,37 +112,37 @@ impl From<bool> for Value {
 
 /// A finished span, ready for export.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct SpanData {
     /// The trace id and the span's own id.
-    pub context: Context,
+    pub context: SpanContext,
     /// The id of the parent span.
     pub parent: Option<u64>,
     /// The name of the operation.
     pub name: Cow<'static, str>,
-    pub side: Side,
+    pub kind: SpanKind,
     /// The start, in nanoseconds since the Unix epoch.
-    pub begun_nanos: u64,
+    pub start_unix_nanos: u64,
     /// The end, in nanoseconds since the Unix epoch.
-    pub ended_nanos: u64,
-    pub attributes: Vec<(&'static str, Value)>,
+    pub end_unix_nanos: u64,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
     pub failed: bool,
 }
 
 /// Starts spans. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Tracer(Option<Arc<Spans>>);
+pub struct Tracer(Option<Arc<SpanQueue>>);
 
 /// The bounded queue of finished spans.
 #[derive(Debug)]
-pub struct Spans {
-    waiting: Mutex<Vec<Finished>>,
+pub struct SpanQueue {
+    waiting: Mutex<Vec<SpanData>>,
     /// The number of spans that were dropped because the queue was full.
     pub dropped: Counter,
     seed: u128,
     made: AtomicU64,
 }
 
-impl Spans {
+impl SpanQueue {
     /// Creates an empty queue. `seed` makes the ids of this process unique.
     #[must_use]
     pub fn new(seed: u128) -> Arc<Self> {
@@ -156,15 +156,15 @@ impl Spans {
 
     /// Removes up to `at_most` finished spans, oldest first.
     #[must_use]
-    pub fn take(&self, at_most: usize) -> Vec<Finished> {
+    pub fn take(&self, at_most: usize) -> Vec<SpanData> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = at_most.min(waiting.len());
         waiting.drain(..count).collect()
     }
 
-    fn add(&self, span: Finished) {
+    fn add(&self, span: SpanData) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() >= SPANS_WAITING_MAX {
+        if waiting.len() >= SPAN_QUEUE_MAX {
             drop(waiting);
             return self.dropped.increment();
         }
@@ -189,7 +189,7 @@ impl Spans {
 impl Tracer {
     /// Creates a tracer that puts its spans into this queue.
     #[must_use]
-    pub fn new(spans: Arc<Spans>) -> Self {
+    pub fn new(spans: Arc<SpanQueue>) -> Self {
         Self(Some(spans))
     }
 
@@ -208,107 +208,107 @@ impl Tracer {
     /// Starts the root span of a request, in the client's trace if it sent one. Returns `None` if the trace is not
     /// sampled.
     #[must_use]
-    pub fn request(&self, given: Option<Given>, name: &'static str) -> Option<Span> {
+    pub fn start_request(&self, given: Option<TraceParent>, name: &'static str) -> Option<Span> {
         let spans = self.0.as_ref()?;
         let (trace, parent) = match given {
-            Some(Given { sampled: false, .. }) => return None,
-            Some(Given { context, .. }) => (context.trace, Some(context.span)),
+            Some(TraceParent { sampled: false, .. }) => return None,
+            Some(TraceParent { context, .. }) => (context.trace, Some(context.span)),
             None => {
                 let high = spans.number(spans.seed >> 64);
                 (u128::from(high) << 64 | u128::from(spans.span_number()), None)
             }
         };
-        let context = Context { trace, span: spans.span_number() };
-        Some(Span::begun(spans, context, parent, name, Side::Server))
+        let context = SpanContext { trace, span: spans.span_number() };
+        Some(Span::begun(spans, context, parent, name, SpanKind::Server))
     }
 
     /// Starts a child span. Returns `None` without a parent.
     #[must_use]
-    pub fn span(&self, parent: Option<Context>, name: &'static str) -> Option<Span> {
+    pub fn start_child(&self, parent: Option<SpanContext>, name: &'static str) -> Option<Span> {
         let (spans, parent) = (self.0.as_ref()?, parent?);
-        let context = Context { trace: parent.trace, span: spans.span_number() };
-        Some(Span::begun(spans, context, Some(parent.span), name, Side::Internal))
+        let context = SpanContext { trace: parent.trace, span: spans.span_number() };
+        Some(Span::begun(spans, context, Some(parent.span), name, SpanKind::Internal))
     }
 
     /// Starts a span whose id was chosen in advance, so that its children can be started elsewhere.
     #[must_use]
-    pub fn known(&self, context: Context, parent: u64, name: &'static str) -> Option<Span> {
-        Some(Span::begun(self.0.as_ref()?, context, Some(parent), name, Side::Internal))
+    pub fn start_with_context(&self, context: SpanContext, parent: u64, name: &'static str) -> Option<Span> {
+        Some(Span::begun(self.0.as_ref()?, context, Some(parent), name, SpanKind::Internal))
     }
 }
 
 /// An operation in progress; dropping it finishes the span.
 #[derive(Debug)]
 pub struct Span {
-    spans: Arc<Spans>,
+    spans: Arc<SpanQueue>,
     begun: Instant,
     /// Taken when the span finishes.
-    told: Option<Finished>,
-    context: Context,
+    data: Option<SpanData>,
+    context: SpanContext,
 }
 
 impl Span {
     fn begun(
-        spans: &Arc<Spans>,
-        context: Context,
+        spans: &Arc<SpanQueue>,
+        context: SpanContext,
         parent: Option<u64>,
         name: &'static str,
-        side: Side,
+        side: SpanKind,
     ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let told = Finished {
+        let told = SpanData {
             context,
             parent,
             name: Cow::Borrowed(name),
-            side,
-            begun_nanos: nanos(since),
-            ended_nanos: 0,
+            kind: side,
+            start_unix_nanos: nanos(since),
+            end_unix_nanos: 0,
             attributes: Vec::new(),
             failed: false,
         };
-        Self { spans: spans.clone(), begun: Instant::now(), told: Some(told), context }
+        Self { spans: spans.clone(), begun: Instant::now(), data: Some(told), context }
     }
 
     /// Returns the ids that child spans refer to.
     #[must_use]
-    pub fn context(&self) -> Context {
+    pub fn context(&self) -> SpanContext {
         self.context
     }
 
     /// Sets an attribute.
-    pub fn set(&mut self, name: &'static str, value: impl Into<Value>) {
-        if let Some(told) = self.told.as_mut().filter(|told| told.attributes.len() < ATTRIBUTES_MAX) {
+    pub fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
+        if let Some(told) = self.data.as_mut().filter(|told| told.attributes.len() < ATTRIBUTES_MAX) {
             told.attributes.push((name, value.into()));
         }
     }
 
     /// Renames the span.
     pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
-        if let Some(told) = &mut self.told {
+        if let Some(told) = &mut self.data {
             told.name = name.into();
         }
     }
 
     /// Marks the span as an outgoing request.
     #[must_use]
-    pub fn of_client(mut self) -> Self {
-        if let Some(told) = &mut self.told {
-            told.side = Side::Client;
+    pub fn client(mut self) -> Self {
+        if let Some(told) = &mut self.data {
+            told.kind = SpanKind::Client;
         }
         self
     }
 
     /// Marks the span as failed.
     pub fn fail(&mut self) {
-        if let Some(told) = &mut self.told {
+        if let Some(told) = &mut self.data {
             told.failed = true;
         }
     }
 
     /// Moves the start back by `age`.
-    pub fn since(&mut self, age: Duration) {
-        if let Some(told) = &mut self.told {
-            told.begun_nanos = told.begun_nanos.saturating_sub(nanos(age));
+    pub fn backdate(&mut self, age: Duration) {
+        if let Some(told) = &mut self.data {
+            told.start_unix_nanos = told.start_unix_nanos.saturating_sub(nanos(age));
             self.begun = self.begun.checked_sub(age).unwrap_or(self.begun);
         }
     }
@@ -316,9 +316,9 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        if let Some(mut told) = self.told.take() {
+        if let Some(mut told) = self.data.take() {
             // By a clock that is never set back.
-            told.ended_nanos = told.begun_nanos.saturating_add(nanos(self.begun.elapsed()));
+            told.end_unix_nanos = told.start_unix_nanos.saturating_add(nanos(self.begun.elapsed()));
             self.spans.add(told);
         }
     }
@@ -338,15 +338,17 @@ mod tests {
 
     #[test]
     fn a_client_s_trace_is_read() {
-        let given = Given::parse(GIVEN).expect("it is one");
+        let given = TraceParent::parse(GIVEN).expect("it is one");
         let context =
-            Context { trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span: 0xb7ad_6b71_6920_3331 };
-        assert_eq!(given, Given { context, sampled: true });
+            SpanContext { trace: 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c, span: 0xb7ad_6b71_6920_3331 };
+        assert_eq!(given, TraceParent { context, sampled: true });
         let other =
-            |flags: &str| Given::parse(&format!("{}{flags}", &GIVEN[..53])).map(|given| given.sampled);
+            |flags: &str| TraceParent::parse(&format!("{}{flags}", &GIVEN[..53])).map(|given| given.sampled);
         assert_eq!((other("00"), other("02"), other("03")), (Some(false), Some(false), Some(true)));
         let later = format!("cc{}", &GIVEN[2..]);
-        assert!(Given::parse(&later).is_some() && Given::parse(&format!("{later}-more")).is_some());
+        assert!(
+            TraceParent::parse(&later).is_some() && TraceParent::parse(&format!("{later}-more")).is_some()
+        );
     }
 
     #[test]
@@ -368,58 +370,62 @@ mod tests {
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01".to_owned(),
         ];
         for wrong in wrong {
-            assert_eq!(Given::parse(&wrong), None, "{wrong:?}");
+            assert_eq!(TraceParent::parse(&wrong), None, "{wrong:?}");
         }
         for cut in 0..GIVEN.len() {
-            assert_eq!(Given::parse(&GIVEN[..cut]), None, "{cut}");
+            assert_eq!(TraceParent::parse(&GIVEN[..cut]), None, "{cut}");
         }
     }
 
     #[test]
     fn spans_belong_to_each_other_and_end_when_let_go() {
-        let spans = Spans::new(7 << 64 | 8);
+        let spans = SpanQueue::new(7 << 64 | 8);
         let tracer = Tracer::new(spans.clone());
-        let mut outer = tracer.request(Given::parse(GIVEN), "outer").expect("it is on");
-        outer.set("status", 200_u32);
-        let mut inner = tracer.span(Some(outer.context()), "inner").expect("it is on").of_client();
+        let mut outer = tracer.start_request(TraceParent::parse(GIVEN), "outer").expect("it is on");
+        outer.set_attribute("status", 200_u32);
+        let mut inner = tracer.start_child(Some(outer.context()), "inner").expect("it is on").client();
         inner.fail();
-        inner.since(Duration::from_secs(60));
+        inner.backdate(Duration::from_secs(60));
         assert!(spans.take(10).is_empty(), "none is over");
         drop(inner);
         drop(outer);
         let [inner, outer] = &spans.take(10)[..] else { panic!("both are over") };
         assert_eq!((outer.parent, inner.parent), (Some(0xb7ad_6b71_6920_3331), Some(outer.context.span)));
         assert_eq!((outer.context.trace, inner.context.trace >> 120), (inner.context.trace, 0x0a));
-        assert!(inner.failed && !outer.failed && inner.side == Side::Client);
-        assert_eq!(outer.attributes, [("status", Value::Number(200))]);
-        assert!(inner.ended_nanos - inner.begun_nanos >= 60_000_000_000);
-        assert!(outer.ended_nanos >= outer.begun_nanos && inner.begun_nanos < outer.begun_nanos);
+        assert!(inner.failed && !outer.failed && inner.kind == SpanKind::Client);
+        assert_eq!(outer.attributes, [("status", AttributeValue::Number(200))]);
+        assert!(inner.end_unix_nanos - inner.start_unix_nanos >= 60_000_000_000);
+        assert!(
+            outer.end_unix_nanos >= outer.start_unix_nanos && inner.start_unix_nanos < outer.start_unix_nanos
+        );
     }
 
     #[test]
     fn without_an_exporter_or_for_a_client_that_does_not_want_it_there_are_none() {
-        assert!(Tracer::off().request(None, "request").is_none() && !Tracer::off().is_on());
-        let tracer = Tracer::new(Spans::new(1));
-        assert!(tracer.request(Given::parse(&format!("{}00", &GIVEN[..53])), "request").is_none());
-        assert!(tracer.span(None, "inner").is_none());
+        assert!(Tracer::off().start_request(None, "request").is_none() && !Tracer::off().is_on());
+        let tracer = Tracer::new(SpanQueue::new(1));
+        assert!(
+            tracer.start_request(TraceParent::parse(&format!("{}00", &GIVEN[..53])), "request").is_none()
+        );
+        assert!(tracer.start_child(None, "inner").is_none());
     }
 
     #[test]
     fn what_is_not_taken_is_dropped_beyond_a_bound() {
-        let spans = Spans::new(1);
+        let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
-        for _ in 0..SPANS_WAITING_MAX + 5 {
-            drop(tracer.request(None, "request"));
+        for _ in 0..SPAN_QUEUE_MAX + 5 {
+            drop(tracer.start_request(None, "request"));
         }
         assert_eq!(spans.dropped.get(), 5);
-        assert_eq!((spans.take(5).len(), spans.take(usize::MAX).len()), (5, SPANS_WAITING_MAX - 5));
+        assert_eq!((spans.take(5).len(), spans.take(usize::MAX).len()), (5, SPAN_QUEUE_MAX - 5));
     }
 
     #[test]
     fn numbers_come_once() {
-        let spans = Spans::new(3 << 64 | 4);
+        let spans = SpanQueue::new(3 << 64 | 4);
         let tracer = Tracer::new(spans.clone());
-        let begun: Vec<Span> = (0..2000).filter_map(|_| tracer.request(None, "request")).collect();
+        let begun: Vec<Span> = (0..2000).filter_map(|_| tracer.start_request(None, "request")).collect();
         let traces: HashSet<u128> = begun.iter().map(|span| span.context().trace).collect();
         let numbers: HashSet<u64> = begun.iter().map(|span| span.context().span).collect();
         assert_eq!((traces.len(), numbers.len()), (2000, 2000));

@@ -16,15 +16,15 @@
 //!
 //! `GET /standin/requests` tells what was asked, as [`Handle::requests`] does within the process.
 
+mod instructions;
 mod log;
 mod mcp;
-mod obey;
-mod play;
+mod player;
 pub mod postgres;
 mod request;
 pub mod script;
 mod site;
-mod voice;
+mod vendor_stream;
 mod web;
 
 use std::collections::HashMap;
@@ -200,7 +200,7 @@ async fn complete(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMa
         };
         return refuse(format, &refusal, attempt.retry_after.as_deref());
     }
-    let played = play::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
+    let played = player::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
 }
 
@@ -259,7 +259,7 @@ impl Vendor {
 
 fn refuse(format: Format, refusal: &Refusal, retry_after: Option<&str>) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = (status, Json(voice::refusal(format, refusal))).into_response();
+    let mut response = (status, Json(vendor_stream::refusal(format, refusal))).into_response();
     if let Some(value) = retry_after.and_then(|value| value.parse().ok()) {
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
@@ -267,7 +267,7 @@ fn refuse(format: Format, refusal: &Refusal, retry_after: Option<&str>) -> Respo
 }
 
 async fn models(uri: Uri, headers: HeaderMap) -> Json<Value> {
-    Json(voice::models(format_of(&uri, &headers), script::NAMES))
+    Json(vendor_stream::models(format_of(&uri, &headers), script::NAMES))
 }
 
 async fn requests(State(vendor): State<Arc<Vendor>>) -> Json<Value> {

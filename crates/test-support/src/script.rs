@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::obey;
+use crate::instructions;
 use crate::request::{Refusal, Request};
 
 /// What is done for the requests that follow on one question.
@@ -250,7 +250,7 @@ pub(crate) fn attempt(request: &Request, count: usize) -> Result<Try, Refusal> {
             .next()
             .and_then(Result::ok)
             .ok_or_else(|| Refusal::new(400, "the script cannot be read", "bad_script"))?,
-        None if request.model == "obey" => return Ok(obey::obey(request)),
+        None if request.model == "obey" => return Ok(instructions::obey(request)),
         None => builtin(&request.model).ok_or_else(|| {
             let message = format!("The model `{}` does not exist", request.model);
             Refusal::new(404, message, "model_not_found")

@@ -4,17 +4,17 @@
 //! All functions are pure and need no external tables. A stem need not be a word: it only has to be equal for all forms
 //! of one word, in the query and in the document.
 
+pub mod detect_language;
 pub mod fold;
-pub mod guess;
-pub mod related;
 pub mod sentence;
 pub mod stem;
 pub mod stop;
+pub mod synonyms;
 pub mod term;
 pub mod token;
 
+pub use detect_language::detect_language;
 pub use fold::{fold, lower};
-pub use guess::guess;
 pub use term::{Term, terms};
 
 /// A language that is known by more than its letters.

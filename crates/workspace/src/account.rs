@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::error::WorkspaceError;
 use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
 use crate::path::{WorkspacePath, is_staging};
-use crate::usage::{Books, Quota, Usage, walk};
+use crate::usage::{Quota, Usage, UsageTracker, walk};
 
 /// So many accounts' books are kept; beyond it those that nobody is working with are counted anew later.
 const BOOKS_MAX: usize = 10_000;
@@ -37,7 +37,7 @@ struct Shared {
     root: OwnedFd,
     root_dir: PathBuf,
     quota: Quota,
-    books: Mutex<HashMap<AccountId, Arc<Books>>>,
+    books: Mutex<HashMap<AccountId, Arc<UsageTracker>>>,
 }
 
 impl Workspaces {
@@ -68,7 +68,7 @@ impl Workspaces {
         if kept.len() >= BOOKS_MAX && !kept.contains_key(&account) {
             kept.retain(|_, books| Arc::strong_count(books) > 1);
         }
-        let books = kept.entry(account).or_insert_with(|| Arc::new(Books::new(self.shared.quota)));
+        let books = kept.entry(account).or_insert_with(|| Arc::new(UsageTracker::new(self.shared.quota)));
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books: books.clone() }
     }
 
@@ -100,7 +100,7 @@ impl Workspaces {
     fn without_books(&self, account: AccountId) -> Workspace {
         let kept = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
         let books = kept.get(&account).cloned();
-        let books = books.unwrap_or_else(|| Arc::new(Books::new(self.shared.quota)));
+        let books = books.unwrap_or_else(|| Arc::new(UsageTracker::new(self.shared.quota)));
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books }
     }
 
@@ -143,7 +143,7 @@ impl Workspaces {
 pub struct Workspace {
     shared: Arc<Shared>,
     name: Arc<str>,
-    pub(crate) books: Arc<Books>,
+    pub(crate) books: Arc<UsageTracker>,
 }
 
 impl Workspace {

@@ -35,7 +35,7 @@ const AT_HAND_BYTES: u64 = 64 * 1024;
 
 /// The maximum wait for a leased file, and the interval between attempts.
 const LEASE_WAIT: Duration = Duration::from_secs(2);
-const LEASE_EVERY: Duration = Duration::from_millis(50);
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The MIME type of what nothing is known about.
 pub(crate) const UNKNOWN_MIME: &str = "application/octet-stream";
@@ -63,7 +63,7 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::IsFolder`], [`WorkspaceError::NotAFile`],
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], [`WorkspaceError::Leased`] after a while, and what the
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], [`WorkspaceError::LeasedWalk`] after a while, and what the
     /// file system answers.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
         // Whatever else this meets is met again, and told, by the look-up that may wait.
@@ -117,7 +117,7 @@ fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
 async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
     let deadline = Instant::now() + LEASE_WAIT;
     while Instant::now() < deadline {
-        tokio::time::sleep(LEASE_EVERY).await;
+        tokio::time::sleep(LEASE_POLL_INTERVAL).await;
         let (file, path) = (file.clone(), path.clone());
         let opened = off_thread(move || match reopen(&file) {
             Err(Errno::AGAIN) => Ok(None),

@@ -13,7 +13,7 @@ use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, NameError, WorkspacePath};
 use crate::tree::open_folder;
-use crate::usage::{Room, Usage};
+use crate::usage::{ReservedSpace, Usage};
 
 /// So often a folder is swept again when the machine keeps putting things into it.
 const SWEEPS_MAX: usize = 64;
@@ -30,7 +30,7 @@ impl Workspace {
     /// what the file system answers.
     pub async fn create_folder(&self, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
         self.usage().await?;
-        let mut room = Room::new(self.books.clone());
+        let mut room = ReservedSpace::new(self.books.clone());
         self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
         let (workspace, path) = (self.clone(), asked.preferred().clone());
         off_thread(move || {

@@ -14,7 +14,7 @@ use crate::path::WorkspacePath;
 use crate::tree::open_folder;
 
 /// The kernel gives up on a look-up when something on the way is moved at that moment; so often it is tried.
-const LOOK_UPS_MAX: usize = 128;
+const LOOKUP_ATTEMPTS_MAX: usize = 128;
 
 /// The unit in which `stat` tells what a file takes on the disk.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -64,7 +64,7 @@ impl Home {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
         let mut last = Errno::AGAIN;
-        for _ in 0..LOOK_UPS_MAX {
+        for _ in 0..LOOKUP_ATTEMPTS_MAX {
             match fs::openat2(&self.fd, bytes, flags, Mode::empty(), resolve) {
                 Err(again @ (Errno::AGAIN | Errno::INTR)) => last = again,
                 done => return done,

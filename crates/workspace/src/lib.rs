@@ -7,7 +7,6 @@
 mod account;
 mod download;
 mod error;
-mod everything;
 mod folders;
 mod jail;
 mod listing;
@@ -15,13 +14,14 @@ mod path;
 mod tree;
 mod upload;
 mod usage;
+mod walk;
 
 pub use account::{Workspace, Workspaces};
 pub use download::{FileStream, OpenFile};
 pub use error::WorkspaceError;
-pub use everything::{Content, Kept, KeptFile};
 pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
 pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
 pub use upload::{Destination, Staged, Staging, Uploaded};
 pub use usage::{Quota, Usage};
+pub use walk::{Content, WorkspaceEntry, WorkspaceFile};

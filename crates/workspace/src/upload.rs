@@ -16,7 +16,7 @@ use crate::account::Workspace;
 use crate::error::WorkspaceError;
 use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
-use crate::usage::{Books, Room, Usage};
+use crate::usage::{ReservedSpace, Usage, UsageTracker};
 
 /// So many bytes are gathered before they are written; as many again may be being written at that time.
 const BATCH_BYTES: usize = 512 * 1024;
@@ -57,7 +57,7 @@ pub struct Uploaded {
 pub struct Staging {
     workspace: Workspace,
     file: Arc<StagedFile>,
-    room: Room,
+    room: ReservedSpace,
     size: u64,
     batch: Vec<Bytes>,
     batch_bytes: usize,
@@ -68,7 +68,7 @@ pub struct Staging {
 #[derive(Debug)]
 pub struct Staged {
     file: Arc<StagedFile>,
-    room: Room,
+    room: ReservedSpace,
     size: u64,
 }
 
@@ -78,7 +78,7 @@ struct StagedFile {
     home: Home,
     file: File,
     name: Option<Vec<u8>>,
-    books: Arc<Books>,
+    books: Arc<UsageTracker>,
 }
 
 impl Workspace {
@@ -89,7 +89,7 @@ impl Workspace {
     /// [`WorkspaceError::NotFound`] without a home folder; what the file system answers.
     pub async fn begin_upload(&self) -> Result<Staging, WorkspaceError> {
         self.usage().await?;
-        let mut room = Room::new(self.books.clone());
+        let mut room = ReservedSpace::new(self.books.clone());
         self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
         let workspace = self.clone();
         let file = off_thread(move || StagedFile::create(&workspace)).await?;
@@ -140,7 +140,7 @@ impl Workspace {
     }
 
     /// Takes room for an upload or a folder, counting again before it is refused.
-    pub(crate) async fn take(&self, room: &mut Room, more: Usage) -> Result<(), WorkspaceError> {
+    pub(crate) async fn take(&self, room: &mut ReservedSpace, more: Usage) -> Result<(), WorkspaceError> {
         if room.take(more) {
             return Ok(());
         }
@@ -321,7 +321,7 @@ impl StagedFile {
         home: Home,
         fd: OwnedFd,
         name: Option<Vec<u8>>,
-        books: Arc<Books>,
+        books: Arc<UsageTracker>,
     ) -> Result<Self, WorkspaceError> {
         let staged = Self { home, file: File::from(fd), name, books };
         staged.home.adopt(staged.file.as_fd(), FILE_MODE)?;
@@ -456,7 +456,7 @@ mod tests {
         let staged = |content: &'static [u8]| {
             let file = StagedFile::create_named(&workspace, workspace.home().unwrap()).unwrap();
             file.write(&[Bytes::from_static(content)], 0).unwrap();
-            Staged { file: Arc::new(file), room: Room::new(workspace.books.clone()), size: 3 }
+            Staged { file: Arc::new(file), room: ReservedSpace::new(workspace.books.clone()), size: 3 }
         };
         let dropped = staged(b"old");
         assert_eq!(names().len(), 2);

@@ -67,7 +67,7 @@ impl Usage {
 }
 
 #[derive(Debug)]
-struct Count {
+struct UsageCount {
     used: Usage,
     taken: Usage,
     /// The usage added during a walk, which the walk may have missed.
@@ -79,15 +79,15 @@ struct Count {
 
 /// The books of one account, shared by everything that works on its files.
 #[derive(Debug)]
-pub(crate) struct Books {
+pub(crate) struct UsageTracker {
     quota: Quota,
-    count: Mutex<Count>,
+    count: Mutex<UsageCount>,
     walking: tokio::sync::Mutex<()>,
 }
 
-impl Books {
+impl UsageTracker {
     pub(crate) fn new(quota: Quota) -> Self {
-        let count = Count {
+        let count = UsageCount {
             used: Usage::default(),
             taken: Usage::default(),
             added: Usage::default(),
@@ -169,20 +169,20 @@ impl Books {
         self.with(|count| count.staging.contains(name))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Count) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut UsageCount) -> T) -> T {
         work(&mut self.count.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Room that an upload has taken; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
-    books: Arc<Books>,
+pub(crate) struct ReservedSpace {
+    books: Arc<UsageTracker>,
     taken: Usage,
 }
 
-impl Room {
-    pub(crate) fn new(books: Arc<Books>) -> Self {
+impl ReservedSpace {
+    pub(crate) fn new(books: Arc<UsageTracker>) -> Self {
         Self { books, taken: Usage::default() }
     }
 
@@ -201,7 +201,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for ReservedSpace {
     fn drop(&mut self) {
         self.books.give_back(self.taken);
     }
@@ -210,7 +210,7 @@ impl Drop for Room {
 /// Counts what is beneath an open folder, however deep, without following links. Stops once `files_max` is passed: what
 /// comes after cannot matter. An account with a folder that cannot be looked into counts as full, because anything may
 /// be in it.
-pub(crate) fn walk(home: BorrowedFd<'_>, books: &Books) -> Result<Usage, WorkspaceError> {
+pub(crate) fn walk(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<Usage, WorkspaceError> {
     let mut usage = Usage::default();
     for _ in 0..WALKS_MAX {
         match walk_once(home, books)? {
@@ -223,7 +223,7 @@ pub(crate) fn walk(home: BorrowedFd<'_>, books: &Books) -> Result<Usage, Workspa
 }
 
 /// Counts, and tells whether everything was seen.
-fn walk_once(home: BorrowedFd<'_>, books: &Books) -> Result<(Usage, bool), WorkspaceError> {
+fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool), WorkspaceError> {
     let (mut usage, mut whole) = (Usage::default(), true);
     let mut walk = TreeWalk::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?;
     while let Some(next) = walk.next() {

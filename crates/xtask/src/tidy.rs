@@ -6,6 +6,7 @@ mod documents;
 mod manifests;
 mod sources;
 mod tree;
+mod vocabulary;
 
 use std::fmt;
 use std::path::Path;
@@ -52,6 +53,7 @@ pub fn run(root: &Path) -> Result<Report, String> {
     let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
     complaints.extend(sources::check(&tree));
     complaints.extend(documents::check(&tree));
+    complaints.extend(vocabulary::check(&tree));
     let mut complaints = except(&tree, complaints);
     complaints.sort();
     Ok(Report { files: tree.files.len(), complaints })

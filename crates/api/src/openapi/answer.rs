@@ -3,8 +3,8 @@
 
 use utoipa::ToSchema;
 
+use super::enums::EventName;
 use super::examples;
-use super::words::EventName;
 use crate::wire::{Conversation, Message};
 
 /// An event of a stream, as its frame tells it.

@@ -8,7 +8,7 @@ use utoipa::openapi::{Header, HeaderBuilder, OpenApi, Ref, RefOr, Response};
 use crate::operations::OPERATIONS;
 
 /// What every response has, whatever became of the request.
-const EVERYWHERE: &str = "X-Request-Id";
+const REQUEST_ID_HEADER: &str = "X-Request-Id";
 
 /// What a header says, and one that it may be.
 fn meaning(name: &str) -> (&'static str, Value) {
@@ -34,7 +34,7 @@ fn meaning(name: &str) -> (&'static str, Value) {
             ("Of `CONVERSATION_BUSY` and `UNAVAILABLE`: after how many seconds to try again", json!(5))
         }
         "Vary" => ("What the response depends on", json!("Accept-Language")),
-        EVERYWHERE => (
+        REQUEST_ID_HEADER => (
             "Names the request: as the client did, if it sent one of at most 128 visible ASCII characters, or anew",
             json!("9f2c4e5d8b1a7f03-2a"),
         ),
@@ -55,15 +55,15 @@ pub(super) fn add(document: &mut OpenApi) {
         operation.responses.responses.values_mut().for_each(name_request);
     }
     let components = document.components.get_or_insert_default();
-    components.headers.insert(EVERYWHERE.to_owned(), header(EVERYWHERE).into());
+    components.headers.insert(REQUEST_ID_HEADER.to_owned(), header(REQUEST_ID_HEADER).into());
     components.responses.values_mut().for_each(name_request);
 }
 
 /// A response that is told elsewhere gets it there.
 fn name_request(response: &mut RefOr<Response>) {
     if let RefOr::T(response) = response {
-        let told = Ref::new(format!("#/components/headers/{EVERYWHERE}"));
-        response.headers.insert(EVERYWHERE.to_owned(), RefOr::Ref(told));
+        let told = Ref::new(format!("#/components/headers/{REQUEST_ID_HEADER}"));
+        response.headers.insert(REQUEST_ID_HEADER.to_owned(), RefOr::Ref(told));
     }
 }
 

@@ -10,16 +10,16 @@
 
 pub(crate) mod answer;
 mod composed;
+pub(crate) mod enums;
+pub(crate) mod error_responses;
 pub(crate) mod examples;
 mod headers;
 mod links;
 mod page;
 pub(crate) mod parameters;
-pub(crate) mod refusals;
 pub(crate) mod successes;
 #[cfg(test)]
 mod tests;
-pub(crate) mod words;
 
 use std::sync::LazyLock;
 
@@ -32,8 +32,8 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
 use self::answer::StreamEvent;
-use self::refusals::Error;
-use crate::extract::knows;
+use self::error_responses::Error;
+use crate::extract::if_none_match;
 use crate::operations::Declared;
 use crate::wire::{Answer, Jurisdiction, Model};
 
@@ -89,7 +89,7 @@ impl Document {
             (header::ETAG, HeaderValue::from_static(&self.tag)),
             (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         ];
-        if knows(headers, &self.tag) {
+        if if_none_match(headers, &self.tag) {
             return (StatusCode::NOT_MODIFIED, caching).into_response();
         }
         let kind = [
@@ -125,7 +125,7 @@ fn interface() -> utoipa::openapi::OpenApi {
     let told = "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
     let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", told));
     components.add_security_scheme(KEY, SecurityScheme::ApiKey(key));
-    for (name, response) in refusals::everywhere() {
+    for (name, response) in error_responses::everywhere() {
         components.responses.insert(name.to_owned(), response.into());
     }
     headers::add(&mut interface);

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use control::conversations::Question;
-use control::live::{self, Representation, Rope, Segment, Shape, ShotPart, Snapshot};
+use control::live::{self, PartKind, Representation, Rope, Segment, Snapshot, SnapshotPart};
 use domain::answer::Ending;
 use domain::citation::Place;
 use domain::id::{AgentId, ConversationId, MessageId, PartId, SkillId};
@@ -17,11 +17,11 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{state_word, status_word};
-use crate::openapi::examples;
-use crate::openapi::words::{
+use crate::openapi::enums::{
     AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileSourceType, FileType, ReasoningType,
     RunProgress, SkillType, TextType, ToolType, UrlSourceType, UserRole, WebSearchName, WebSearchType,
 };
+use crate::openapi::examples;
 
 /// The answer as one line of JSON, in segments.
 pub(crate) fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
@@ -70,8 +70,13 @@ fn escaped(segment: &Segment) -> Bytes {
 /// The text, then that of each part that has one.
 fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
     let parts = snapshot.parts.iter().filter_map(|part| match &part.shape {
-        Shape::Text { html, .. } | Shape::Reasoning { html } | Shape::Agent { html, .. } => Some(html),
-        Shape::Tool { .. } | Shape::WebSearch { .. } | Shape::Skill { .. } | Shape::File { .. } => None,
+        PartKind::Text { html, .. } | PartKind::Reasoning { html } | PartKind::Agent { html, .. } => {
+            Some(html)
+        }
+        PartKind::Tool { .. }
+        | PartKind::WebSearch { .. }
+        | PartKind::Skill { .. }
+        | PartKind::File { .. } => None,
     });
     std::iter::once(&snapshot.text).chain(parts)
 }
@@ -139,7 +144,7 @@ pub(crate) struct Answer<'a> {
     text: Text<'a>,
     /// What the answer consists of, in the order created. Parts come and change until the answer is completed.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
-    parts: Each<'a, AnswerPart<'a>, ShotPart>,
+    parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
     /// Why the answer could not be finished. Absent from any other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
@@ -448,7 +453,7 @@ pub(crate) struct AssistantMessage<'a> {
     text: Text<'a>,
     /// What the answer consists of, in the order created.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
-    parts: Each<'a, AnswerPart<'a>, ShotPart>,
+    parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
     /// Why the answer could not be finished. Absent from any other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
@@ -506,20 +511,20 @@ impl<'a> AnswerError<'a> {
     }
 }
 
-impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
-    fn from(part: &'a ShotPart) -> Self {
+impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
+    fn from(part: &'a SnapshotPart) -> Self {
         let part_id = part.id;
         match &part.shape {
-            Shape::Text { html, citations } => Self::Text(TextPart {
+            PartKind::Text { html, citations } => Self::Text(TextPart {
                 part_id,
                 r#type: TextType,
                 content: Text(html),
                 citations: Each::of(citations),
             }),
-            Shape::Reasoning { html } => {
+            PartKind::Reasoning { html } => {
                 Self::Reasoning(ReasoningPart { part_id, r#type: ReasoningType, content: Text(html) })
             }
-            Shape::Tool { tool, call, state, sources } => Self::Tool(ToolPart {
+            PartKind::Tool { tool, call, state, sources } => Self::Tool(ToolPart {
                 part_id,
                 r#type: ToolType,
                 tool_name: tool,
@@ -527,7 +532,7 @@ impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
                 state: state_word(*state),
                 sources: Each::of(sources),
             }),
-            Shape::WebSearch { query, call, state, sources } => Self::WebSearch(WebSearchPart {
+            PartKind::WebSearch { query, call, state, sources } => Self::WebSearch(WebSearchPart {
                 part_id,
                 r#type: WebSearchType,
                 tool_name: WebSearchName,
@@ -536,7 +541,7 @@ impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
                 query,
                 sources: Each::of(sources),
             }),
-            Shape::Skill { skill, state } => Self::Skill(SkillPart {
+            PartKind::Skill { skill, state } => Self::Skill(SkillPart {
                 part_id,
                 r#type: SkillType,
                 skill_id: skill.id,
@@ -544,7 +549,7 @@ impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
                 full_name: &skill.full_name,
                 state: state_word(*state),
             }),
-            Shape::Agent { agent, state, html, citations } => Self::Agent(AgentPart {
+            PartKind::Agent { agent, state, html, citations } => Self::Agent(AgentPart {
                 part_id,
                 r#type: AgentType,
                 agent_id: agent.id,
@@ -554,7 +559,7 @@ impl<'a> From<&'a ShotPart> for AnswerPart<'a> {
                 content: Text(html),
                 citations: Each::of(citations),
             }),
-            Shape::File { path } => Self::File(FilePart {
+            PartKind::File { path } => Self::File(FilePart {
                 part_id,
                 r#type: FileType,
                 path,

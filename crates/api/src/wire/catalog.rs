@@ -4,7 +4,7 @@ use domain::catalog::{self, Language, ModelEntry, ModelStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::openapi::words::{ModelHealth, ModelProvider};
+use crate::openapi::enums::{ModelHealth, ModelProvider};
 
 /// A model that a question can be answered by.
 #[derive(Debug, Serialize, ToSchema)]
@@ -129,9 +129,9 @@ pub(crate) struct Listed {
     description: String,
 }
 
-impl From<control::catalogs::Listed> for Listed {
-    fn from(listed: control::catalogs::Listed) -> Self {
-        let control::catalogs::Listed { id, name, full_name, description } = listed;
+impl From<control::catalogs::CatalogEntry> for Listed {
+    fn from(listed: control::catalogs::CatalogEntry) -> Self {
+        let control::catalogs::CatalogEntry { id, name, full_name, description } = listed;
         Self { id, name, full_name, description }
     }
 }

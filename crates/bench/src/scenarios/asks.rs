@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Account, Service, answered};
 use crate::vendor::{MODEL, Vendor};
@@ -23,7 +23,7 @@ const ROUNDS: usize = 3;
 const SILENT: &str = "stall-first";
 
 /// Questions in a second of callers that wait for each, beside a bare server that writes what it is sent to a file.
-pub(crate) fn asks() -> Outcome<Vec<Figure>> {
+pub(crate) fn asks() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
@@ -33,7 +33,7 @@ pub(crate) fn asks() -> Outcome<Vec<Figure>> {
         let body = json!({"input": "What is the rent, and when is it due?", "model": SILENT});
         let ask = request("POST", "/api/v1/chats", Some(&account.key), Some(&body));
         let write = request("POST", "/", None, Some(&body));
-        let (mut figures, mut accepted) = (Vec::new(), 1.0);
+        let (mut measurements, mut accepted) = (Vec::new(), 1.0);
         block_on(async {
             let mut connection = Connection::open(service.address).await?;
             answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
@@ -51,19 +51,19 @@ pub(crate) fn asks() -> Outcome<Vec<Figure>> {
                     bare.push(load(commit.address, askers, &write).await?.1);
                 }
                 let name = |what: &str| format!("{what}, {askers} askers");
-                figures.push(
-                    Figure::new(name("questions accepted"), Unit::PerSecond, ours)
+                measurements.push(
+                    Measurement::new(name("questions accepted"), Unit::PerSecond, ours)
                         .beside("bare group commit", bare)
                         .goal(Goal::AtLeast(PER_SECOND_MIN)),
                 );
-                figures.push(Figure::new(name("processor per question"), Unit::Micros, micros));
+                measurements.push(Measurement::new(name("processor per question"), Unit::Micros, micros));
             }
             Ok(())
         })?;
         service.kill()?;
         service.restart()?;
         block_on(none_is_missing(&service, &account, accepted))?;
-        Ok(figures)
+        Ok(measurements)
     })
 }
 

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, CpuTime, Memory, Place};
 use crate::service::{Account, Asked, Service, answered, ask};
 use crate::vendor::{MODEL, Vendor};
@@ -38,7 +38,7 @@ struct Told {
 }
 
 /// Thousands of readers of one answer, beside those of a bare server's state of the same size.
-pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
+pub(crate) fn fan_out() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
@@ -56,8 +56,8 @@ pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
             let fan = fan()?;
             block_on(idle_reader(fan.address, fan.pid(), &events))?
         };
-        let mut figures = vec![
-            Figure::new("memory of an idle reader, Rss", Unit::Kibibytes, vec![idle])
+        let mut measurements = vec![
+            Measurement::new("memory of an idle reader, Rss", Unit::Kibibytes, vec![idle])
                 .beside("axum watch", vec![idle_bare])
                 .goal(Goal::AtMost(IDLE_MAX_KIBIBYTES)),
         ];
@@ -67,15 +67,15 @@ pub(crate) fn fan_out() -> Outcome<Vec<Figure>> {
                 block_on(through_service(&service, &account, readers, &mut ours))?;
                 block_on(through_fan(&fan()?, &events, readers, &mut bare))?;
             }
-            figures.extend(told(readers, ours, bare));
+            measurements.extend(told(readers, ours, bare));
         }
-        Ok(figures)
+        Ok(measurements)
     })
 }
 
-fn told(readers: usize, ours: Told, bare: Told) -> [Figure; 3] {
+fn told(readers: usize, ours: Told, bare: Told) -> [Measurement; 3] {
     let beside = |what: &str, unit, of: Vec<f64>, bare: Vec<f64>| {
-        Figure::new(format!("{readers} readers: {what}"), unit, of).beside("axum watch", bare)
+        Measurement::new(format!("{readers} readers: {what}"), unit, of).beside("axum watch", bare)
     };
     [
         beside("deliveries", Unit::PerSecond, ours.per_second, bare.per_second).goal(Goal::RatioAtLeast(1.0)),

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 
 use super::block_on;
 use crate::Outcome;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, CpuTime, Memory, Place};
 use crate::service::{Service, free_address, until_answered};
 
@@ -34,7 +34,7 @@ struct Rate {
 }
 
 /// Small files downloaded by many, a large one uploaded.
-pub(crate) fn files() -> Outcome<Vec<Figure>> {
+pub(crate) fn files() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let mut service = Service::start(Place::Alone, None)?;
         let key = service.account()?.key;
@@ -58,15 +58,15 @@ pub(crate) fn files() -> Outcome<Vec<Figure>> {
             Ok(())
         })?;
         Ok(vec![
-            Figure::new("downloads of 64 KiB, 64 connections", Unit::PerSecond, ours.per_second)
+            Measurement::new("downloads of 64 KiB, 64 connections", Unit::PerSecond, ours.per_second)
                 .beside("nginx", theirs.per_second)
                 .goal(Goal::RatioAtLeast(DOWNLOAD_RATIO)),
-            Figure::new("processor per download of 64 KiB", Unit::Micros, ours.micros)
+            Measurement::new("processor per download of 64 KiB", Unit::Micros, ours.micros)
                 .beside("nginx", theirs.micros),
-            Figure::new("upload of 512 MiB", Unit::MebibytesPerSecond, ours_up)
+            Measurement::new("upload of 512 MiB", Unit::MebibytesPerSecond, ours_up)
                 .beside("nginx PUT", theirs_up)
                 .goal(Goal::RatioAtLeast(UPLOAD_RATIO)),
-            Figure::new("memory that an upload takes, Rss", Unit::Mebibytes, memory),
+            Measurement::new("memory that an upload takes, Rss", Unit::Mebibytes, memory),
         ])
     })
 }

@@ -14,12 +14,12 @@ mod tools;
 use std::future::Future;
 
 use crate::Outcome;
-use crate::figure::Figure;
+use crate::measurement::Measurement;
 
 /// Something that is measured.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) run: fn() -> Outcome<Vec<Figure>>,
+    pub(crate) run: fn() -> Outcome<Vec<Measurement>>,
 }
 
 /// All of them, in the order in which they run.

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, Place};
 use crate::service::{Account, Service};
 use crate::vendor::Vendor;
@@ -23,7 +23,7 @@ const MILLIS_MAX: f64 = 5.0;
 const SILENT: &str = "stall-first";
 
 /// Page 1 and page 1,000 of a hundred thousand conversations, beside a bare server's word.
-pub(crate) fn paging() -> Outcome<Vec<Figure>> {
+pub(crate) fn paging() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
@@ -39,8 +39,8 @@ pub(crate) fn paging() -> Outcome<Vec<Figure>> {
             .into_iter()
             .map(|number| {
                 let name = format!("page {number} of 100,000 conversations");
-                let figure = Figure::new(name, Unit::Millis, page(number)?);
-                Ok(figure.beside("axum hello", bare.clone()).goal(Goal::AtMost(MILLIS_MAX)))
+                let measurement = Measurement::new(name, Unit::Millis, page(number)?);
+                Ok(measurement.beside("axum hello", bare.clone()).goal(Goal::AtMost(MILLIS_MAX)))
             })
             .collect()
     })

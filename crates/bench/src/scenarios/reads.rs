@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Service, ask, completed};
 use crate::vendor::{MODEL, Vendor};
@@ -28,7 +28,7 @@ struct Rate {
 }
 
 /// `GET` of completed answers, a short one and a longer one, beside a bare server's word.
-pub(crate) fn get_answer() -> Outcome<Vec<Figure>> {
+pub(crate) fn get_answer() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url.clone()))?;
@@ -51,17 +51,17 @@ pub(crate) fn get_answer() -> Outcome<Vec<Figure>> {
                 load(service.address, service.pid()?, &collects[1], &mut long).await?;
                 load(service.address, service.pid()?, &health, &mut empty).await?;
             }
-            Ok(figures(short, long, empty, &bare))
+            Ok(measurements(short, long, empty, &bare))
         })
     })
 }
 
-fn figures(short: Rate, long: Rate, empty: Rate, bare: &Rate) -> Vec<Figure> {
+fn measurements(short: Rate, long: Rate, empty: Rate, bare: &Rate) -> Vec<Measurement> {
     let rate = |name, values| {
-        Figure::new(name, Unit::PerSecond, values).beside("axum hello", bare.per_second.clone())
+        Measurement::new(name, Unit::PerSecond, values).beside("axum hello", bare.per_second.clone())
     };
     let cost =
-        |name, values| Figure::new(name, Unit::Micros, values).beside("axum hello", bare.micros.clone());
+        |name, values| Measurement::new(name, Unit::Micros, values).beside("axum hello", bare.micros.clone());
     vec![
         rate("GET of a short answer, 32 connections", short.per_second).goal(Goal::RatioAtLeast(RATIO)),
         cost("processor per GET of a short answer", short.micros),

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::Place;
 use crate::service::{Account, Asked, Service, answered, ask, completed};
 use crate::vendor::{MODEL, Vendor, now_micros, stamps, whole};
@@ -20,7 +20,7 @@ const EVERY_MILLIS: u64 = 5;
 const READ_BEFORE: usize = 100;
 
 /// From `kill -9`, with a restart at once, to the first token after it that a reader sees.
-pub(crate) fn kill_resume() -> Outcome<Vec<Figure>> {
+pub(crate) fn kill_resume() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
     let account = service.account()?;
@@ -43,10 +43,10 @@ pub(crate) fn kill_resume() -> Outcome<Vec<Figure>> {
     }
     let bare = (0..KILLS).map(|_| restart_proxy(&vendor)).collect::<Outcome<Vec<_>>>()?;
     Ok(vec![
-        Figure::new("kill -9 and restart to the answer going on", Unit::Millis, ours)
+        Measurement::new("kill -9 and restart to the answer going on", Unit::Millis, ours)
             .beside("bare proxy asked anew", bare)
             .goal(Goal::AtMost(2000.0)),
-        Figure::new("of that until the service is healthy", Unit::Millis, healthy),
+        Measurement::new("of that until the service is healthy", Unit::Millis, healthy),
     ])
 }
 

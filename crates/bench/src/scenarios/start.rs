@@ -7,22 +7,22 @@ use serde_json::Value;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{Memory, Place};
-use crate::service::{Account, PATIENCE, Service};
+use crate::service::{Account, Service, TIMEOUT};
 use crate::vendor::{MODEL, Vendor};
 
 const STARTS: usize = 20;
 const IDLE: Duration = Duration::from_secs(5);
-const LOOKS: usize = 3;
+const CHECKS: usize = 3;
 /// The time between the start of a service and its SIGTERM.
 const SETTLE: Duration = Duration::from_millis(50);
 /// The polling interval of a starting machine.
 const POLL: Duration = Duration::from_millis(2);
 
 /// From starting the program until it answers, on a folder that has been used.
-pub(crate) fn cold_start() -> Outcome<Vec<Figure>> {
+pub(crate) fn cold_start() -> Outcome<Vec<Measurement>> {
     let mut service = Service::start(Place::Anywhere, None)?;
     let account = service.account()?;
     let without = starts(&mut service)?;
@@ -33,13 +33,13 @@ pub(crate) fn cold_start() -> Outcome<Vec<Figure>> {
         bare.push(millis(Bare::start(Place::Anywhere, "hello", &[])?.started_in));
     }
     Ok(vec![
-        Figure::new("cold start", Unit::Millis, without)
+        Measurement::new("cold start", Unit::Millis, without)
             .beside("axum hello", bare.clone())
             .goal(Goal::AtMost(50.0)),
-        Figure::new("cold start with a machine to take over", Unit::Millis, with)
+        Measurement::new("cold start with a machine to take over", Unit::Millis, with)
             .beside("axum hello", bare)
             .goal(Goal::AtMost(50.0)),
-        Figure::new("first start of a machine", Unit::Millis, vec![millis(machine)]),
+        Measurement::new("first start of a machine", Unit::Millis, vec![millis(machine)]),
     ])
 }
 
@@ -54,13 +54,13 @@ fn starts(service: &mut Service) -> Outcome<Vec<f64>> {
 }
 
 /// Memory when nothing is asked: of the service, and of a machine that has answered.
-pub(crate) fn idle_memory() -> Outcome<Vec<Figure>> {
+pub(crate) fn idle_memory() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
     let account = service.account()?;
     block_on(start_machine(&service, &account))?;
     let (mut alone, mut machine, mut hello) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..LOOKS {
+    for _ in 0..CHECKS {
         service.terminate()?;
         service.restart()?;
         let bare = Bare::start(Place::Anywhere, "hello", &[])?;
@@ -77,14 +77,14 @@ pub(crate) fn idle_memory() -> Outcome<Vec<Figure>> {
     let pss = |of: &[Memory]| of.iter().map(|memory| memory.pss_mebibytes()).collect::<Vec<_>>();
     let rss = |of: &[Memory]| of.iter().map(|memory| memory.rss_mebibytes()).collect::<Vec<_>>();
     Ok(vec![
-        Figure::new("idle service, Pss", Unit::Mebibytes, pss(&alone))
+        Measurement::new("idle service, Pss", Unit::Mebibytes, pss(&alone))
             .beside("axum hello", pss(&hello))
             .goal(Goal::AtMost(30.0)),
-        Figure::new("idle service, Rss", Unit::Mebibytes, rss(&alone)).beside("axum hello", rss(&hello)),
-        Figure::new("service after its first answer, Rss", Unit::Mebibytes, rss(&answered)),
-        Figure::new("idle machine, all its processes, Pss", Unit::Mebibytes, pss(&machine))
+        Measurement::new("idle service, Rss", Unit::Mebibytes, rss(&alone)).beside("axum hello", rss(&hello)),
+        Measurement::new("service after its first answer, Rss", Unit::Mebibytes, rss(&answered)),
+        Measurement::new("idle machine, all its processes, Pss", Unit::Mebibytes, pss(&machine))
             .beside("axum hello", pss(&hello)),
-        Figure::new("idle machine, all its processes, Rss", Unit::Mebibytes, rss(&machine))
+        Measurement::new("idle machine, all its processes, Rss", Unit::Mebibytes, rss(&machine))
             .beside("axum hello", rss(&hello)),
     ])
 }
@@ -105,7 +105,7 @@ async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration
     let began = std::time::Instant::now();
     connection.call(&request("POST", "/api/v1/vm/start", Some(&account.key), None), 202).await?;
     let look = request("GET", "/api/v1/vm", Some(&account.key), None);
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < TIMEOUT {
         let state: Value = connection.call(&look, 200).await?;
         if state["status"] == "RUNNING" {
             return Ok(began.elapsed());

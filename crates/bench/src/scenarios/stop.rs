@@ -8,8 +8,8 @@ use tokio::time::{sleep, timeout};
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit, percentile};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit, percentile};
 use crate::process::{Place, naming};
 use crate::service::{Account, Service, ask};
 use crate::vendor::{MODEL, Vendor, now_micros};
@@ -21,9 +21,9 @@ const TOOLS: usize = 30;
 /// The target for a stop, in milliseconds.
 const GOAL_MILLIS: f64 = 300.0;
 /// Beyond this something hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two looks at a process.
-const LOOK: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The times of one stop, in milliseconds after its request.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Stopped {
 }
 
 /// Stops of answers while their model speaks and while their tool runs, beside a bare stream that its reader leaves.
-pub(crate) fn stop() -> Outcome<Vec<Figure>> {
+pub(crate) fn stop() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
     let proxy = Bare::start(Place::Anywhere, "proxy", &[&vendor.address.to_string()])?;
@@ -58,15 +58,15 @@ pub(crate) fn stop() -> Outcome<Vec<Figure>> {
         Ok((said, ran, left))
     })?;
     let of = |from: &[Stopped], what: fn(&Stopped) -> f64| from.iter().map(what).collect::<Vec<_>>();
-    let mut figures = Vec::new();
+    let mut measurements = Vec::new();
     let mut told = |name: &str, values: Vec<f64>, bare: Option<Vec<f64>>| {
         for (part, percent) in [(0.5, "p50"), (0.99, "p99")] {
             let at = |values: &[f64]| vec![percentile(values, part)];
-            let figure = Figure::new(format!("{name}, {percent}"), Unit::Millis, at(&values));
-            let figure = figure.goal(Goal::AtMost(GOAL_MILLIS));
-            figures.push(match &bare {
-                Some(bare) => figure.beside("a bare stream left", at(bare)),
-                None => figure,
+            let measurement = Measurement::new(format!("{name}, {percent}"), Unit::Millis, at(&values));
+            let measurement = measurement.goal(Goal::AtMost(GOAL_MILLIS));
+            measurements.push(match &bare {
+                Some(bare) => measurement.beside("a bare stream left", at(bare)),
+                None => measurement,
             });
         }
     };
@@ -74,7 +74,7 @@ pub(crate) fn stop() -> Outcome<Vec<Figure>> {
     told("stop until the answer is completed", of(&said, |one| one.completed), None);
     told("stop until the tool's process is gone", of(&ran, |one| one.gone), None);
     told("stop of a tool until completed", of(&ran, |one| one.completed), None);
-    Ok(figures)
+    Ok(measurements)
 }
 
 struct Stage {
@@ -143,7 +143,7 @@ impl Stage {
             }
             Err("an answer ended before it was stopped".into())
         };
-        timeout(PATIENCE, shows).await??;
+        timeout(TIMEOUT, shows).await??;
         Ok(event)
     }
 
@@ -166,14 +166,14 @@ impl Stage {
 
     /// Returns the time from `since` until the vendor saw this request's connection close.
     async fn closed(&mut self, number: usize, since: u64) -> Outcome<f64> {
-        timeout(PATIENCE, async {
+        timeout(TIMEOUT, async {
             loop {
                 let seen = self.requests().await?;
                 let one = seen.get(number).ok_or("a request is gone")?;
                 if let Some(ended) = one["endedMicros"].as_u64() {
                     return Ok(ended.saturating_sub(since) as f64 / 1e3);
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
         })
         .await?
@@ -198,7 +198,7 @@ async fn leave(stage: &mut Stage, proxy: &Bare) -> Outcome<f64> {
 }
 
 async fn until_completed(events: &mut Connection, event: &mut Vec<u8>) -> Outcome<()> {
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, async {
         loop {
             if !events.event(event).await? {
                 return Err("a stream ended without its last state".into());
@@ -217,9 +217,9 @@ async fn until_completed(events: &mut Connection, event: &mut Vec<u8>) -> Outcom
 }
 
 async fn until(look: impl Fn() -> bool) -> Outcome<()> {
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, async {
         while !look() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     })
     .await

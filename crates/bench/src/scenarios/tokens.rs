@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use super::block_on;
 use crate::Outcome;
 use crate::bare::Bare;
-use crate::figure::{Figure, Goal, Unit, percentile};
 use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit, percentile};
 use crate::pacer::{Pacer, stamps};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Account, Service, answered, ask, completed};
@@ -100,7 +100,7 @@ struct Run {
 }
 
 /// Measures the service and the bare proxy in turns.
-pub(crate) fn measure(load: &Load) -> Outcome<Vec<Figure>> {
+pub(crate) fn measure(load: &Load) -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Pacer::start()?;
         let mut service = Service::start(Place::Alone, Some(vendor.base_url()))?;
@@ -118,39 +118,40 @@ pub(crate) fn measure(load: &Load) -> Outcome<Vec<Figure>> {
             }
             Ok(())
         })?;
-        Ok(figures(load, &ours, &bare))
+        Ok(measurements(load, &ours, &bare))
     })
 }
 
-fn figures(load: &Load, ours: &[Run], bare: &[Run]) -> Vec<Figure> {
-    let figure = |what: &str, unit, of: &dyn Fn(&Run) -> f64| {
+fn measurements(load: &Load, ours: &[Run], bare: &[Run]) -> Vec<Measurement> {
+    let measurement = |what: &str, unit, of: &dyn Fn(&Run) -> f64| {
         let values = |runs: &[Run]| runs.iter().map(of).collect::<Vec<_>>();
-        Figure::new(format!("{}: {what}", load.name), unit, values(ours)).beside("bare proxy", values(bare))
+        Measurement::new(format!("{}: {what}", load.name), unit, values(ours))
+            .beside("bare proxy", values(bare))
     };
-    let mut figures: Vec<Figure> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]
+    let mut measurements: Vec<Measurement> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]
         .into_iter()
         .map(|(name, part)| {
             let name = format!("added {name}");
-            let figure = figure(&name, Unit::Millis, &|run| percentile(&run.added, part) / 1e3);
+            let measurement = measurement(&name, Unit::Millis, &|run| percentile(&run.added, part) / 1e3);
             match load.added {
-                Some([p50, _]) if part < 0.6 => figure.goal(Goal::AtMost(p50)),
-                Some([_, p99]) if part > 0.95 => figure.goal(Goal::AtMost(p99)),
-                _ => figure,
+                Some([p50, _]) if part < 0.6 => measurement.goal(Goal::AtMost(p50)),
+                Some([_, p99]) if part > 0.95 => measurement.goal(Goal::AtMost(p99)),
+                _ => measurement,
             }
         })
         .collect();
-    let late = figure("all done after the floor", Unit::Millis, &|run| run.over_floor_millis);
-    figures.push(match load.late_max {
+    let late = measurement("all done after the floor", Unit::Millis, &|run| run.over_floor_millis);
+    measurements.push(match load.late_max {
         Some(most) => late.goal(Goal::AtMost(most)),
         None => late,
     });
-    let cpu = |what| figure(what, Unit::Micros, &|run: &Run| run.micros_per_token);
+    let cpu = |what| measurement(what, Unit::Micros, &|run: &Run| run.micros_per_token);
     if load.tokens == 1 {
         // What is told of the tokens says nothing of one alone.
         return vec![cpu("processor per answer")];
     }
-    figures.push(cpu("processor per token").goal(Goal::AtMost(load.cpu_max)));
-    figures
+    measurements.push(cpu("processor per token").goal(Goal::AtMost(load.cpu_max)));
+    measurements
 }
 
 async fn through_service(load: &Load, service: &Service, accounts: &[Account]) -> Outcome<Run> {
@@ -194,7 +195,7 @@ async fn finish(
 }
 
 /// Returns the compressed bytes that a reader with zstd receives of a long answer, for each byte that the vendor wrote.
-pub(crate) fn compressed() -> Outcome<Vec<Figure>> {
+pub(crate) fn compressed() -> Outcome<Vec<Measurement>> {
     const MODEL: &str = "text-10000x1";
     const TIMES_MAX: f64 = 1.5;
     process::apart(|| {
@@ -219,7 +220,7 @@ pub(crate) fn compressed() -> Outcome<Vec<Figure>> {
             Ok(body.len() as f64 / written as f64)
         })?;
         let name = "10,000 tokens at 1 ms read with zstd, per byte of text";
-        Ok(vec![Figure::new(name, Unit::Times, vec![times]).goal(Goal::AtMost(TIMES_MAX))])
+        Ok(vec![Measurement::new(name, Unit::Times, vec![times]).goal(Goal::AtMost(TIMES_MAX))])
     })
 }
 

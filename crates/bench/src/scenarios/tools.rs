@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::block_on;
 use crate::Outcome;
-use crate::figure::{Figure, Unit};
 use crate::http::Connection;
+use crate::measurement::{Measurement, Unit};
 use crate::process::Place;
 use crate::service::{Account, Service, answered};
 use crate::vendor::{MODEL, Vendor, stamps};
@@ -44,7 +44,7 @@ fn calls() -> Vec<(&'static str, Value)> {
 }
 
 /// Each tool once in each of some turns.
-pub(crate) fn tools() -> Outcome<Vec<Figure>> {
+pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
     let account = service.account()?;
@@ -61,18 +61,20 @@ pub(crate) fn tools() -> Outcome<Vec<Figure>> {
     })?;
     let commits = (0..TURNS).map(|_| bare_commits(&service.folder())).collect::<Outcome<Vec<_>>>()?;
     let shells = (0..TURNS).map(|_| bare_shell(&service.folder())).collect::<Outcome<Vec<_>>>()?;
-    let mut figures =
-        vec![Figure::new("tool search, the first of a workspace", Unit::Millis, vec![turns[0][0]])];
+    let mut measurements =
+        vec![Measurement::new("tool search, the first of a workspace", Unit::Millis, vec![turns[0][0]])];
     for (at, (tool, _)) in calls().into_iter().enumerate() {
         let values = turns.iter().skip(1).map(|turn| turn[at]).collect();
-        figures.push(match tool {
-            "nothing" => Figure::new("a step with a call, without the tool", Unit::Millis, values)
+        measurements.push(match tool {
+            "nothing" => Measurement::new("a step with a call, without the tool", Unit::Millis, values)
                 .beside("three bare commits", commits.clone()),
-            "shell" => Figure::new("tool shell", Unit::Millis, values).beside("bare sh -c", shells.clone()),
-            tool => Figure::new(format!("tool {tool}"), Unit::Millis, values),
+            "shell" => {
+                Measurement::new("tool shell", Unit::Millis, values).beside("bare sh -c", shells.clone())
+            }
+            tool => Measurement::new(format!("tool {tool}"), Unit::Millis, values),
         });
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
 /// One turn with all calls, a step for each: how long each took, in milliseconds. The model tells in each step when

@@ -19,12 +19,12 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    pub(super) fn take(&self, stream: Stream) {
+    pub(super) fn offer(&self, stream: Stream) {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
     /// The event stream, once everything before it is written.
-    pub(super) fn taken(&self) -> Option<Stream> {
+    pub(super) fn take(&self) -> Option<Stream> {
         if self.clogged.load(Ordering::Relaxed) {
             return None;
         }
@@ -33,9 +33,9 @@ impl Activity {
 }
 
 /// A request that is under way as long as this is there.
-pub(super) struct UnderWay(pub(super) Arc<Activity>);
+pub(super) struct ActiveRequest(pub(super) Arc<Activity>);
 
-impl UnderWay {
+impl ActiveRequest {
     pub(super) fn new(activity: Arc<Activity>) -> Self {
         activity.begun.fetch_add(1, Ordering::Relaxed);
         activity.under_way.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use http_common::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
-use http_common::{Outgoing, Progress, Shares, is_event_stream};
+use http_common::{HeldShares, Outgoing, ReadProgress, is_event_stream};
 use hyper::body::{Frame, SizeHint};
 use hyper::rt::Executor;
 
-use super::activity::UnderWay;
+use super::activity::ActiveRequest;
 
 tokio::task_local! {
     /// The read progress of the client of an HTTP/2 stream.
-    static PROGRESS: Arc<Progress>;
+    static PROGRESS: Arc<ReadProgress>;
 }
 
 /// Runs the streams of HTTP/2, each until it is done or its client takes nothing for too long. A connection does not
@@ -32,7 +32,7 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (progress, timeout) = (Arc::<Progress>::default(), self.stall_timeout);
+        let (progress, timeout) = (Arc::<ReadProgress>::default(), self.stall_timeout);
         let watched = progress.clone();
         tokio::spawn(PROGRESS.scope(progress, async move {
             tokio::select! {
@@ -48,19 +48,19 @@ where
 pub(super) struct Answer {
     body: Body,
     /// Over HTTP/2.
-    progress: Option<Arc<Progress>>,
-    _under_way: UnderWay,
-    _shares: Option<Shares>,
+    progress: Option<Arc<ReadProgress>>,
+    _under_way: ActiveRequest,
+    _shares: Option<HeldShares>,
 }
 
 impl Answer {
     /// Sends `response` piece by piece, unless it is small or has a pace of its own.
     pub(super) fn of(
         mut response: Response<Body>,
-        under_way: UnderWay,
+        under_way: ActiveRequest,
         stall_timeout: Duration,
     ) -> Response<Self> {
-        let shares = response.extensions_mut().remove::<Shares>();
+        let shares = response.extensions_mut().remove::<HeldShares>();
         let progress = PROGRESS.try_with(Arc::clone).ok();
         let size = response.body().size_hint().exact();
         let as_it_is = is_event_stream(&response) || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES);
@@ -82,7 +82,7 @@ impl HttpBody for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if let Some(progress) = &self.progress {
-            progress.moved(frame.is_ready());
+            progress.record(frame.is_ready());
         }
         frame
     }

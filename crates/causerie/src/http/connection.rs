@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use bytes::BytesMut;
-use http_common::{EventWriter, Holder, Peer, Shares, counted, is_event_stream};
+use http_common::{EventWriter, HeldShares, Holder, Peer, counted, is_event_stream};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
@@ -22,10 +22,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::activity::{Activity, UnderWay};
+use super::activity::{ActiveRequest, Activity};
 use super::answer::{Answer, Streams};
-use super::wire::{Heads, Wire};
-use super::{Connections, FAREWELL, Front};
+use super::wire::{PartialHead, Wire};
+use super::{Connections, Frontend, SHUTDOWN_TIMEOUT};
 use crate::tls::Tls;
 
 /// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
@@ -51,20 +51,20 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(super) struct Shared {
     http1: http1::Builder,
     http2: http2::Builder<Streams>,
-    pub(super) front: Arc<Front>,
+    pub(super) front: Arc<Frontend>,
     pub(super) limits: Connections,
 }
 
 /// The context of a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Guest {
+pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
     /// It came when the service was ending: it is answered before being let go.
     pub(super) late: bool,
 }
 
 /// A response that is written without HTTP's machinery, and the connection that it is written to.
-struct Taken<C> {
+struct AcceptedConnection<C> {
     connection: C,
     early: Bytes,
     stream: Stream,
@@ -74,11 +74,11 @@ struct Taken<C> {
 pub(super) struct Stream {
     response: Response<Body>,
     last: bool,
-    shares: Option<Shares>,
+    shares: Option<HeldShares>,
 }
 
 impl Shared {
-    pub(super) fn new(front: Front, limits: Connections) -> Self {
+    pub(super) fn new(front: Frontend, limits: Connections) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Serves a connection until it ends, or has nothing to do for too long.
-    pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: Guest) {
+    pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: ConnectionContext) {
         // Small frames of a stream go out at once.
         let _ = connection.set_nodelay(true);
         match tls {
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    async fn serve_plain(&self, mut connection: TcpStream, guest: Guest) {
+    async fn serve_plain(&self, mut connection: TcpStream, guest: ConnectionContext) {
         match self.soon(guest, beginning(&mut connection)).await {
             Some(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
             Some(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: Guest) {
+    async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: ConnectionContext) {
         // What is wrong with a handshake is its client's to see.
         let Some(Ok(connection)) = self.soon(guest, tls.acceptor().accept(connection)).await else { return };
         if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
@@ -129,7 +129,7 @@ impl Shared {
     }
 
     /// Waits for the beginning of a connection, until the service shuts down or a late connection times out.
-    async fn soon<T>(&self, guest: Guest, beginning: impl Future<Output = T>) -> Option<T> {
+    async fn soon<T>(&self, guest: ConnectionContext, beginning: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             begun = timeout(self.limits.header_timeout, beginning) => begun.ok(),
             () = self.front.ending.0.cancelled(), if !guest.late => None,
@@ -140,7 +140,7 @@ impl Shared {
         &self,
         connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         early: Bytes,
-        guest: Guest,
+        guest: ConnectionContext,
     ) {
         let activity = Arc::new(Activity::default());
         let wire = Wire::new(
@@ -156,27 +156,34 @@ impl Shared {
     }
 
     /// Serves requests, and takes the connection from them while an event stream is written to it.
-    async fn serve_http1<C>(&self, mut connection: C, mut early: Bytes, mut guest: Guest)
+    async fn serve_http1<C>(&self, mut connection: C, mut early: Bytes, mut guest: ConnectionContext)
     where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         loop {
             // In memory of its own, which is free during a stream.
             let requests = Box::pin(self.serve_requests(connection, early, guest));
-            let Some(Taken { connection: taken, early: read, stream }) = requests.await else { return };
+            let Some(AcceptedConnection { connection: taken, early: read, stream }) = requests.await else {
+                return;
+            };
             // What the stream holds of budgets, it holds until it has ended.
             let Stream { response, last, shares: _shares } = stream;
             // What breaks a connection is its client's to see.
             let Ok((mut back, read)) = EventWriter::new(taken, read, response, last).await else { return };
             if last {
-                let _ = timeout(FAREWELL, back.shutdown()).await;
+                let _ = timeout(SHUTDOWN_TIMEOUT, back.shutdown()).await;
                 return;
             }
             (connection, early, guest.late) = (back, read, false);
         }
     }
 
-    async fn serve_requests<C>(&self, connection: C, early: Bytes, guest: Guest) -> Option<Taken<C>>
+    async fn serve_requests<C>(
+        &self,
+        connection: C,
+        early: Bytes,
+        guest: ConnectionContext,
+    ) -> Option<AcceptedConnection<C>>
     where
         C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -194,23 +201,23 @@ impl Shared {
         let parts = http.into_parts();
         let (connection, early) = parts.io.into_inner().into_parts();
         let early = if early.is_empty() { parts.read_buf } else { [parts.read_buf, early].concat().into() };
-        Some(Taken { connection, early, stream })
+        Some(AcceptedConnection { connection, early, stream })
     }
 
-    fn heads(&self, guest: Guest) -> Heads {
-        Heads::new(self.front.guard.budgets.heads.clone(), Holder::Address(counted(guest.peer.0)))
+    fn heads(&self, guest: ConnectionContext) -> PartialHead {
+        PartialHead::new(self.front.guard.budgets.heads.clone(), Holder::Address(counted(guest.peer.0)))
     }
 
     fn service(
         &self,
         activity: &Arc<Activity>,
-        Guest { peer, .. }: Guest,
+        ConnectionContext { peer, .. }: ConnectionContext,
     ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
         let (front, activity) = (self.front.clone(), activity.clone());
         let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
         let stall_timeout = self.limits.stall_timeout;
         hyper::service::service_fn(move |request: Request<Incoming>| {
-            let (front, under_way) = (front.clone(), UnderWay::new(activity.clone()));
+            let (front, under_way) = (front.clone(), ActiveRequest::new(activity.clone()));
             let may_be_taken = request.version() == Version::HTTP_11
                 && *request.method() == Method::GET
                 && request.body().is_end_stream();
@@ -218,8 +225,8 @@ impl Shared {
             async move {
                 let mut response = front.answer(request, peer, bounds).await;
                 if may_be_taken && is_event_stream(&response) {
-                    let shares = response.extensions_mut().remove::<Shares>();
-                    under_way.0.take(Stream { response, last, shares });
+                    let shares = response.extensions_mut().remove::<HeldShares>();
+                    under_way.0.offer(Stream { response, last, shares });
                     // The connection is taken from here: nothing goes on.
                     return std::future::pending().await;
                 }
@@ -233,7 +240,7 @@ impl Shared {
         &self,
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
         activity: &Activity,
-        guest: Guest,
+        guest: ConnectionContext,
     ) -> Option<Stream> {
         let ending = &self.front.ending.0;
         let (mut leaving, mut seen) = (guest.late, 0);
@@ -241,14 +248,14 @@ impl Shared {
         loop {
             let turn = poll_fn(|context| match http.as_mut().poll(context) {
                 Poll::Ready(ended) => Poll::Ready(Err(ended)),
-                Poll::Pending => activity.taken().map_or(Poll::Pending, |stream| Poll::Ready(Ok(stream))),
+                Poll::Pending => activity.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(stream))),
             });
             tokio::select! {
                 turn = turn => match turn {
                     Ok(stream) => return Some(stream),
                     Err(ended) => {
                         if let Some(status) = ended.err().and_then(|error| refused(&error)) {
-                            self.front.figures.refused(status);
+                            self.front.metrics.refused(status);
                         }
                         return None;
                     }
@@ -266,7 +273,7 @@ impl Shared {
                     }
                     http.as_mut().graceful_shutdown();
                     // One that does not take its leave is cut.
-                    let _ = timeout(FAREWELL, http.as_mut()).await;
+                    let _ = timeout(SHUTDOWN_TIMEOUT, http.as_mut()).await;
                     return None;
                 }
             }

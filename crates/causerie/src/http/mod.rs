@@ -15,7 +15,7 @@ use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use axum::response::IntoResponse;
 use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
-use http_common::{Bounds, Budget, Compression, Guard, Holder, Peer, counted};
+use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, counted};
 use hyper::body::Incoming;
 use telemetry::trace::Tracer;
 use tokio::net::TcpListener;
@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 
-use self::connection::{Guest, Shared};
+use self::connection::{ConnectionContext, Shared};
 use crate::metrics::METRICS;
 use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
 use crate::tls::Tls;
 use crate::traces;
 
 /// The time for requests in progress at shutdown, and for a connection that is closed.
-const FAREWELL: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the kernel has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The response to a connection beyond the limit of its address.
@@ -87,7 +87,7 @@ pub(crate) struct Server {
 }
 
 /// The router and the layers around every route.
-pub(crate) struct Front {
+pub(crate) struct Frontend {
     /// The routes.
     pub(crate) router: Router,
     /// Names of requests.
@@ -95,16 +95,16 @@ pub(crate) struct Front {
     /// Their spans.
     pub(crate) tracer: Tracer,
     /// The rate limiter and the budgets.
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) guard: Arc<RateLimiter>,
     /// Where requests are counted that never reach the interface.
-    pub(crate) figures: Arc<api::Figures>,
+    pub(crate) metrics: Arc<api::ApiMetrics>,
     /// Cancelled when requests under way are to be the last ones.
     pub(crate) ending: api::Ending,
 }
 
 impl Server {
     /// Serves what comes on `listener`, until the front is told to end.
-    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Front, limits: Connections) -> Self {
+    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Frontend, limits: Connections) -> Self {
         let each = limits.connections_per_address as u64;
         let addresses = Budget::new(Bounds { each, all: u64::MAX });
         Self { listener, tls, shared: Arc::new(Shared::new(front, limits)), addresses }
@@ -119,7 +119,7 @@ impl Server {
         let drained = async { while early.join_next().await.is_some() {} };
         tokio::select! {
             () = self.accept_into(&mut late, true) => {}
-            _ = timeout(FAREWELL, drained) => {}
+            _ = timeout(SHUTDOWN_TIMEOUT, drained) => {}
         }
         // No more is waited for.
         early.shutdown().await;
@@ -141,7 +141,7 @@ impl Server {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection was not accepted");
+                    tracing::warn!(%error, "accept failed");
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -158,7 +158,7 @@ impl Server {
                 }
                 continue;
             };
-            let guest = Guest { peer: Peer(peer.ip()), late };
+            let guest = ConnectionContext { peer: Peer(peer.ip()), late };
             let (shared, tls) = (self.shared.clone(), self.tls.clone());
             serving.spawn(async move {
                 shared.serve(stream, tls, guest).await;
@@ -168,7 +168,7 @@ impl Server {
     }
 }
 
-impl Front {
+impl Frontend {
     /// Answers a request under its name, with a line of the log.
     async fn answer(
         &self,
@@ -182,8 +182,9 @@ impl Front {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         // Who watches the service sees it end.
         let ending = self.ending.0.is_cancelled() && uri.path() != METRICS;
-        let answered = self.answered(request, peer, bounds);
-        let mut response = requests::under(id.clone(), api::shield(ending, &self.figures, answered)).await;
+        let answered = self.respond(request, peer, bounds);
+        let mut response =
+            requests::under(id.clone(), api::catch_panic(ending, &self.metrics, answered)).await;
         Line { id: &id, method: &method, uri: &uri, status: response.status(), took: begun.elapsed() }.log();
         if let Some(span) = span {
             traces::end(span, method.as_str(), &response);
@@ -192,7 +193,7 @@ impl Front {
         response
     }
 
-    async fn answered(
+    async fn respond(
         &self,
         request: Request<Incoming>,
         peer: Peer,
@@ -200,14 +201,14 @@ impl Front {
     ) -> Response<Body> {
         if let Some(refused) = beyond(bounds, &request).or_else(|| unclear(&request)) {
             let mut response = refused.into_response();
-            self.figures.refused(response.status());
+            self.metrics.refused(response.status());
             harmless(response.headers_mut());
             return response;
         }
         // An empty body needs no memory of its own.
         let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
-        let compression = Compression::asked(&request);
+        let compression = Compression::requested(&request);
         // What changed something has to be told.
         let owed = !matches!(*request.method(), Method::GET | Method::HEAD);
         request.extensions_mut().insert(peer);

@@ -30,11 +30,11 @@ pub(super) struct Wire<C> {
     in_turn: bool,
     /// The reader that waits until all output is written.
     reader: Option<Waker>,
-    heads: Heads,
+    heads: PartialHead,
 }
 
 /// The bytes of a request head that is not complete yet.
-pub(super) struct Heads {
+pub(super) struct PartialHead {
     budget: Arc<Budget>,
     holder: Holder,
     /// Requests that had begun when its first bytes came.
@@ -43,7 +43,7 @@ pub(super) struct Heads {
     held: Option<Share>,
 }
 
-impl Heads {
+impl PartialHead {
     /// Counts the heads of this holder's connection in the budget.
     pub(super) fn new(budget: Arc<Budget>, holder: Holder) -> Self {
         Self { budget, holder, begun: 0, bytes: 0, held: None }
@@ -70,7 +70,7 @@ impl<C> Wire<C> {
         activity: Arc<Activity>,
         stall_timeout: Duration,
         in_turn: bool,
-        heads: Heads,
+        heads: PartialHead,
     ) -> Self {
         Self { connection, early, activity, stall_timeout, stall: None, in_turn, reader: None, heads }
     }

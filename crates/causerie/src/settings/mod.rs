@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::DispatchLimits;
-use control::guide::Guide;
-use control::{DatabaseUrl, DiskConfig};
+use control::templates::PromptTemplates;
+use control::{DatabaseUrl, DiskReserveConfig};
 use domain::catalog::{Jurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
 use http_common::{Bounds, BudgetLimits, RateLimits};
@@ -101,7 +101,7 @@ pub(crate) struct Settings {
     /// The quota of an account.
     pub(crate) quota: Quota,
     /// The disk reserve.
-    pub(crate) disk: DiskConfig,
+    pub(crate) disk: DiskReserveConfig,
     /// The vendors of models, and prices.
     pub(crate) vendors: VendorsConfig,
     /// The jurisdictions that a question may name.
@@ -217,7 +217,7 @@ impl Places {
 /// When the file that might name it cannot be read, or what it names is none.
 pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
     let places = Places::read(&mut from);
-    from.so_far().map_err(Invalid)?;
+    from.check().map_err(Invalid)?;
     Ok(places)
 }
 
@@ -235,9 +235,9 @@ fn quota(from: &mut Sources) -> Quota {
     }
 }
 
-fn disk(from: &mut Sources) -> DiskConfig {
-    let default = DiskConfig::default();
-    DiskConfig {
+fn disk(from: &mut Sources) -> DiskReserveConfig {
+    let default = DiskReserveConfig::default();
+    DiskReserveConfig {
         free_min_bytes: from.key("disk.free_min_bytes", default.free_min_bytes, bytes(0..=1 << 50)),
         reserve_bytes: from.key("disk.reserve_bytes", default.reserve_bytes, bytes(0..=1 << 40)),
     }
@@ -301,7 +301,7 @@ fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
 fn instructions(from: &mut Sources) -> Option<PathBuf> {
     const KEY: &str = "instructions_folder";
     let folder = from.optional(KEY, path())?;
-    if let Err(error) = Guide::builtin(Arc::default()).with_folder(&folder) {
+    if let Err(error) = PromptTemplates::builtin(Arc::default()).with_folder(&folder) {
         from.refuse(KEY, error);
     }
     Some(folder)

@@ -253,7 +253,7 @@ impl Sources {
     }
 
     /// Ends the reading of some keys: all that is wrong with them.
-    pub(crate) fn so_far(self) -> Result<(), Vec<String>> {
+    pub(crate) fn check(self) -> Result<(), Vec<String>> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use conformance::{Account, Api, Expect, Options, Request, Service, Standin};
+use conformance::{Account, Api, Expect, FakeVendors, Options, Request, Service};
 use serde_json::{Value, json};
 
 use crate::trap::Trap;
@@ -18,7 +18,7 @@ pub(crate) const SECRET: &str = "the-heron-flies-at-midnight";
 const CANARY: &str = "a-canary-that-nobody-reads";
 
 pub(crate) struct Stage {
-    pub(crate) vendor: Standin,
+    pub(crate) vendor: FakeVendors,
     pub(crate) service: Service,
     pub(crate) account: Account,
     pub(crate) api: Api,
@@ -39,7 +39,7 @@ struct File {
 
 impl Stage {
     pub(crate) fn set() -> Self {
-        let vendor = Standin::start();
+        let vendor = FakeVendors::start();
         let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
         let (account, other) = (service.account(), service.account());
         let api = service.api(&account);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use conformance::events::version;
 use conformance::http::Body;
-use conformance::poll::{self, PATIENCE};
+use conformance::poll::{self, TIMEOUT};
 use serde_json::Value;
 
 use crate::asker::Caller;
@@ -31,7 +31,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
     let target = format!("/api/v1/chats/{chat}/messages/{message}/events");
     let mut followed = Followed::default();
     let mut last: Option<String> = None;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     poll::until("the answer's stream comes to its end", || {
         let mut request = caller.request("GET", &target).header("accept", "text/event-stream");
         if let Some(last) = &last {

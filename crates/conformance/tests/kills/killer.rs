@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conformance::{Account, Service, Standin, poll};
+use conformance::{Account, FakeVendors, Service, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::asker::Door;
@@ -66,8 +66,8 @@ impl fmt::Display for Figures {
 
 pub(crate) struct Killer {
     service: Service,
-    vendor: Standin,
-    diary: Standin,
+    vendor: FakeVendors,
+    diary: FakeVendors,
     accounts: Vec<String>,
     random: Random,
     /// Kills of each machine since the service was started.
@@ -76,7 +76,7 @@ pub(crate) struct Killer {
 }
 
 impl Killer {
-    pub(crate) fn new(service: Service, servers: [Standin; 2], accounts: &[Account], seed: u64) -> Self {
+    pub(crate) fn new(service: Service, servers: [FakeVendors; 2], accounts: &[Account], seed: u64) -> Self {
         let [vendor, diary] = servers;
         let accounts = accounts.iter().map(|account| account.id.clone()).collect();
         let (random, lately) = (Random::new(seed), HashMap::new());
@@ -131,7 +131,7 @@ impl Killer {
     }
 
     /// The service, the vendor and what was killed, when no more is to be.
-    pub(crate) fn rest(self) -> (Service, [Standin; 2], Figures) {
+    pub(crate) fn rest(self) -> (Service, [FakeVendors; 2], Figures) {
         (self.service, [self.vendor, self.diary], self.figures)
     }
 

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use conformance::{Account, Expect, NewAccount, Options, Service, Standin, poll};
+use conformance::{Account, Expect, FakeVendors, NewAccount, Options, Service, poll};
 
 use crate::asker::{Caller, Door, Record, ask_on};
 use crate::killer::Killer;
@@ -35,7 +35,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     let seed = number("KILLS_SEED").unwrap_or_else(fresh_seed);
     println!("KILLS_SEED={seed}");
     let mut random = Random::new(seed);
-    let vendor = Standin::start();
+    let vendor = FakeVendors::start();
     let mut environment = vendor.environment();
     environment.push(vendor.search_engine());
     let diary = Diary::begin();
@@ -110,13 +110,13 @@ const DIARY: &str = "diary.txt";
 
 /// An MCP server over HTTP and a plugin with one that runs in the machines; both take notes.
 struct Diary {
-    server: Standin,
+    server: FakeVendors,
     folder: tempfile::TempDir,
 }
 
 impl Diary {
     fn begin() -> Self {
-        let (server, folder) = (Standin::start(), tempfile::tempdir().expect("a folder"));
+        let (server, folder) = (FakeVendors::start(), tempfile::tempdir().expect("a folder"));
         let path = |name: &str| folder.path().join(name);
         let header = format!("[mcp.diary.headers]\nX-Diary = \"{}\"\n", path(DIARY).display());
         let config = format!("[mcp.diary]\nurl = \"{}\"\n{header}", server.mcp_url("notes"));

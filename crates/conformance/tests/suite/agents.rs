@@ -7,7 +7,7 @@ use conformance::{Expect, Say, Vendor, poll};
 use serde_json::{Value, json};
 
 use crate::credits::{dear, settled};
-use crate::figures::metrics;
+use crate::metrics::metrics;
 use crate::streams::{Stage, stage};
 
 /// How soon the tools of a deleted conversation are ended, with a busy host's delay; an agent that nobody tells

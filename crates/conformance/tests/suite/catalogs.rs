@@ -91,7 +91,7 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
     let read =
         api.completed(&api.accepted(&json!({ "input": "Hello", "model": conformance::api::reader(&api) })));
     assert_eq!(read["error"], Value::Null, "whoever names it has it: {read}");
-    let figures = crate::figures::metrics(&api);
+    let figures = crate::metrics::metrics(&api);
     assert_eq!(figures.get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&0.0));
     let failures = "causerie_vendor_failures_total{vendor=\"OPENAI\",cause=\"key\"}";
     assert!(figures.get(failures).is_some_and(|count| *count >= 1.0), "{figures:?}");
@@ -102,7 +102,7 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
         models.into_iter().find(|model| model["id"] == vendor::MODEL && model["default"] == true)
     });
     assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.");
-    assert_eq!(crate::figures::metrics(&api).get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&1.0));
+    assert_eq!(crate::metrics::metrics(&api).get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&1.0));
     assert_eq!(service.admin(&["models"])["vendors"][0]["cause"], Value::Null);
 }
 

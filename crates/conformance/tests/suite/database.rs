@@ -58,7 +58,9 @@ fn a_service_waits_for_a_database_that_starts_later() {
     std::thread::scope(|scope| {
         let starting = scope.spawn(|| service.restart());
         poll::until("it says what it waits for", || {
-            std::fs::read_to_string(&log).is_ok_and(|log| log.contains("not reachable yet")).then_some(())
+            std::fs::read_to_string(&log)
+                .is_ok_and(|log| log.contains("database unreachable; retrying"))
+                .then_some(())
         });
         server.start_again();
         starting.join().expect("it starts");
@@ -99,7 +101,7 @@ fn a_second_service_waits_until_the_first_has_left_the_database() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut service = Service::start(on(&test_support::postgres::shared().new_database(), None));
     let (_second, mut log) =
-        Second::start(&service, folder.path(), "another service works with the database");
+        Second::start(&service, folder.path(), "another service holds the database lock");
     assert_eq!(state(&service, "/readyz"), 200, "the first one goes on");
     service.kill();
     until_said(&mut log, "listening on");

@@ -2,7 +2,7 @@
 //! names itself, and what a stop ends. One answer of each format has them all.
 
 use conformance::api::{id, is_uuid, parts_of};
-use conformance::standin::{Format, Standin};
+use conformance::fake_vendors::{FakeVendors, Format};
 use conformance::{Api, Expect, Options, Service, poll};
 use serde_json::{Value, json};
 
@@ -20,22 +20,22 @@ const HOSTILE: [&str; 6] = [
 
 /// A service whose models answer in this format and that may search the web.
 struct Stage {
-    standin: Standin,
+    fake_vendors: FakeVendors,
     service: Service,
     api: Api,
 }
 
 fn stage(format: Format) -> Stage {
-    let standin = Standin::start();
-    let mut environment = standin.environment_of(format);
-    environment.push(standin.search_engine());
+    let fake_vendors = FakeVendors::start();
+    let mut environment = fake_vendors.environment_of(format);
+    environment.push(fake_vendors.search_engine());
     let service = Service::start(Options { environment, ..Options::default() });
     let api = service.api(&service.account());
     poll::until("the vendor's models are listed", || {
         let models = api.catalog("models", None).expect_status(200).json();
         models.as_array().expect("models").iter().any(|model| model["id"] == "standin").then_some(())
     });
-    Stage { standin, service, api }
+    Stage { fake_vendors, service, api }
 }
 
 fn call(tool: &str, arguments: Value) -> Value {
@@ -178,7 +178,7 @@ fn everything() -> Value {
 }
 
 fn has_every_part_with_each_field(format: Format) {
-    let Stage { standin, service: _service, api } = stage(format);
+    let Stage { fake_vendors, service: _service, api } = stage(format);
     api.upload("lease.txt", LEASE).expect_status(201);
     let mut asked = question(&everything());
     asked["filePaths"] = json!(["/uploads/lease.txt"]);
@@ -216,7 +216,7 @@ fn has_every_part_with_each_field(format: Format) {
     let mut next = question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
     next["chatId"] = answer["chatId"].clone();
     assert_eq!(api.completed(&api.accepted(&next))["text"], "Gladly.");
-    let requests = standin.requests();
+    let requests = fake_vendors.requests();
     assert!(requests.iter().all(|seen| seen["outcome"] == "done"), "{requests:?}");
     let replayed = requests.last().expect("a request")["body"].to_string();
     let said = "The rent is due on the fifth [1]. Příští týden is too late, `so is` *June*.\\n\\nSee the lease. \
@@ -278,7 +278,7 @@ fn processes(text: &str) -> usize {
 
 /// A stop while a tool runs: the tool is gone, and no model is asked any more, though there was more to ask.
 fn stops(format: Format) {
-    let Stage { standin, service: _service, api } = stage(format);
+    let Stage { fake_vendors, service: _service, api } = stage(format);
     // A number that no other process has.
     let seconds = format!("86{:03}.{}", format as u32, std::process::id());
     let script = json!({ "steps": [
@@ -292,7 +292,7 @@ fn stops(format: Format) {
     });
     assert_eq!(pending.data["status"], "in_progress");
     poll::until("its process runs", || (processes(&seconds) > 0).then_some(()));
-    let before = standin.requests().len();
+    let before = fake_vendors.requests().len();
     api.stop(&id(&asked, "chatId")).expect_status(202);
     let answer = api.completed(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I wait."), &Value::Null), "{answer}");
@@ -302,7 +302,7 @@ fn stops(format: Format) {
     let other =
         api.completed(&api.accepted(&question(&json!({ "steps": [{ "actions": [{ "say": "Other." }] }] }))));
     assert_eq!(other["text"], "Other.");
-    let after = standin.requests();
+    let after = fake_vendors.requests();
     assert_eq!(after.len(), before + 1, "{after:?}");
     assert!(after.last().expect("a request")["body"].to_string().contains("Other."), "{after:?}");
 }

@@ -92,11 +92,9 @@ struct Told {
 fn spans_of(body: &Value) -> Vec<Told> {
     let mut spans = Vec::new();
     for resource in body["resourceSpans"].as_array().expect("a list") {
-        let service = &resource["resource"]["attributes"][0];
-        assert_eq!(
-            (&service["key"], &service["value"]["stringValue"]),
-            (&json!("service.name"), &json!("advice"))
-        );
+        let attributes = resource["resource"]["attributes"].as_array().expect("a list");
+        let name = attributes.iter().find(|attribute| attribute["key"] == "service.name");
+        assert_eq!(name.map(|name| &name["value"]["stringValue"]), Some(&json!("advice")));
         for scope in resource["scopeSpans"].as_array().expect("a list") {
             spans.extend(scope["spans"].as_array().expect("a list").iter().map(told));
         }

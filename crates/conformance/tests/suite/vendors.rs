@@ -2,21 +2,21 @@
 //! vendor would: calls without results, and thoughts that do not come back.
 
 use conformance::api::parts_of;
-use conformance::standin::{Format, Standin};
+use conformance::fake_vendors::{FakeVendors, Format};
 use conformance::{Api, Expect, Options, Service, poll};
 use serde_json::{Value, json};
 
 /// A service whose models answer in this format.
-fn stage(format: Format) -> (Standin, Service, Api) {
-    let standin = Standin::start();
-    let environment = standin.environment_of(format);
+fn stage(format: Format) -> (FakeVendors, Service, Api) {
+    let fake_vendors = FakeVendors::start();
+    let environment = fake_vendors.environment_of(format);
     let service = Service::start(Options { environment, ..Options::default() });
     let api = service.api(&service.account());
     poll::until("the vendor's models are listed", || {
         let models = api.catalog("models", None).expect_status(200).json();
         models.as_array().expect("models").iter().any(|model| model["id"] == "standin").then_some(())
     });
-    (standin, service, api)
+    (fake_vendors, service, api)
 }
 
 fn question(script: &Value) -> Value {
@@ -24,7 +24,7 @@ fn question(script: &Value) -> Value {
 }
 
 fn converses(format: Format, provider: &str, path: &str) {
-    let (standin, _service, api) = stage(format);
+    let (fake_vendors, _service, api) = stage(format);
     let models = api.catalog("models", None).json();
     let found = models.as_array().expect("models").iter().find(|model| model["id"] == "standin").expect("it");
     assert_eq!((&found["provider"], &found["default"]), (&json!(provider), &json!(true)));
@@ -52,7 +52,7 @@ fn converses(format: Format, provider: &str, path: &str) {
     next["chatId"] = answer["chatId"].clone();
     let second = api.completed(&api.accepted(&next));
     assert_eq!((&second["text"], &second["error"]), (&json!("Gladly."), &Value::Null), "{second}");
-    let requests = standin.requests();
+    let requests = fake_vendors.requests();
     let seen: Vec<_> = requests.iter().filter(|seen| seen["outcome"] != "refused 404").collect();
     assert!(seen.iter().all(|seen| seen["outcome"] == "done"), "{seen:?}");
     assert!(seen.iter().all(|seen| seen["path"].as_str().is_some_and(|at| at.starts_with(path))), "{seen:?}");
@@ -64,7 +64,7 @@ fn converses(format: Format, provider: &str, path: &str) {
 }
 
 fn fails_and_stops(format: Format) {
-    let (standin, _service, api) = stage(format);
+    let (fake_vendors, _service, api) = stage(format);
     let refused = json!({ "steps": [{ "status": 400, "message": "the vendor's own words" }] });
     let answer = api.completed(&api.accepted(&question(&refused)));
     assert!(answer["error"]["code"].is_string(), "{answer}");
@@ -82,7 +82,7 @@ fn fails_and_stops(format: Format) {
     let answer = api.completed(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("So far."), &Value::Null), "{answer}");
     poll::until("the vendor is let go", || {
-        (standin.requests().last().expect("a request")["outcome"] == "closed").then_some(())
+        (fake_vendors.requests().last().expect("a request")["outcome"] == "closed").then_some(())
     });
 }
 
@@ -128,9 +128,9 @@ fn errors_and_stops_are_told_in_geminis_format() {
 
 #[test]
 fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default() {
-    let standin = Standin::start();
+    let fake_vendors = FakeVendors::start();
     let formats = [Format::Anthropic, Format::ChatCompletions, Format::Gemini];
-    let environment = formats.iter().flat_map(|format| standin.environment_of(*format)).collect();
+    let environment = formats.iter().flat_map(|format| fake_vendors.environment_of(*format)).collect();
     let service = Service::start(Options { environment, ..Options::default() });
     let api = service.api(&service.account());
     let models = poll::until("all are listed", || {
@@ -147,7 +147,7 @@ fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default
         let answer = api.completed(&api.accepted(&json!({ "model": id, "input": "Hello" })));
         assert_eq!((&answer["error"], &answer["model"]), (&Value::Null, &json!(id)), "{answer}");
     }
-    let paths: Vec<_> = standin.requests().iter().map(|seen| seen["path"].clone()).collect();
+    let paths: Vec<_> = fake_vendors.requests().iter().map(|seen| seen["path"].clone()).collect();
     let expected =
         ["/v1/messages", "/v1/chat/completions", "/v1beta/models/standin:streamGenerateContent?alt=sse"];
     assert_eq!(paths, expected);
@@ -155,7 +155,7 @@ fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default
 
 #[test]
 fn described_models_are_offered_and_asked_for_as_described() {
-    let standin = Standin::start();
+    let fake_vendors = FakeVendors::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("causerie.toml");
     let described = "models.only_configured = true\n\
@@ -166,7 +166,7 @@ fn described_models_are_offered_and_asked_for_as_described() {
         [[model]]\nid = \"secret\"\nvendor = \"openai\"\nname = \"reasoning\"\nhidden = true\n\
         [[model]]\nid = \"early\"\nvendor = \"openai\"\nname = \"reasoning\"\ndeprecated = true\n";
     std::fs::write(&file, described).expect("a file");
-    let mut environment = standin.environment_of(Format::ChatCompletions);
+    let mut environment = fake_vendors.environment_of(Format::ChatCompletions);
     environment.push(("CAUSERIE_CONFIG".to_owned(), file.display().to_string()));
     let mut service = Service::start(Options { environment, ..Options::default() });
     let account = service.account();
@@ -184,7 +184,7 @@ fn described_models_are_offered_and_asked_for_as_described() {
     let before = service.credits(&account);
     let answer = api.completed(&api.ask("Hello"));
     assert_eq!((&answer["model"], &answer["error"]), (&json!("thorough"), &Value::Null), "{answer}");
-    let seen = standin.requests();
+    let seen = fake_vendors.requests();
     let seen = seen.iter().rev().find(|seen| !seen["body"]["messages"].is_null()).expect("it was asked");
     assert_eq!((&seen["body"]["model"], &seen["body"]["top_p"]), (&json!("standin"), &json!(0.25)), "{seen}");
     assert_eq!(seen["body"]["metadata"], json!({ "by": "us" }));
@@ -204,7 +204,7 @@ fn described_models_are_offered_and_asked_for_as_described() {
     service.terminate();
     let without = service.admin(&["models"]);
     assert_eq!((&without["models"], &without["failure"]), (&told["models"], &Value::Null));
-    drop(standin);
+    drop(fake_vendors);
     let away = service.admin(&["models"]);
     assert_eq!(away["models"][0]["status"], "DOWN", "{away}");
     assert!(away["failure"].as_str().is_some(), "{away}");

@@ -30,7 +30,7 @@ const FILE_FLAGS: OFlags =
 
 /// What became of an entry.
 #[derive(Debug)]
-pub(super) enum Extracted {
+pub(super) enum ExtractReport {
     /// It is there.
     Done,
     /// It could not be made, for this reason; others can.
@@ -63,10 +63,16 @@ impl Extractor {
     ///
     /// # Errors
     /// When the archive cannot be read, or nothing else could be made either, as on a full disk.
-    pub(super) fn put<R: Read>(&mut self, path: &Path, entry: &mut Entry<'_, R>) -> io::Result<Extracted> {
-        let Some(parts) = parts(path) else { return Ok(Extracted::Skipped("its path leads out".to_owned())) };
+    pub(super) fn put<R: Read>(
+        &mut self,
+        path: &Path,
+        entry: &mut Entry<'_, R>,
+    ) -> io::Result<ExtractReport> {
+        let Some(parts) = parts(path) else {
+            return Ok(ExtractReport::Skipped("its path leads out".to_owned()));
+        };
         // The folder of all is there.
-        let Some((name, folder)) = parts.split_last() else { return Ok(Extracted::Done) };
+        let Some((name, folder)) = parts.split_last() else { return Ok(ExtractReport::Done) };
         if let Err(errno) = self.go_to(folder) {
             return skip(errno);
         }
@@ -87,7 +93,7 @@ impl Extractor {
                 Err(errno) => Err(errno),
             },
         };
-        done.map_or_else(skip, |()| Ok(Extracted::Done))
+        done.map_or_else(skip, |()| Ok(ExtractReport::Done))
     }
 
     /// Ends the filling.
@@ -199,7 +205,7 @@ fn times(modified: u64) -> Timestamps {
 }
 
 /// Skips what cannot be made alone; what keeps everything from being made is an error.
-fn skip(errno: Errno) -> io::Result<Extracted> {
+fn skip(errno: Errno) -> io::Result<ExtractReport> {
     match errno {
         Errno::NOSPC
         | Errno::DQUOT
@@ -208,7 +214,7 @@ fn skip(errno: Errno) -> io::Result<Extracted> {
         | Errno::MFILE
         | Errno::NFILE
         | Errno::NOMEM => Err(errno.into()),
-        other => Ok(Extracted::Skipped(io::Error::from(other).to_string())),
+        other => Ok(ExtractReport::Skipped(io::Error::from(other).to_string())),
     }
 }
 
@@ -260,7 +266,7 @@ mod tests {
         for entry in Archive::new(&tar[..]).entries().expect("entries") {
             let mut entry = entry.expect("an entry");
             let path = entry.path().expect("a path").into_owned();
-            if let Extracted::Skipped(reason) = extractor.put(&path, &mut entry).expect("read") {
+            if let ExtractReport::Skipped(reason) = extractor.put(&path, &mut entry).expect("read") {
                 assert!(!reason.is_empty());
                 skipped += 1;
             }

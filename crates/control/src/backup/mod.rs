@@ -13,12 +13,12 @@
 //! change while they are read are kept as they were read; those that shrink are filled up and counted. A file that
 //! cannot be kept, or put back, is named and keeps no other from being so.
 
+mod checksum;
 mod entry;
+mod exclusions;
 mod extract;
-mod left_out;
 mod output;
 mod restore;
-mod seal;
 mod write;
 
 use std::io;
@@ -26,9 +26,9 @@ use std::path::PathBuf;
 
 use store::StoreError;
 
-pub use left_out::LeftOut;
-pub use restore::{Restored, restore};
-pub use write::{Written, write};
+pub use exclusions::Exclusions;
+pub use restore::{RestoreReport, restore};
+pub use write::{BackupReport, write};
 
 /// The form that is written. The first had neither files with holes nor files with several names.
 const FORM: u32 = 2;

@@ -11,9 +11,9 @@ use store::{DatabaseUrl, Importer};
 use tar::{Archive, Entry, EntryType};
 use zstd::Decoder;
 
-use super::extract::{Extracted, Extractor, parts};
-use super::left_out::{LeftOut, List};
-use super::seal::{Seal, Sum};
+use super::checksum::{Checksum, Sum};
+use super::exclusions::{Exclusions, List};
+use super::extract::{ExtractReport, Extractor, parts};
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
 use crate::privileges::as_caller;
 use crate::service;
@@ -36,14 +36,14 @@ type Reader<'a> = Decoder<'static, BufReader<BufReader<&'a File>>>;
 /// What was restored.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Restored {
+pub struct RestoreReport {
     /// What the backup holds.
     #[serde(flatten)]
     pub summary: Summary,
     /// How many of its files, folders and links could not be made here.
     pub skipped: u64,
     /// Which those are; of many, some of each account.
-    pub skipped_files: Vec<LeftOut>,
+    pub skipped_files: Vec<Exclusions>,
 }
 
 /// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must be
@@ -52,7 +52,11 @@ pub struct Restored {
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn restore(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Restored, BackupError> {
+pub fn restore(
+    from: &Path,
+    data: &Path,
+    database: Option<&DatabaseUrl>,
+) -> Result<RestoreReport, BackupError> {
     let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
     let file = as_caller(|| File::open(from))?.map_err(|error| place(from, error))?;
     let exists = match is_empty(data) {
@@ -80,7 +84,7 @@ pub fn restore(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Resu
     };
     // From here on all is there: what fails names the folder in which it is.
     settle(&staging, data, exists).map_err(|error| place(&staging, error))?;
-    Ok(Restored { summary, skipped: skipped.count, skipped_files: skipped.named })
+    Ok(RestoreReport { summary, skipped: skipped.count, skipped_files: skipped.named })
 }
 
 fn is_empty(data: &Path) -> io::Result<bool> {
@@ -143,7 +147,7 @@ pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
         let mut entry = entry.map_err(damaged)?;
         let path = entry.path().map_err(damaged)?.into_owned();
         if path == Path::new(SEAL) {
-            let seal = serde_json::from_slice::<Seal>(&whole(&mut entry, TEXT_MAX_BYTES)?);
+            let seal = serde_json::from_slice::<Checksum>(&whole(&mut entry, TEXT_MAX_BYTES)?);
             found = Some(seal.map_err(|error| BackupError::Damaged(error.to_string()))?);
             break;
         }
@@ -228,7 +232,7 @@ fn unpack(
             }
             Some(Component::Normal(first)) if first == WORKSPACES => {
                 belongs(&path, &entry)?;
-                if let Extracted::Skipped(reason) = extractor.put(&path, &mut entry)? {
+                if let ExtractReport::Skipped(reason) = extractor.put(&path, &mut entry)? {
                     skipped.add(path.strip_prefix(WORKSPACES).unwrap_or(&path), reason);
                 }
             }
@@ -275,7 +279,7 @@ mod tests {
             sum.content(&text);
             add(&mut header, &path, &text);
         }
-        let seal = Seal { sha256: sum.hex(), summary: Summary::default() };
+        let seal = Checksum { sha256: sum.hex(), summary: Summary::default() };
         add(&mut Header::new_gnu(), Path::new(SEAL), &serde_json::to_vec(&seal).expect("JSON"));
         tar.into_inner().expect("ended").finish().expect("ended");
     }

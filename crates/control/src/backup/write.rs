@@ -11,13 +11,13 @@ use domain::time::Timestamp;
 use serde_json::json;
 use store::Exporter;
 use tar::{EntryType, Header};
-use workspace::{Content, Kept, KeptFile, Workspaces};
+use workspace::{Content, WorkspaceEntry, WorkspaceFile, Workspaces};
 use zstd::Encoder;
 
-use super::left_out::{LeftOut, List};
+use super::checksum::{Checksum, Sum};
+use super::exclusions::{Exclusions, List};
 use super::output::Output;
 use super::restore::verify;
-use super::seal::{Seal, Sum};
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES, entry};
 
 /// How hard to press: the disks of today are no faster.
@@ -33,12 +33,12 @@ const SHARED_PATHS_MAX_BYTES: usize = 64 << 20;
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Written {
+pub struct BackupReport {
     /// How much.
     #[serde(flatten)]
     pub summary: Summary,
     /// What was left out; of many, some of each account.
-    pub left_out_files: Vec<LeftOut>,
+    pub left_out_files: Vec<Exclusions>,
 }
 
 /// Writes database and files to `to`, where nothing may be: whole and read back once, or not at all. Blocks.
@@ -50,7 +50,7 @@ pub fn write(
     workspaces: &Workspaces,
     to: &Path,
     now: Timestamp,
-) -> Result<Written, BackupError> {
+) -> Result<BackupReport, BackupError> {
     let output = Output::create(to)?;
     let written = archive(output.file().try_clone()?, database, workspaces, now)?;
     let read = verify(output.file())?;
@@ -66,7 +66,7 @@ fn archive(
     database: &Exporter,
     workspaces: &Workspaces,
     now: Timestamp,
-) -> Result<Written, BackupError> {
+) -> Result<BackupReport, BackupError> {
     let mut encoder = Encoder::new(BufWriter::new(file), LEVEL)?;
     encoder.include_checksum(true)?;
     let mut archive = Archive {
@@ -84,14 +84,14 @@ fn archive(
         archive.summary.chunks += 1;
         Ok(archive.text(&path, chunk, now)?)
     })?;
-    workspaces.everything(&mut |kept| archive.keep(kept))?;
+    workspaces.walk_all(&mut |kept| archive.keep(kept))?;
     let Archive { mut out, sum, summary, left_out, .. } = archive;
-    let text = serde_json::to_vec(&Seal { sha256: sum.hex(), summary }).map_err(io::Error::other)?;
+    let text = serde_json::to_vec(&Checksum { sha256: sum.hex(), summary }).map_err(io::Error::other)?;
     append(&mut out, Path::new(SEAL), &text, now)?;
     entry::end_archive(&mut out)?;
     let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
-    Ok(Written { summary, left_out_files: left_out.named })
+    Ok(BackupReport { summary, left_out_files: left_out.named })
 }
 
 type Out = Encoder<'static, BufWriter<File>>;
@@ -112,7 +112,7 @@ impl Archive {
         append(&mut self.out, path, text, now)
     }
 
-    fn keep(&mut self, kept: Kept) -> io::Result<()> {
+    fn keep(&mut self, kept: WorkspaceEntry) -> io::Result<()> {
         let path = Path::new(WORKSPACES).join(&kept.path);
         let mut header = Header::new_gnu();
         header.set_mtime(kept.modified);
@@ -139,7 +139,7 @@ impl Archive {
         Ok(())
     }
 
-    fn keep_file(&mut self, header: &mut Header, path: PathBuf, file: KeptFile) -> io::Result<()> {
+    fn keep_file(&mut self, header: &mut Header, path: PathBuf, file: WorkspaceFile) -> io::Result<()> {
         let own = Path::new(WORKSPACES).join(&path);
         let shared = file.shared.map_or(Sharing::First, |id| self.shared.first(&path, id));
         match shared {
@@ -157,7 +157,13 @@ impl Archive {
         Ok(())
     }
 
-    fn content(&mut self, header: &mut Header, path: &Path, own: &Path, kept: &KeptFile) -> io::Result<()> {
+    fn content(
+        &mut self,
+        header: &mut Header,
+        path: &Path,
+        own: &Path,
+        kept: &WorkspaceFile,
+    ) -> io::Result<()> {
         let bytes: u64 = kept.pieces.iter().map(|piece| piece.end - piece.start).sum();
         let map = if bytes == kept.size { Vec::new() } else { entry::map(&kept.pieces, kept.size) };
         if !map.is_empty() {

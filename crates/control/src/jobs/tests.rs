@@ -104,7 +104,7 @@ async fn what_is_written_runs_and_what_recurs_waits_for_its_next_run() {
     stage.until("SELECT count(*) FROM jobs WHERE unique_key IS NULL", 0).await;
     shutdown.cancel();
     running.await.expect("it ends without a panic");
-    let done = stage.jobs.figures().kinds().iter().map(|figures| figures.done.get()).sum::<u64>();
+    let done = stage.jobs.metrics().kinds().iter().map(|metrics| metrics.done.get()).sum::<u64>();
     assert_eq!(done, 6);
     // The next process finds the recurring jobs there.
     scheduler(&stage.store, &stage.clock, &stage.folder).await;

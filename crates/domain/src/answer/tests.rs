@@ -21,7 +21,7 @@ fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
             images: Vec::new(),
             call: format!("c{index}"),
             tool: "write".into(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: String::new(),
             passages: Vec::new(),
             written: written.clone(),
@@ -95,7 +95,7 @@ fn after(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer
             images: Vec::new(),
             call: "c".into(),
             tool: tool.into(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: String::new(),
             passages: Vec::new(),
             written: Vec::new(),
@@ -119,7 +119,7 @@ fn an_attached_file_that_could_not_be_read_is_named_with_the_reason() {
     assert!(matches!(&answer.parts.last().expect("parts").body, Body::Text(_)));
     let once = after(&["/a.pdf"], &[("attached_files", &unread), ("search", &unread)]);
     assert_eq!(once.text().matches("a.pdf").count(), 1);
-    assert!(!once.text().contains("b.pdf"), "what was not attached is no matter of the answer");
+    assert!(!once.text().contains("b.pdf"), "only attached files are reported");
 }
 
 #[test]

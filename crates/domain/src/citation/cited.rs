@@ -56,15 +56,15 @@ pub struct Citation {
 
 /// The marks that were put into a text. It only says where they stand, so that any two are equal.
 #[derive(Debug, Clone, Default)]
-pub struct Marks(Vec<(usize, usize)>);
+pub struct CitationMarkers(Vec<(usize, usize)>);
 
-impl PartialEq for Marks {
+impl PartialEq for CitationMarkers {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Marks {
+impl CitationMarkers {
     /// Puts a mark into the text behind so many bytes of it as it was said, and tells where it begins.
     pub fn put(&mut self, text: &mut String, at: usize, number: u32) -> usize {
         let before = self.0.iter().filter(|(other, _)| *other <= at);
@@ -79,7 +79,7 @@ impl Marks {
 /// Where in this Markdown the mark of a claim goes that reaches to `at`. `None` when no mark can stand there, or not
 /// yet: more of a text that has not ended may decide it.
 #[must_use]
-pub fn spot(markdown: &str, at: usize, ended: bool) -> Option<usize> {
+pub fn marker_position(markdown: &str, at: usize, ended: bool) -> Option<usize> {
     if markdown.len() > TEXT_MAX_BYTES {
         return None;
     }
@@ -140,7 +140,7 @@ mod tests {
 
     fn marked(markdown: &str, at: usize) -> Option<String> {
         let mut text = markdown.to_owned();
-        Marks::default().put(&mut text, spot(markdown, at, true)?, 7);
+        CitationMarkers::default().put(&mut text, marker_position(markdown, at, true)?, 7);
         Some(text)
     }
 
@@ -179,16 +179,16 @@ mod tests {
 
     #[test]
     fn while_more_comes_a_place_is_told_only_when_it_is_decided() {
-        assert_eq!(spot("It is due.", 10, false), None);
-        assert_eq!(spot("It is due. ", 10, false), Some(10));
-        assert_eq!(spot("It is `due", 10, false), None);
-        assert_eq!(spot("It is due.(", 10, false), None, "it would be a link");
+        assert_eq!(marker_position("It is due.", 10, false), None);
+        assert_eq!(marker_position("It is due. ", 10, false), Some(10));
+        assert_eq!(marker_position("It is `due", 10, false), None);
+        assert_eq!(marker_position("It is due.(", 10, false), None, "it would be a link");
     }
 
     #[test]
     fn marks_keep_their_places_in_whatever_order_they_come() {
         let mut text = "one two three".to_owned();
-        let mut marks = Marks::default();
+        let mut marks = CitationMarkers::default();
         for (at, number) in [(13, 3), (3, 1), (7, 2), (7, 12)] {
             marks.put(&mut text, at, number);
         }
@@ -207,9 +207,9 @@ mod tests {
             }
             // What is decided while more comes holds for the whole.
             let begun = &markdown[..markdown.floor_char_boundary(cut)];
-            if let Some(place) = spot(begun, at, false) {
+            if let Some(place) = marker_position(begun, at, false) {
                 let mut whole = markdown.clone();
-                Marks::default().put(&mut whole, place, 7);
+                CitationMarkers::default().put(&mut whole, place, 7);
                 prop_assert_eq!(strip(&whole), strip(&markdown));
             }
         }

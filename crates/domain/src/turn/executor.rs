@@ -135,7 +135,7 @@ fn returned(call: String, output: Output) -> Effect {
 mod tests {
     use super::*;
     use crate::id::MessageId;
-    use crate::step::{Outcome, Purpose};
+    use crate::step::{Purpose, StepOutcome};
 
     fn call(id: &str) -> Call {
         Call { id: id.to_owned(), tool: "t".to_owned(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
@@ -144,7 +144,7 @@ mod tests {
     fn output() -> Output {
         Output {
             images: Vec::new(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: String::new(),
             passages: Vec::new(),
             written: Vec::new(),

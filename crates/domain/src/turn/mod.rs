@@ -32,7 +32,7 @@ pub mod executor;
 pub mod host;
 
 use crate::id::MessageId;
-use crate::step::{Call, Outcome};
+use crate::step::{Call, StepOutcome};
 
 /// A frame from the host to the executor in the machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +92,7 @@ pub struct Open {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: StepOutcome,
     /// Plain text for the model.
     pub text: String,
     /// Passages, in order.

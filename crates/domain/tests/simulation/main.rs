@@ -15,7 +15,7 @@ use world::World;
 
 const SEEDS: u64 = 10_000;
 
-struct Figures {
+struct Totals {
     trace: u64,
     events: u64,
     accepted: u64,
@@ -28,7 +28,7 @@ struct Figures {
 }
 
 /// Runs one seed to its rest and checks what must hold of every answer.
-fn live_through(seed: u64) -> Figures {
+fn live_through(seed: u64) -> Totals {
     let (world, trace) = World::new(seed).run();
     assert_eq!(world.store.rows.len() as u64, world.accepted);
     let mut settled = 0;
@@ -44,12 +44,12 @@ fn live_through(seed: u64) -> Figures {
         assert_eq!(row.held, Credits(0), "what was held is settled or given back");
         settled += row.settled.0;
     }
-    let purse = world.store.purse;
-    assert_eq!(purse.reserved, Credits(0));
-    assert_eq!(purse.balance.0 + settled, world.store.granted, "no credit is made or lost");
+    let balance = world.store.balance;
+    assert_eq!(balance.reserved, Credits(0));
+    assert_eq!(balance.available.0 + settled, world.store.granted, "no credit is made or lost");
     let logs = world.store.rows.values().flat_map(|row| &row.log);
     let summed_up = logs.filter(|entry| matches!(entry, LogEntry::Summary { .. })).count() as u64;
-    Figures {
+    Totals {
         trace,
         summaries: world.summaries,
         summed_up,

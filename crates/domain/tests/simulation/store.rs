@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::answer::{Answer, Ending, LogEntry};
-use domain::credits::{Bill, Credits, PostingKind, Price, Purse, Shortage};
+use domain::credits::{AnswerCost, Balance, Credits, PostingKind, Price, Shortage};
 use domain::id::MessageId;
 use domain::limits::STEPS_MAX;
 use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
@@ -34,7 +34,7 @@ pub(crate) struct Row {
     pub(crate) question: String,
     pub(crate) log: Vec<LogEntry>,
     pub(crate) charged: Vec<Usage>,
-    pub(crate) bill: Bill,
+    pub(crate) bill: AnswerCost,
     pub(crate) held: Credits,
     pub(crate) settled: Credits,
     pub(crate) epoch: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Row {
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     Reserve { number: u32, attempt: u32, max_cost: Credits },
-    CommitStep { entry: LogEntry, cost: Credits, bill: Bill },
+    CommitStep { entry: LogEntry, cost: Credits, bill: AnswerCost },
     CommitResult { entry: LogEntry },
     Complete(Box<Completion>),
 }
@@ -69,7 +69,7 @@ pub(crate) enum Done {
 pub(crate) struct Store {
     pub(crate) rows: BTreeMap<MessageId, Row>,
     /// One account owns all conversations: they compete for its credits.
-    pub(crate) purse: Purse,
+    pub(crate) balance: Balance,
     pub(crate) granted: u64,
 }
 
@@ -103,7 +103,7 @@ impl Store {
             question: question.to_owned(),
             log: Vec::new(),
             charged: Vec::new(),
-            bill: Bill::default(),
+            bill: AnswerCost::default(),
             held: Credits::default(),
             settled: Credits::default(),
             epoch: 0,
@@ -115,8 +115,8 @@ impl Store {
         };
         self.rows.insert(answer, row);
         let held = domain::turn::host::first_reservation(&self.setup(answer));
-        if let Ok(purse) = self.purse.post(PostingKind::Reserve, held) {
-            self.purse = purse;
+        if let Ok(balance) = self.balance.post(PostingKind::Reserve, held) {
+            self.balance = balance;
             self.row(answer).held = held;
             true
         } else {
@@ -205,9 +205,9 @@ impl Store {
             Op::Reserve { number, attempt, max_cost } => {
                 let held = std::mem::take(&mut self.row(answer).held);
                 self.post(PostingKind::Release, held);
-                let granted = self.purse.post(PostingKind::Reserve, max_cost);
-                if let Ok(purse) = granted {
-                    self.purse = purse;
+                let granted = self.balance.post(PostingKind::Reserve, max_cost);
+                if let Ok(balance) = granted {
+                    self.balance = balance;
                     self.row(answer).held = max_cost;
                 }
                 Done::Reserved { number, attempt, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
@@ -249,7 +249,7 @@ impl Store {
         }
     }
 
-    fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: Bill) {
+    fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: AnswerCost) {
         let (number, step) = match entry {
             LogEntry::Step { number, step, .. } => (number, step),
             LogEntry::Summary { number, step, .. } => {
@@ -277,7 +277,7 @@ impl Store {
     }
 
     fn post(&mut self, kind: PostingKind, amount: Credits) {
-        self.purse = self.purse.post(kind, amount).expect("the ledger adds up");
+        self.balance = self.balance.post(kind, amount).expect("the ledger adds up");
     }
 }
 

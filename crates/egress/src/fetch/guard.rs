@@ -89,11 +89,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 /// What looks a name up.
-pub(super) type LookUp =
+pub(super) type DnsLookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 
 /// The system's look-up.
-pub(super) fn system() -> LookUp {
+pub(super) fn system() -> DnsLookup {
     Arc::new(|name| {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name, 0)).await?;
@@ -105,7 +105,7 @@ pub(super) fn system() -> LookUp {
 /// Looks names up for connections, and gives public addresses alone.
 pub(super) struct Resolver {
     pub(super) hosts: Arc<[PrivateHost]>,
-    pub(super) look_up: LookUp,
+    pub(super) look_up: DnsLookup,
 }
 
 impl Resolve for Resolver {

@@ -20,13 +20,13 @@ pub struct PrivateHost {
 /// The text names no host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no host such as \"intranet.example\" or \"10.0.0.5:8080\"")]
-pub struct NotAHost(pub String);
+pub struct InvalidHost(pub String);
 
 impl FromStr for PrivateHost {
-    type Err = NotAHost;
+    type Err = InvalidHost;
 
-    fn from_str(text: &str) -> Result<Self, NotAHost> {
-        let wrong = || NotAHost(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
+        let wrong = || InvalidHost(text.to_owned());
         let text = text.trim();
         // `Url` brings host and port into the spelling that an address has; it knows 443 by not telling it.
         let url = Url::parse(&format!("https://{text}/")).map_err(|_| wrong())?;

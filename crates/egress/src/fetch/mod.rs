@@ -21,12 +21,12 @@ use reqwest::{Client, Response};
 use tokio::sync::Semaphore;
 
 use crate::connections::{self, BodyError};
-use crate::{Allowed, ConfigError, WebUrl};
+use crate::{ConfigError, UrlAllowlist, WebUrl};
 use content::Unreadable;
-use guard::{Guarded, LookUp, Resolver};
+use guard::{DnsLookup, Guarded, Resolver};
 
 pub use content::DocumentKind;
-pub use hosts::{NotAHost, PRIVATE_HOSTS_MAX, PrivateHost};
+pub use hosts::{InvalidHost, PRIVATE_HOSTS_MAX, PrivateHost};
 pub use passages::{PASSAGE_MAX_BYTES, PASSAGES_MAX};
 pub use readable::{LINK_TEXT_MAX_BYTES, LINKS_MAX};
 
@@ -76,7 +76,7 @@ impl Fetched {
     }
 
     /// Adds what came back to the addresses that the conversation may fetch: where it came from, and its links.
-    pub fn add_to(&self, allowed: &mut Allowed) {
+    pub fn add_to(&self, allowed: &mut UrlAllowlist) {
         allowed.add(self.url());
         if let Self::Page(page) = self {
             page.links.iter().for_each(|link| allowed.add(&link.url));
@@ -196,7 +196,7 @@ impl Fetcher {
         Self::with_look_up(config, guard::system())
     }
 
-    fn with_look_up(config: FetchConfig, look_up: LookUp) -> Result<Self, ConfigError> {
+    fn with_look_up(config: FetchConfig, look_up: DnsLookup) -> Result<Self, ConfigError> {
         let hosts: Arc<[PrivateHost]> = config.private_hosts.into();
         let client = connections::builder()
             .no_proxy()
@@ -221,7 +221,7 @@ impl Fetcher {
         &self,
         address: &str,
         first_passage: usize,
-        allowed: &Allowed,
+        allowed: &UrlAllowlist,
     ) -> Result<Fetched, FetchError> {
         if !self.enabled {
             return Err(FetchError::Disabled);

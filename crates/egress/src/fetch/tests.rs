@@ -6,17 +6,17 @@ use super::*;
 use crate::TITLE_MAX_BYTES;
 
 /// A look-up that gives these addresses, one list after the other, and counts.
-fn told(lists: &'static [&'static [&'static str]]) -> (LookUp, Arc<AtomicUsize>) {
+fn told(lists: &'static [&'static [&'static str]]) -> (DnsLookup, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
-    let look_up: LookUp = Arc::new(move |_| {
+    let look_up: DnsLookup = Arc::new(move |_| {
         let list = lists[counted.fetch_add(1, Ordering::SeqCst) % lists.len()];
         Box::pin(async move { Ok(list.iter().map(|address| address.parse().expect("an address")).collect()) })
     });
     (look_up, count)
 }
 
-fn fetcher(hosts: &[String], look_up: LookUp) -> Fetcher {
+fn fetcher(hosts: &[String], look_up: DnsLookup) -> Fetcher {
     let private_hosts = hosts.iter().map(|host| host.parse().expect("a host")).collect();
     Fetcher::with_look_up(FetchConfig { enabled: true, private_hosts }, look_up).expect("it holds")
 }
@@ -30,7 +30,7 @@ async fn site() -> (test_support::Handle, Fetcher) {
 
 /// Fetches what the user asked for by its address.
 async fn fetch(fetcher: &Fetcher, url: &str) -> Result<Fetched, FetchError> {
-    let mut allowed = Allowed::new();
+    let mut allowed = UrlAllowlist::new();
     allowed.add_words(url);
     fetcher.fetch(url, 0, &allowed).await
 }
@@ -54,7 +54,7 @@ async fn a_page_comes_as_passages_with_its_links() {
     assert!(page.passages[0].text.starts_with("# Notice\n") && !page.passages[0].text.contains("Menu"));
     assert_eq!(page.links[0].url.as_str(), standin.web_url("/site/act"));
     assert_eq!(page.next_passage, None);
-    let mut allowed = Allowed::new();
+    let mut allowed = UrlAllowlist::new();
     Fetched::Page(page).add_to(&mut allowed);
     assert!(fetcher.fetch(&standin.web_url("/site/act"), 0, &allowed).await.is_ok());
     let request = &standin.web_requests()[0];
@@ -67,7 +67,7 @@ async fn a_page_comes_as_passages_with_its_links() {
 #[tokio::test]
 async fn an_address_that_nobody_gave_is_not_asked() {
     let (standin, fetcher) = site().await;
-    let mut allowed = Allowed::new();
+    let mut allowed = UrlAllowlist::new();
     allowed.add_words(&format!("Read {}", standin.web_url("/site/notice")));
     let other = standin.web_url("/site/notice?secret=word");
     assert_eq!(fetcher.fetch(&other, 0, &allowed).await, Err(FetchError::NotAllowed));

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use ::mcp::{Answer, Message, REPLIES_MAX, RpcError};
 
-use super::farewell::{Farewells, Unanswered};
+use super::session_close::{PendingRequest, SessionCloser};
 use super::sse::Events;
 use super::{McpError, mirror};
 use crate::Secret;
@@ -51,7 +51,7 @@ pub(super) struct Endpoint {
     numbers: AtomicU64,
     /// The server told that its list is another.
     pub(super) list_changed: AtomicBool,
-    pub(super) farewells: Farewells,
+    pub(super) farewells: SessionCloser,
 }
 
 /// What a server and the service agreed on.
@@ -98,7 +98,12 @@ impl<'a> Request<'a> {
 }
 
 impl Endpoint {
-    pub(super) fn new(url: Url, headers: Headers, connections: Connections, farewells: Farewells) -> Self {
+    pub(super) fn new(
+        url: Url,
+        headers: Headers,
+        connections: Connections,
+        farewells: SessionCloser,
+    ) -> Self {
         Self {
             url,
             headers,
@@ -117,7 +122,7 @@ impl Endpoint {
     ) -> Result<(Answer, HeaderMap), Failure> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut head = self.head(session);
-        let mut unanswered = Unanswered::new(&self.farewells);
+        let mut unanswered = PendingRequest::new(&self.farewells);
         let body = match session {
             Some(session) if session.is_stateless => {
                 head.extend(mirror::request(request.method, &request.params));
@@ -128,7 +133,7 @@ impl Endpoint {
             Some(session) => {
                 // Whoever drops this waits no more: the server may stop. What begins a session is never cancelled.
                 let head = self.head(Some(session));
-                unanswered.tell(self.message(head, ::mcp::cancelled(number, "nobody waits for it")));
+                unanswered.cancel_with(self.message(head, ::mcp::cancelled(number, "nobody waits for it")));
                 ::mcp::request(number, request.method, &request.params)
             }
             None => ::mcp::request(number, request.method, &request.params),
@@ -140,13 +145,13 @@ impl Endpoint {
         });
         match answered.await {
             Ok(Ok(answered)) => {
-                unanswered.answered();
+                unanswered.done();
                 Ok(answered)
             }
             // A connection that breaks cancels nothing: the call may still run.
             Ok(Err(failure @ Failure::Error(McpError::Cut { .. }))) => Err(failure),
             Ok(Err(failure)) => {
-                unanswered.answered();
+                unanswered.done();
                 Err(failure)
             }
             Err(_) => Err(cut("it took too long").into()),
@@ -270,7 +275,9 @@ impl Endpoint {
                     wait = event.retry.unwrap_or(wait).min(RESUME_WAIT_MAX);
                     last = event.id.filter(|id| !id.is_empty() && id.len() <= ID_MAX_BYTES).or(last);
                     for message in ::mcp::messages(event.data.as_bytes()) {
-                        if let Some(answer) = self.heard(session, message, number, &mut replies).await {
+                        if let Some(answer) =
+                            self.handle_message(session, message, number, &mut replies).await
+                        {
                             return Ok(answer);
                         }
                     }
@@ -286,7 +293,7 @@ impl Endpoint {
     }
 
     /// Takes a message of a stream in; the answer, if it is that.
-    async fn heard(
+    async fn handle_message(
         &self,
         session: Option<&Session>,
         message: Message,

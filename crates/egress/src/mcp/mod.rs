@@ -5,10 +5,10 @@
 //! is down takes its own tools away and nothing else.
 
 mod exchange;
-mod farewell;
 mod mirror;
 mod server;
 mod session;
+mod session_close;
 mod sse;
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use reqwest::header::HeaderName;
 
 use crate::connections::{Connections, plain_url};
 use crate::{ConfigError, Secret};
-use farewell::Farewells;
 use server::Server;
+use session_close::SessionCloser;
 
 pub use ::mcp::{
     ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, OUTPUT_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES,
@@ -114,7 +114,7 @@ pub enum McpError {
 #[derive(Debug, Clone)]
 pub struct Mcp {
     servers: Arc<[Server]>,
-    farewells: Farewells,
+    farewells: SessionCloser,
 }
 
 impl Mcp {
@@ -126,7 +126,7 @@ impl Mcp {
         if configs.len() > SERVERS_MAX {
             return Err(ConfigError::TooMany { what: "mcp".to_owned(), most: SERVERS_MAX });
         }
-        let (connections, farewells) = (Connections::default(), Farewells::default());
+        let (connections, farewells) = (Connections::default(), SessionCloser::default());
         let mut servers: Vec<Server> = Vec::with_capacity(configs.len());
         for config in configs {
             let what = format!("mcp.{}", config.name);
@@ -185,7 +185,7 @@ impl Mcp {
 
     /// Tells the servers that their sessions are over, within some seconds, whether or not they listen.
     pub async fn close(&self) {
-        self.farewells.over().await;
+        self.farewells.wait().await;
         join_all(self.servers.iter().map(Server::close)).await;
     }
 

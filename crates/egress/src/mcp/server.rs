@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout};
 use ::mcp::{HEADER_MISMATCH, PAGES_MAX, Tool, offered};
 
 use super::exchange::{CALL_TIMEOUT, Endpoint, Failure, Headers, Request, no_protocol, unavailable};
-use super::farewell::Farewells;
 use super::session::Sessions;
+use super::session_close::SessionCloser;
 use super::{McpError, McpOutput, McpServerConfig, mirror};
+use crate::circuit_breaker::CircuitBreaker;
 use crate::connections::Connections;
-use crate::rest::Rest;
 
 /// How long a session and the list of tools may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) struct Server {
     /// One asks for the list, the others wait for what it finds.
     listing: Semaphore,
     calls: Semaphore,
-    rest: Rest,
+    rest: CircuitBreaker,
 }
 
 /// The tools that a server listed, and how long that holds.
@@ -54,7 +54,7 @@ impl Server {
         url: Url,
         headers: Headers,
         connections: Connections,
-        farewells: Farewells,
+        farewells: SessionCloser,
     ) -> Self {
         Self {
             config,
@@ -63,7 +63,7 @@ impl Server {
             list: Mutex::default(),
             listing: Semaphore::new(1),
             calls: Semaphore::new(CALLS_MAX),
-            rest: Rest::default(),
+            rest: CircuitBreaker::default(),
         }
     }
 
@@ -86,14 +86,14 @@ impl Server {
         let listed = timeout(LIST_TIMEOUT, self.list()).await;
         match listed.unwrap_or_else(|_| Err(unavailable("it took too long"))) {
             Ok(list) => {
-                self.rest.answered();
+                self.rest.record_success();
                 let tools = list.tools.clone();
                 *lock(&self.list) = Some(list);
                 Ok(tools)
             }
             Err(error) => {
-                tracing::warn!(server = self.name(), %error, "the tools of an MCP server are missing");
-                self.rest.failed(wait(&error));
+                tracing::warn!(server = self.name(), %error, "MCP tool discovery failed");
+                self.rest.record_failure(wait(&error));
                 *lock(&self.list) = None;
                 // Asking for a list runs nothing.
                 Err(match error {
@@ -168,9 +168,9 @@ impl Server {
         }
         let called = called.map_err(|failure| self.error(failure));
         match &called {
-            Ok(_) | Err(McpError::Failed { .. }) => self.rest.answered(),
+            Ok(_) | Err(McpError::Failed { .. }) => self.rest.record_success(),
             Err(McpError::Unavailable { .. } | McpError::Cut { .. }) => {
-                self.rest.failed(called.as_ref().err().and_then(wait))
+                self.rest.record_failure(called.as_ref().err().and_then(wait))
             }
             Err(McpError::Rejected { .. } | McpError::UnknownTool | McpError::Arguments) => {}
         }
@@ -205,7 +205,7 @@ impl Server {
     }
 
     fn awake(&self) -> Result<(), McpError> {
-        self.rest.left().map_or(Ok(()), |left| {
+        self.rest.remaining().map_or(Ok(()), |left| {
             let reason = "it failed lately and is left alone for a while".to_owned();
             Err(McpError::Unavailable { reason, retry_after: Some(left) })
         })

@@ -115,7 +115,7 @@ async fn handshake(endpoint: &Endpoint) -> Result<Session, McpError> {
     let told = endpoint.tell(&session, &::mcp::notification("notifications/initialized", &Value::Null)).await;
     if let Err(error) = told {
         // Nobody will use it.
-        endpoint.farewells.say(endpoint.ending(&session));
+        endpoint.farewells.close(endpoint.ending(&session));
         return Err(error);
     }
     Ok(session)

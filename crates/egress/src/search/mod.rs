@@ -9,8 +9,8 @@ use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 
+use crate::circuit_breaker::CircuitBreaker;
 use crate::connections::{self, BodyError, Connections, base_url};
-use crate::rest::Rest;
 use crate::text;
 use crate::{ConfigError, Secret, WebUrl};
 
@@ -143,7 +143,7 @@ struct Server {
     engine: Engine,
     base: Url,
     key: Option<(Secret, HeaderName, HeaderValue)>,
-    rest: Rest,
+    rest: CircuitBreaker,
 }
 
 impl Search {
@@ -199,7 +199,7 @@ impl Search {
             match self.ask(server, &query).await {
                 Ok(found) => return Ok(found),
                 Err(error) => {
-                    tracing::warn!(engine = server.engine.name(), %error, "a search failed");
+                    tracing::warn!(engine = server.engine.name(), %error, "web search failed");
                     first.get_or_insert(error);
                 }
             }
@@ -208,15 +208,15 @@ impl Search {
     }
 
     async fn ask(&self, server: &Server, query: &Query) -> Result<Vec<Found>, SearchError> {
-        if let Some(left) = server.rest.left() {
+        if let Some(left) = server.rest.remaining() {
             let reason = "it failed lately and is left alone for a while".to_owned();
             return Err(SearchError::Unavailable { reason, retry_after: Some(left) });
         }
         let asked = tokio::time::timeout(SEARCH_TIMEOUT, self.exchange(server, query)).await;
         let answer = asked.unwrap_or_else(|_| Err(unavailable("it took too long")));
         match &answer {
-            Ok(_) => server.rest.answered(),
-            Err(SearchError::Unavailable { retry_after, .. }) => server.rest.failed(*retry_after),
+            Ok(_) => server.rest.record_success(),
+            Err(SearchError::Unavailable { retry_after, .. }) => server.rest.record_failure(*retry_after),
             // What is wrong with one query need not be wrong with the next.
             Err(_) => {}
         }
@@ -268,7 +268,7 @@ impl Server {
             }
             None => None,
         };
-        Ok(Self { engine, base, key, rest: Rest::default() })
+        Ok(Self { engine, base, key, rest: CircuitBreaker::default() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Calls that the service runs itself: what they are for, and who runs them.
 
 use domain::citation::{Cited, Place};
-use domain::step::{Call, Outcome, Purpose, StepEvent, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{Call, Purpose, StepEvent, StepOutcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
 use domain::turn::Output;
 use domain::turn::host::Event;
 use egress::WebUrl;
@@ -59,8 +59,8 @@ impl TurnRunner {
             }
             (USE_AGENT, _) => local_calls::failed(self.prompt.no_such_agent()),
             (WEB_SEARCH | WEB_FETCH, _) => {
-                let errand = self.errand();
-                let work = |call: Call| async move { errand.run(&call).await };
+                let web_call = self.web_call();
+                let work = |call: Call| async move { web_call.run(&call).await };
                 self.start(call, work);
                 return None;
             }
@@ -71,7 +71,7 @@ impl TurnRunner {
             }
         };
         if let Purpose::Skill(skill) = &call.purpose
-            && output.outcome == Outcome::Done
+            && output.outcome == StepOutcome::Done
             && self.counted.insert(skill.full_name.clone())
         {
             self.opening.insert(call.id.clone(), skill.full_name.clone());
@@ -94,7 +94,7 @@ impl TurnRunner {
     }
 
     /// What a call of the web goes out with.
-    fn errand(&self) -> WebCall {
+    fn web_call(&self) -> WebCall {
         let TurnStore { shared, account, .. } = &self.store;
         WebCall {
             web: shared.parts.web.clone(),

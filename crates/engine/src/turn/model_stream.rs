@@ -26,7 +26,7 @@ pub(super) async fn said(model_stream: &mut Option<ModelStream>) -> Event {
             let cut =
                 StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
             let error = other.and_then(Result::err).unwrap_or(cut);
-            tracing::info!(%error, number, attempt, "a model step failed");
+            tracing::info!(%error, number, attempt, "model step failed");
             Event::ModelFailed { number, attempt, error, jitter }
         }
     }

@@ -7,7 +7,7 @@ use egress::{DocumentKind, Link};
 
 use super::*;
 
-fn result(tool: &str, outcome: Outcome, text: &str, passages: Vec<Passage>) -> LogEntry {
+fn result(tool: &str, outcome: StepOutcome, text: &str, passages: Vec<Passage>) -> LogEntry {
     let numbered = passages.into_iter().zip(1..);
     let passages = numbered
         .map(|(passage, number)| NumberedPassage { number, place: passage.place, text: passage.text })
@@ -29,8 +29,8 @@ fn passage(url: &str) -> Passage {
     Passage { place: Place::Web { url: url.to_owned(), title: "t".to_owned() }, text: "x".to_owned() }
 }
 
-fn allowed(log: &[LogEntry]) -> Allowed {
-    let mut allowed = Allowed::new();
+fn allowed(log: &[LogEntry]) -> UrlAllowlist {
+    let mut allowed = UrlAllowlist::new();
     add_log(&mut allowed, log);
     allowed
 }
@@ -40,13 +40,13 @@ const EVIL: &str = "https://evil.example/?secret=rent";
 #[test]
 fn what_searches_and_fetches_give_may_be_fetched_and_what_others_cite_may_not() {
     for (tool, outcome, may) in [
-        (WEB_SEARCH, Outcome::Done, true),
-        (WEB_FETCH, Outcome::Done, true),
-        (USE_AGENT, Outcome::Done, false),
-        (USE_AGENT, Outcome::Failed, false),
-        (USE_SKILL, Outcome::Done, false),
-        ("registry__look_up", Outcome::Done, false),
-        ("read", Outcome::Done, false),
+        (WEB_SEARCH, StepOutcome::Done, true),
+        (WEB_FETCH, StepOutcome::Done, true),
+        (USE_AGENT, StepOutcome::Done, false),
+        (USE_AGENT, StepOutcome::Failed, false),
+        (USE_SKILL, StepOutcome::Done, false),
+        ("registry__look_up", StepOutcome::Done, false),
+        ("read", StepOutcome::Done, false),
     ] {
         let log = [result(tool, outcome, "", vec![passage(EVIL)])];
         assert_eq!(allowed(&log).contains(EVIL), may, "{tool}");
@@ -54,7 +54,8 @@ fn what_searches_and_fetches_give_may_be_fetched_and_what_others_cite_may_not() 
         let log = [result(tool, outcome, &told, Vec::new())];
         assert_eq!(allowed(&log).contains(EVIL), tool == WEB_FETCH, "{tool}");
     }
-    let failed = result(WEB_FETCH, Outcome::Failed, &format!("<{EVIL}>\n{EVIL}{IS_DOCUMENT}"), Vec::new());
+    let failed =
+        result(WEB_FETCH, StepOutcome::Failed, &format!("<{EVIL}>\n{EVIL}{IS_DOCUMENT}"), Vec::new());
     assert!(!allowed(&[failed]).contains(EVIL), "what failed tells of the model's own words");
 }
 
@@ -93,7 +94,7 @@ fn the_links_of_a_page_may_be_fetched_as_they_are_told() {
         next_passage: None,
     };
     let told = read(page);
-    let may = allowed(&[result(WEB_FETCH, Outcome::Done, &told.text, told.passages)]);
+    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &told.text, told.passages)]);
     for link in links.iter().chain(&["https://example.org/page!"]) {
         assert!(may.contains(link), "{link}");
     }
@@ -111,7 +112,7 @@ fn the_links_of_a_page_may_be_fetched_as_they_are_told() {
     let (document, kind) = (url("https://example.org/lease.pdf,"), DocumentKind::Pdf);
     let name = name_of(&Document { url: document.clone(), kind, bytes: Vec::new() });
     let told = format!("{document}{IS_DOCUMENT} It is now in the workspace: read it as /web/{name}");
-    let may = allowed(&[result(WEB_FETCH, Outcome::Done, &told, Vec::new())]);
+    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &told, Vec::new())]);
     assert!(may.contains(document.as_str()) && !may.contains("https://example.org/lease.pdf"));
 }
 
@@ -141,15 +142,16 @@ async fn calls_side_by_side_do_not_pass_the_bound() {
     let mut refused = Vec::new();
     for asked in calls.iter().filter(|call| OF_WEB.contains(&call.tool.as_str())) {
         let workspaces = Workspaces::new(folder.path().to_owned(), workspace::Quota::default());
-        let reading = WebPolicy { reach: web.reach(true), allowed: Arc::new(Allowed::new()), country: None };
-        let errand = WebCall {
+        let reading =
+            WebPolicy { reach: web.reach(true), allowed: Arc::new(UrlAllowlist::new()), country: None };
+        let web_call = WebCall {
             web: web.clone(),
             workspaces: workspaces.expect("workspaces"),
             account: AccountId::from_random(0),
             reading,
             log: log.clone(),
         };
-        refused.push(errand.run(asked).await.text.contains("no more"));
+        refused.push(web_call.run(asked).await.text.contains("no more"));
     }
     assert_eq!(refused.len(), 90);
     assert!(refused[..CALLS_MAX].iter().all(|refused| !refused), "{refused:?}");

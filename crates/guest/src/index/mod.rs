@@ -22,7 +22,9 @@ use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
 use tokio::time::Instant;
 
-pub use progress::{Batch, Known, Problem, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Todo, Wanted};
+pub use progress::{
+    Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
+};
 pub use store::{Index, IndexError, Stored, Unreadable};
 pub(crate) use walk::stamp;
 pub use walk::{FILES_MAX, Found, Stamp, walk};
@@ -48,7 +50,7 @@ const STORED_MAX: usize = 200;
 /// The most documents without text that one search looks at, to tell of those that concern it.
 const PROBLEMS_MAX: usize = 5_000;
 /// How many words of the query are told with their counts.
-const WORDS_TOLD_MAX: usize = 24;
+const WORDS_SHOWN_MAX: usize = 24;
 
 /// The documents of the workspace and their index.
 #[derive(Debug, Clone)]
@@ -74,7 +76,7 @@ enum Turn {
     /// Nothing is left to read, or not before later.
     Done,
     /// It goes on.
-    More(Todo),
+    More(IndexQueue),
     /// The time is over; so many of its pages are read.
     Over(Option<(u32, u32)>),
 }
@@ -134,7 +136,7 @@ impl Library {
     ) -> ToolOutput
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, Problem>>,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
     {
         let paths: Vec<String> =
             arguments.paths.iter().take(PATHS_MAX).filter_map(|path| rooted(path)).collect();
@@ -166,7 +168,7 @@ impl Library {
     async fn update<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, Problem>>,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
     {
         let _one_at_a_time = self.updating.lock().await;
         let (workspace, named) = (self.workspace.clone(), scope.named.clone());
@@ -198,13 +200,13 @@ impl Library {
     async fn read_on<R, F>(
         &self,
         file: &Found,
-        todo: Todo,
+        todo: IndexQueue,
         until: Instant,
         read: &R,
     ) -> Result<Turn, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, Problem>>,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
     {
         let left = until.saturating_duration_since(Instant::now());
         let time = if todo.attempts == 0 { left.min(DOCUMENT_TIME_MAX) } else { left };
@@ -216,7 +218,7 @@ impl Library {
         let outcome = match tokio::time::timeout(time, read(wanted)).await {
             Ok(outcome) => outcome,
             Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo.reached)),
-            Err(_) => Err(Problem::too_slow(time)),
+            Err(_) => Err(ExtractionProblem::too_slow(time)),
         };
         let found = file.clone();
         let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
@@ -235,7 +237,7 @@ impl Library {
     }
 
     /// What is wrong with a file as it stands, if it was tried and is not to be tried again yet.
-    pub async fn problem(&self, path: &str, stamp: Stamp) -> Option<Problem> {
+    pub async fn problem(&self, path: &str, stamp: Stamp) -> Option<ExtractionProblem> {
         let path = path.to_owned();
         let known = self.with_index(move |index| index.file(&path)).await.ok()??;
         let rests = known.stamp == stamp && known.todo(&stamp, seconds()).is_none();
@@ -244,7 +246,7 @@ impl Library {
 
     /// Keeps what was read of a file beside a search, or why it could not be read. The index being no more than a
     /// copy, a failure to write it is none of the caller's.
-    pub async fn keep(&self, file: Found, outcome: Result<Batch, Problem>) {
+    pub async fn store(&self, file: Found, outcome: Result<Batch, ExtractionProblem>) {
         let _ = self.with_index(move |index| index.add(&file, outcome.as_ref(), seconds())).await;
     }
 
@@ -281,7 +283,7 @@ fn changes(
     index: &mut Index,
     workspace: &Path,
     present: Vec<Found>,
-) -> Result<Vec<(Found, Todo)>, IndexError> {
+) -> Result<Vec<(Found, IndexQueue)>, IndexError> {
     let known = index.files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
     // Hidden files belong to questions of other conversations as well: they stay as long as they are there.
@@ -298,7 +300,7 @@ fn changes(
     let now = seconds();
     let todo = |file: &Found| match known.get(&file.path) {
         Some((known, _)) => known.todo(&file.stamp, now),
-        None => Some(Todo::whole()),
+        None => Some(IndexQueue::whole()),
     };
     Ok(present.into_iter().filter_map(|file| todo(&file).map(|todo| (file, todo))).collect())
 }
@@ -310,10 +312,10 @@ fn find(
     update: &Update,
     limit: usize,
 ) -> Result<ToolOutput, IndexError> {
-    let asked = rank::asked(index, query)?;
+    let asked = rank::query_terms(index, query)?;
     let ranked = rank::rank(index, &asked, scope, limit)?;
     let words: Vec<String> =
-        asked.iter().take(WORDS_TOLD_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
+        asked.iter().take(WORDS_SHOWN_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
     let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, words.join(", "));
     if ranked.is_empty() {
         text.push_str("\nNo passage fits.");
@@ -329,7 +331,7 @@ fn find(
             .collect();
         text.push_str(&format!("\nNot readable: {}.", named.join("; ")));
     }
-    tell_update(&mut text, update);
+    describe_update(&mut text, update);
     let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
     let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
     let unread = unread
@@ -349,7 +351,7 @@ fn find(
     Ok(ToolOutput { text, passages, unread: unread.collect(), ..ToolOutput::default() })
 }
 
-fn tell_update(text: &mut String, update: &Update) {
+fn describe_update(text: &mut String, update: &Update) {
     if !update.waiting.is_empty() {
         let named: Vec<String> = update
             .waiting

@@ -39,7 +39,7 @@ pub struct Batch {
 
 /// Why a document gives no passages, or no more of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ExtractionProblem {
     /// The kind of reason.
     pub reason: UnreadReason,
     /// What is wrong, for a model.
@@ -48,7 +48,7 @@ pub struct Problem {
     pub passing: bool,
 }
 
-impl Problem {
+impl ExtractionProblem {
     /// The problem of a document that was not read in time.
     #[must_use]
     pub fn too_slow(time: Duration) -> Self {
@@ -59,7 +59,7 @@ impl Problem {
 
 /// What the index knows of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct IndexedFile {
     /// The file as it was read.
     pub stamp: Stamp,
     /// Whether nothing is left to read.
@@ -67,7 +67,7 @@ pub struct Known {
     /// The pages that are there, and how many there are to be.
     pub pages: Option<(Runs, u32)>,
     /// What went wrong in the last attempt.
-    pub problem: Option<Problem>,
+    pub problem: Option<ExtractionProblem>,
     /// How many attempts in a row went wrong.
     pub attempts: u32,
     /// When it may be tried again, in seconds since 1970.
@@ -78,7 +78,7 @@ pub struct Known {
 
 /// What is left to do for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Todo {
+pub struct IndexQueue {
     /// The pages to read next; the whole document unless given.
     pub pages: Option<(u32, u32)>,
     /// How many attempts in a row went wrong.
@@ -87,14 +87,14 @@ pub struct Todo {
     pub reached: Option<(u32, u32)>,
 }
 
-impl Todo {
+impl IndexQueue {
     /// All of a document of which nothing is read.
     pub(super) const fn whole() -> Self {
         Self { pages: None, attempts: 0, reached: None }
     }
 }
 
-impl Known {
+impl IndexedFile {
     /// A file of which nothing is read.
     pub(super) fn new(stamp: Stamp) -> Self {
         Self {
@@ -116,9 +116,9 @@ impl Known {
 
     /// What is left to do for the file as it stands now; `None` when nothing is, or not yet.
     #[must_use]
-    pub fn todo(&self, present: &Stamp, now: i64) -> Option<Todo> {
+    pub fn todo(&self, present: &Stamp, now: i64) -> Option<IndexQueue> {
         if self.stamp != *present || self.is_outdated() {
-            return Some(Todo::whole());
+            return Some(IndexQueue::whole());
         }
         let furthest = now.saturating_add_unsigned(RETRY_AFTER_MAX.as_secs());
         let rests = match (&self.problem, self.retry_at) {
@@ -127,8 +127,8 @@ impl Known {
             (None, _) => self.complete,
         };
         let pages = self.pages.as_ref();
-        (!rests).then(|| Todo {
-            pages: pages.and_then(|(runs, of)| runs.gap(*of)),
+        (!rests).then(|| IndexQueue {
+            pages: pages.and_then(|(runs, of)| runs.missing_pages(*of)),
             attempts: self.attempts,
             reached: pages.map(|(runs, of)| (runs.pages(), *of)),
         })
@@ -199,7 +199,7 @@ impl Runs {
 
     /// The first pages that are missing of so many.
     #[must_use]
-    pub fn gap(&self, of: u32) -> Option<(u32, u32)> {
+    pub fn missing_pages(&self, of: u32) -> Option<(u32, u32)> {
         let mut next = 1;
         for (first, last) in &self.0 {
             if *first > next {
@@ -218,11 +218,17 @@ mod tests {
     #[test]
     fn runs_grow_together() {
         let mut runs = Runs::default();
-        assert_eq!(runs.gap(10), Some((1, 10)));
+        assert_eq!(runs.missing_pages(10), Some((1, 10)));
         assert!(runs.add(4, 5) && runs.add(9, 9) && runs.add(1, 2));
-        assert_eq!((runs.text().as_str(), runs.gap(10), runs.pages()), ("1-2,4-5,9-9", Some((3, 3)), 5));
+        assert_eq!(
+            (runs.text().as_str(), runs.missing_pages(10), runs.pages()),
+            ("1-2,4-5,9-9", Some((3, 3)), 5)
+        );
         assert!(runs.add(3, 3) && runs.add(6, 8));
-        assert_eq!((runs.text().as_str(), runs.gap(10), runs.gap(9)), ("1-9", Some((10, 10)), None));
+        assert_eq!(
+            (runs.text().as_str(), runs.missing_pages(10), runs.missing_pages(9)),
+            ("1-9", Some((10, 10)), None)
+        );
         assert_eq!(Runs::parse(&runs.text()), runs);
         assert_eq!((runs.end_of(4), runs.end_of(10)), (Some(9), None));
         let mut many = Runs::default();

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use text_analysis::stem::stem;
-use text_analysis::{Language, Term, fold, related::related, terms};
+use text_analysis::{Language, Term, fold, synonyms::related, terms};
 
 use super::Scope;
 use super::store::{Candidate, Index, IndexError};
@@ -37,7 +37,7 @@ const USUAL_WORDS: f64 = 90.0;
 
 /// A word of the query.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct QueryTerm {
     /// The word as it was written.
     pub(super) word: String,
     /// Its stems, by the rules of the languages it may belong to.
@@ -58,10 +58,10 @@ pub(super) struct Ranked {
 }
 
 /// The words of a query, each once, with their weights in this index.
-pub(super) fn asked(index: &Index, query: &str) -> Result<Vec<Asked>, IndexError> {
+pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, IndexError> {
     let query = &query[..query.floor_char_boundary(QUERY_MAX_BYTES)];
     let total = index.passages()?;
-    let mut found: Vec<Asked> = Vec::new();
+    let mut found: Vec<QueryTerm> = Vec::new();
     let all = terms(query, Language::Czech);
     let only_stop_words = all.iter().all(|term| term.stop);
     for term in all.into_iter().filter(|term| only_stop_words || !term.stop) {
@@ -85,7 +85,7 @@ pub(super) fn asked(index: &Index, query: &str) -> Result<Vec<Asked>, IndexError
             0 => rarity(count(index, &related)?, total),
             passages => rarity(passages, total),
         };
-        found.push(Asked { word: term.exact, stems, related, passages, weight });
+        found.push(QueryTerm { word: term.exact, stems, related, passages, weight });
     }
     Ok(found)
 }
@@ -104,7 +104,7 @@ fn rarity(passages: u64, total: u64) -> f64 {
 /// The passages that fit best, best first; ties go by path, page and line.
 pub(super) fn rank(
     index: &Index,
-    asked: &[Asked],
+    asked: &[QueryTerm],
     scope: &Scope,
     limit: usize,
 ) -> Result<Vec<Ranked>, IndexError> {
@@ -140,7 +140,7 @@ fn by_place(one: &Candidate, other: &Candidate) -> Ordering {
     (&one.path, one.page, one.lines, one.id).cmp(&(&other.path, other.page, other.lines, other.id))
 }
 
-fn score(asked: &[Asked], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
+fn score(asked: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
     let body = terms(&candidate.text, candidate.language);
     let context: HashSet<String> =
         terms(&format!("{} {} {}", candidate.path, candidate.title, candidate.heading), candidate.language)
@@ -204,13 +204,13 @@ impl<'a> Places<'a> {
         stems.iter().filter_map(|stem| self.0.get(stem.as_str())).map(Vec::len).sum()
     }
 
-    fn of_word(&self, word: &Asked) -> Vec<usize> {
+    fn of_word(&self, word: &QueryTerm) -> Vec<usize> {
         word.stems.iter().filter_map(|stem| self.0.get(stem.as_str())).flatten().copied().collect()
     }
 }
 
 /// A bonus for neighbours in the query that are close in the passage.
-fn closeness(asked: &[Asked], places: &Places<'_>) -> f64 {
+fn closeness(asked: &[QueryTerm], places: &Places<'_>) -> f64 {
     let mut bonus = 0.0;
     for pair in asked.windows(2) {
         let (one, other) = (places.of_word(&pair[0]), places.of_word(&pair[1]));

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use domain::unread::UnreadReason;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::progress::{Batch, Known, Problem, Runs, retry_at};
+use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
 use super::walk::{Found, Stamp};
 use crate::documents::passages::Piece;
 use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
-use text_analysis::{Language, guess, terms};
+use text_analysis::{Language, detect_language, terms};
 
 /// The form of the tables; a file with another one is made anew.
 const SCHEMA_VERSION: i64 = 2;
@@ -142,7 +142,7 @@ impl Index {
     ///
     /// # Errors
     /// When the index is damaged.
-    pub fn files(&self) -> Result<HashMap<String, (Known, bool)>, IndexError> {
+    pub fn files(&self) -> Result<HashMap<String, (IndexedFile, bool)>, IndexError> {
         let mut statement = self.connection.prepare(&format!("SELECT path, hidden, {KNOWN} FROM file"))?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, (known(row, 2)?, row.get(1)?))))?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -152,7 +152,7 @@ impl Index {
     ///
     /// # Errors
     /// When the index is damaged.
-    pub fn file(&self, path: &str) -> Result<Option<Known>, IndexError> {
+    pub fn file(&self, path: &str) -> Result<Option<IndexedFile>, IndexError> {
         let mut statement = self.connection.prepare(&format!("SELECT {KNOWN} FROM file WHERE path = ?1"))?;
         Ok(statement.query_row([path], |row| known(row, 0)).optional()?)
     }
@@ -165,9 +165,9 @@ impl Index {
     pub fn add(
         &mut self,
         file: &Found,
-        outcome: Result<&Batch, &Problem>,
+        outcome: Result<&Batch, &ExtractionProblem>,
         now: i64,
-    ) -> Result<Known, IndexError> {
+    ) -> Result<IndexedFile, IndexError> {
         let transaction = self.connection.transaction()?;
         let same = row_of(&transaction, &file.path)?
             .filter(|(_, known)| known.stamp == file.stamp && !known.is_outdated());
@@ -349,11 +349,11 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
     Ok(())
 }
 
-/// The columns of [`Known`], in the order in which [`known`] takes them.
+/// The columns of [`IndexedFile`], in the order in which [`known`] takes them.
 const KNOWN: &str =
     "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader";
 
-fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<Known> {
+fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
     let stamp = Stamp {
         size: row.get(from)?,
         modified_nanos: row.get(from + 1)?,
@@ -363,12 +363,12 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<Known> {
     let (of, runs): (Option<u32>, String) = (row.get(from + 5)?, row.get(from + 6)?);
     let (reason, problem): (Option<String>, Option<String>) = (row.get(from + 7)?, row.get(from + 8)?);
     let retry_at: Option<i64> = row.get(from + 10)?;
-    let problem = problem.map(|text| Problem {
+    let problem = problem.map(|text| ExtractionProblem {
         reason: reason.and_then(|code| UnreadReason::of_code(&code)).unwrap_or(UnreadReason::Broken),
         text,
         passing: retry_at.is_some(),
     });
-    Ok(Known {
+    Ok(IndexedFile {
         stamp,
         complete: row.get(from + 4)?,
         pages: of.map(|of| (Runs::parse(&runs), of)),
@@ -380,7 +380,7 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<Known> {
 }
 
 /// The row of a file with its number.
-fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, Known)>, IndexError> {
+fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, IndexedFile)>, IndexError> {
     let mut statement = connection.prepare(&format!("SELECT id, {KNOWN} FROM file WHERE path = ?1"))?;
     Ok(statement.query_row([path], |row| Ok((row.get(0)?, known(row, 1)?))).optional()?)
 }
@@ -412,13 +412,13 @@ fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> 
 fn add_batch(
     transaction: &Transaction<'_>,
     file: &Found,
-    same: Option<(i64, Known)>,
+    same: Option<(i64, IndexedFile)>,
     batch: &Batch,
-) -> Result<Known, IndexError> {
+) -> Result<IndexedFile, IndexError> {
     let goes_on = same.filter(|(_, known)| known.pages.is_some() && batch.span.is_some());
     let (id, mut known) = match goes_on {
         Some(same) => same,
-        None => (begin_file(transaction, file, &batch.pieces)?, Known::new(file.stamp)),
+        None => (begin_file(transaction, file, &batch.pieces)?, IndexedFile::new(file.stamp)),
     };
     let mut runs = known.pages.take().map(|(runs, _)| runs).unwrap_or_default();
     let is_new = |piece: &&Piece| piece.page.is_none_or(|page| !runs.has(page));
@@ -445,10 +445,10 @@ fn add_batch(
     }
     let own = own.saturating_add(if fits && added { bytes } else { 0 });
     let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
-    let missing = batch.span.and_then(|span| runs.gap(span.of));
+    let missing = batch.span.and_then(|span| runs.missing_pages(span.of));
     known.complete = !fits || is_long || missing.is_none();
     known.problem = match fits {
-        false => Some(Problem {
+        false => Some(ExtractionProblem {
             reason: UnreadReason::TooLarge,
             text: "the index is full".to_owned(),
             passing: false,
@@ -466,13 +466,13 @@ fn add_batch(
 fn add_problem(
     transaction: &Transaction<'_>,
     file: &Found,
-    same: Option<(i64, Known)>,
-    problem: &Problem,
+    same: Option<(i64, IndexedFile)>,
+    problem: &ExtractionProblem,
     now: i64,
-) -> Result<Known, IndexError> {
+) -> Result<IndexedFile, IndexError> {
     let (id, mut known) = match same {
         Some(same) => same,
-        None => (begin_file(transaction, file, &[])?, Known::new(file.stamp)),
+        None => (begin_file(transaction, file, &[])?, IndexedFile::new(file.stamp)),
     };
     known.attempts = known.attempts.saturating_add(1);
     known.retry_at = problem.passing.then(|| retry_at(now, known.attempts));
@@ -486,7 +486,7 @@ fn add_problem(
 fn update_file(
     transaction: &Transaction<'_>,
     id: i64,
-    known: &Known,
+    known: &IndexedFile,
     text_bytes: i64,
 ) -> Result<(), IndexError> {
     let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
@@ -509,12 +509,12 @@ fn update_file(
     Ok(())
 }
 
-fn no_text(span: Option<Span>) -> Problem {
+fn no_text(span: Option<Span>) -> ExtractionProblem {
     let text = match span {
         Some(span) => format!("its {} pages hold no text, probably scanned images", span.of),
         None => "it holds no text".to_owned(),
     };
-    Problem { reason: UnreadReason::NoText, text, passing: false }
+    ExtractionProblem { reason: UnreadReason::NoText, text, passing: false }
 }
 
 fn insert_pieces(
@@ -578,7 +578,7 @@ fn language_of(pieces: &[Piece]) -> Language {
             break;
         }
     }
-    guess(&sample).unwrap_or(Language::English)
+    detect_language(&sample).unwrap_or(Language::English)
 }
 
 /// A query of SQLite's for passages that hold any of the stems.

@@ -55,14 +55,14 @@ impl Desk {
             .await
     }
 
-    async fn lines_of(&self, wanted: Wanted) -> Result<Batch, Problem> {
+    async fn lines_of(&self, wanted: Wanted) -> Result<Batch, ExtractionProblem> {
         let path = wanted.file;
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         self.read.borrow_mut().push(name.clone());
         let text = std::fs::read_to_string(&path).unwrap();
         if text.starts_with("secret") {
             let text = "it is encrypted".to_owned();
-            return Err(Problem { reason: UnreadReason::Encrypted, text, passing: false });
+            return Err(ExtractionProblem { reason: UnreadReason::Encrypted, text, passing: false });
         }
         if text.starts_with("endless") {
             std::future::pending::<()>().await;
@@ -192,7 +192,7 @@ async fn what_cannot_be_read_is_said_and_not_tried_again() {
 async fn a_search_without_time_says_what_waits() {
     let desk = Desk::with(&[("a.txt", "one apple"), ("b.txt", "two apples")]);
     let arguments = SearchArguments { query: "apple".to_owned(), paths: Vec::new(), limit: None };
-    let never = |_: Wanted| std::future::pending::<Result<Batch, Problem>>();
+    let never = |_: Wanted| std::future::pending::<Result<Batch, ExtractionProblem>>();
     let output = desk.library.search(&arguments, &[], Duration::ZERO, never).await;
     assert!(!output.failed);
     assert!(output.text.contains("Not searched yet, 2 files: /a.txt, /b.txt"), "{}", output.text);

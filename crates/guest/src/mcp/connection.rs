@@ -26,15 +26,15 @@ use super::lines::{Cutter, LINE_MAX_BYTES};
 /// What a server may write between two answers, in bytes.
 pub(super) const FLOOD_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How much of what it says for people is kept, in bytes.
-const WORDS_KEPT_BYTES: usize = 4 * 1024;
+const STDERR_KEPT_BYTES: usize = 4 * 1024;
 /// How much of that is told, in bytes.
-const WORDS_TOLD_BYTES: usize = 1000;
+const STDERR_SHOWN_BYTES: usize = 1000;
 /// Messages that wait to be written.
 const LINES_WAITING_MAX: usize = 64;
 /// In this time a server may ask [`REPLIES_MAX`] times.
 const REPLIES_EVERY: Duration = Duration::from_secs(10);
 /// How long the last words of a server that has ended may take to come.
-const LAST_WORDS_TIME_MAX: Duration = Duration::from_millis(500);
+const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,12 +96,12 @@ struct Waiting {
 
 /// How long an answer may take: so long, again from each sign of progress, but not longer than `at_most`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     pub(super) quiet: Duration,
     pub(super) at_most: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     pub(super) const fn of(time: Duration) -> Self {
         Self { quiet: time, at_most: time }
     }
@@ -109,7 +109,7 @@ impl Patience {
 
 impl Connection {
     /// Speaks over these pipes.
-    pub(super) fn over(
+    pub(super) fn new(
         stdin: impl AsyncWrite + Unpin + Send + 'static,
         stdout: impl AsyncRead + Unpin + Send + 'static,
         stderr: impl AsyncRead + Unpin + Send + 'static,
@@ -135,8 +135,8 @@ impl Connection {
             let shared = reader.shared.clone();
             let why = reader.read(stdout).await;
             // Its last words often say more.
-            let _ = timeout(LAST_WORDS_TIME_MAX, listener).await;
-            shared.end(why);
+            let _ = timeout(STDERR_DRAIN_TIMEOUT, listener).await;
+            shared.close(why);
         });
         Self { shared, lines, numbers: AtomicU64::new(NO_REQUEST + 1), revision: OnceLock::new() }
     }
@@ -158,7 +158,7 @@ impl Connection {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let params = self.with_meta(json!({ "notifications": { "toolsListChanged": true } }));
         self.shared.subscription.store(number, Ordering::SeqCst);
-        self.tell(::mcp::request(number, LISTEN, &params), time).await
+        self.notify(::mcp::request(number, LISTEN, &params), time).await
     }
 
     fn with_meta(&self, params: Value) -> Value {
@@ -180,7 +180,7 @@ impl Connection {
 
     /// Takes note that it is of no use any more.
     pub(super) fn give_up(&self, why: &str) {
-        self.shared.end(why.to_owned());
+        self.shared.close(why.to_owned());
     }
 
     /// Whether the server told that its list of tools is another, since this was asked last.
@@ -192,7 +192,7 @@ impl Connection {
     pub(super) fn words(&self) -> String {
         let words = lock(&self.shared.words);
         let words = paragraphs(&String::from_utf8_lossy(&words));
-        words[words.ceil_char_boundary(words.len().saturating_sub(WORDS_TOLD_BYTES))..].to_owned()
+        words[words.ceil_char_boundary(words.len().saturating_sub(STDERR_SHOWN_BYTES))..].to_owned()
     }
 
     /// Asks, and waits for the answer. Whoever drops this, or is kept waiting too long, has the server told.
@@ -200,7 +200,7 @@ impl Connection {
         &self,
         method: &str,
         mut params: Value,
-        patience: Patience,
+        max_wait: Timeouts,
     ) -> Result<Answer, Unanswered> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         if method == "tools/call" {
@@ -220,20 +220,20 @@ impl Connection {
             pending.waiting.insert(number, Waiting { answer, progress });
         }
         // A handshake may not be cancelled, and a server that is asked for its revisions may not know how that is done.
-        let mut asked = Asked { connection: self, number, tells: false };
-        let until = Instant::now() + patience.at_most;
+        let mut asked = PendingCall { connection: self, number, tells: false };
+        let until = Instant::now() + max_wait.at_most;
         match tokio::time::timeout_at(until, self.lines.send(line)).await {
             Ok(Ok(())) => asked.tells = !["initialize", DISCOVER].contains(&method),
             Ok(Err(_)) => return Err(Unanswered::Ended),
             Err(_) => return Err(Unanswered::Late),
         }
-        let answer = awaited(answered, progressed, patience.quiet, until).await?;
+        let answer = awaited(answered, progressed, max_wait.quiet, until).await?;
         asked.tells = false;
         Ok(answer)
     }
 
     /// Tells something that wants no answer.
-    pub(super) async fn tell(&self, line: String, time: Duration) -> bool {
+    pub(super) async fn notify(&self, line: String, time: Duration) -> bool {
         matches!(timeout(time, self.lines.send(line)).await, Ok(Ok(())))
     }
 }
@@ -243,9 +243,9 @@ impl Connection {
 pub(super) struct Ending(Weak<Shared>);
 
 impl Ending {
-    pub(super) fn end(&self, why: &str) {
+    pub(super) fn close(&self, why: &str) {
         if let Some(shared) = self.0.upgrade() {
-            shared.end(why.to_owned());
+            shared.close(why.to_owned());
         }
     }
 }
@@ -256,32 +256,32 @@ async fn awaited(
     quiet: Duration,
     until: Instant,
 ) -> Result<Answer, Unanswered> {
-    let mut patience = (Instant::now() + quiet).min(until);
+    let mut max_wait = (Instant::now() + quiet).min(until);
     loop {
         tokio::select! {
             biased;
             answer = &mut answered => return answer.map_err(|_| Unanswered::Ended),
-            Ok(()) = progressed.changed() => patience = (Instant::now() + quiet).min(until),
-            () = sleep_until(patience) => return Err(Unanswered::Late),
+            Ok(()) = progressed.changed() => max_wait = (Instant::now() + quiet).min(until),
+            () = sleep_until(max_wait) => return Err(Unanswered::Late),
         }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.end("it is not needed any more".to_owned());
+        self.shared.close("it is not needed any more".to_owned());
     }
 }
 
 /// A request whose answer somebody waits for.
-struct Asked<'a> {
+struct PendingCall<'a> {
     connection: &'a Connection,
     number: u64,
     /// Whether the server is to be told when nobody waits any more.
     tells: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         let waited = lock(&self.connection.shared.pending).waiting.remove(&self.number).is_some();
         if waited && self.tells {
@@ -321,7 +321,7 @@ impl Shared {
     }
 
     /// Nobody is answered any more. The first reason counts.
-    fn end(&self, why: String) {
+    fn close(&self, why: String) {
         {
             let mut pending = lock(&self.pending);
             pending.closed = true;
@@ -428,7 +428,7 @@ async fn listen(mut stderr: impl AsyncRead + Unpin, shared: Arc<Shared>) {
     {
         let mut words = lock(&shared.words);
         words.extend_from_slice(&buffer[..read]);
-        let over = words.len().saturating_sub(WORDS_KEPT_BYTES);
+        let over = words.len().saturating_sub(STDERR_KEPT_BYTES);
         words.drain(..over);
     }
 }
@@ -444,12 +444,12 @@ mod tests {
     use super::*;
 
     /// The server's end of the pipes.
-    struct Far {
+    struct FakeServer {
         heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
         says: WriteHalf<DuplexStream>,
     }
 
-    impl Far {
+    impl FakeServer {
         async fn hear(&mut self) -> Value {
             let line = self.heard.next_line().await.unwrap().unwrap();
             serde_json::from_str(&line).unwrap()
@@ -460,14 +460,17 @@ mod tests {
         }
     }
 
-    fn pair() -> (Connection, Far) {
+    fn pair() -> (Connection, FakeServer) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (out, into) = split(near);
         let (heard, says) = split(far);
-        (Connection::over(into, out, tokio::io::empty()), Far { heard: BufReader::new(heard).lines(), says })
+        (
+            Connection::new(into, out, tokio::io::empty()),
+            FakeServer { heard: BufReader::new(heard).lines(), says },
+        )
     }
 
-    const PATIENCE: Patience = Patience { quiet: Duration::from_secs(10), at_most: Duration::from_secs(25) };
+    const PATIENCE: Timeouts = Timeouts { quiet: Duration::from_secs(10), at_most: Duration::from_secs(25) };
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_come_is_cancelled_and_progress_is_waited_for() {
@@ -499,10 +502,10 @@ mod tests {
     #[tokio::test]
     async fn what_begins_it_all_is_never_cancelled() {
         let (connection, mut far) = pair();
-        let patience = Patience::of(Duration::from_millis(10));
-        assert_eq!(connection.request("initialize", json!({}), patience).await, Err(Unanswered::Late));
+        let max_wait = Timeouts::of(Duration::from_millis(10));
+        assert_eq!(connection.request("initialize", json!({}), max_wait).await, Err(Unanswered::Late));
         assert_eq!(far.hear().await["method"], "initialize");
-        assert!(connection.tell("{\"method\":\"x\"}".to_owned(), Duration::from_secs(1)).await);
+        assert!(connection.notify("{\"method\":\"x\"}".to_owned(), Duration::from_secs(1)).await);
         assert_eq!(far.hear().await["method"], "x", "nothing was said between");
     }
 

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use ::mcp::{Tool, server_of};
 use protocol::mcp::{
-    Known, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTold, TOOLS_MAX_BYTES, Told,
-    ToolsAsked, ToolsTold,
+    Known, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools, TOOLS_MAX_BYTES, Told,
+    ToolsReply, ToolsRequest,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -39,12 +39,12 @@ pub struct Servers(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     file: PathBuf,
-    known: Mutex<Seen>,
+    known: Mutex<CachedConfig>,
 }
 
 /// The file as it was read last.
 #[derive(Debug, Default)]
-struct Seen {
+struct CachedConfig {
     mark: Option<[u64; 4]>,
     order: Vec<String>,
     servers: HashMap<String, Arc<Server>>,
@@ -82,7 +82,7 @@ impl Servers {
     }
 
     /// What the host asks: the tools of all servers. Those that the host knows are not started for it.
-    pub(crate) async fn tell(&self, asked: &ToolsAsked, limits: &Arc<Limits>) -> ToolsTold {
+    pub(crate) async fn list_tools(&self, asked: &ToolsRequest, limits: &Arc<Limits>) -> ToolsReply {
         let servers: Vec<Arc<Server>> = {
             let seen = self.seen();
             seen.order.iter().filter_map(|name| seen.servers.get(name).cloned()).collect()
@@ -91,11 +91,11 @@ impl Servers {
             let known = asked.known.get(&server.spec().name).cloned();
             told_of(server, known, limits.clone())
         });
-        ToolsTold { servers: futures_util::future::join_all(told).await }
+        ToolsReply { servers: futures_util::future::join_all(told).await }
     }
 
     /// The servers as the file names them now. Those that are gone or changed end with the last call of theirs.
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, CachedConfig> {
         let mut seen = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = mark(&self.0.file);
         if seen.mark != mark {
@@ -111,7 +111,7 @@ impl Servers {
     }
 }
 
-impl Seen {
+impl CachedConfig {
     fn take(&mut self, listed: protocol::mcp::Servers) {
         let mut before = std::mem::take(&mut self.servers);
         self.order.clear();
@@ -138,29 +138,29 @@ fn read(file: &Path) -> Option<protocol::mcp::Servers> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-async fn told_of(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTold {
+async fn told_of(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTools {
     let spec = server.spec();
     let (name, version) = (spec.name.clone(), spec.version.clone());
     let known = known.filter(|known| known.version == version);
     if known.is_some() && !server.is_up() {
-        return ServerTold { name, version, tools: Told::Unchanged };
+        return ServerTools { name, version, tools: Told::Unchanged };
     }
     // It begins also when the host does not wait for it.
     let listing = tokio::spawn(async move { server.tools(&limits).await });
     let tools = match timeout(TELL_TIME_MAX, listing).await {
-        Ok(Ok(Ok(tools))) => told(&tools, known),
+        Ok(Ok(Ok(tools))) => to_reply(&tools, known),
         Ok(Ok(Err(reason))) => missing(&reason),
         Ok(Err(_)) => missing("it broke"),
         Err(_) => missing("it takes long to begin"),
     };
-    ServerTold { name, version, tools }
+    ServerTools { name, version, tools }
 }
 
 fn missing(reason: &str) -> Told {
     Told::Missing { reason: ::mcp::text::cut(reason, REASON_MAX_BYTES).to_owned() }
 }
 
-fn told(tools: &[Tool], known: Option<Known>) -> Told {
+fn to_reply(tools: &[Tool], known: Option<Known>) -> Told {
     let digest = ::mcp::digest(tools);
     if known.is_some_and(|known| known.digest == digest) {
         return Told::Unchanged;

@@ -12,7 +12,7 @@ use ::mcp::{Answer, DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, PIPES_REVISION};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::connection::{Connection, Patience, Unanswered};
+use super::connection::{Connection, Timeouts, Unanswered};
 use super::server::{START_TIMEOUT, TELL_TIMEOUT};
 
 /// How long a server may take to say its revisions before a handshake is tried: some of older ones pass over what
@@ -56,7 +56,7 @@ pub(super) async fn negotiate(connection: &Connection, shakes_hands: bool) -> Re
     if shakes_hands {
         return handshake(connection).await;
     }
-    let discovered = connection.request(DISCOVER, ::mcp::discover(), Patience::of(START_TIMEOUT));
+    let discovered = connection.request(DISCOVER, ::mcp::discover(), Timeouts::of(START_TIMEOUT));
     tokio::pin!(discovered);
     match timeout(PROBE_TIMEOUT, &mut discovered).await {
         Ok(Ok(answer)) => match agreed(connection, &answer)? {
@@ -89,7 +89,7 @@ fn agreed(connection: &Connection, answer: &Answer) -> Result<Option<Agreement>,
 
 async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
     let other = |why: &str| Refusal::Other(why.to_owned());
-    let begun = connection.request("initialize", ::mcp::initialize(), Patience::of(START_TIMEOUT)).await;
+    let begun = connection.request("initialize", ::mcp::initialize(), Timeouts::of(START_TIMEOUT)).await;
     let about = match begun {
         Ok(Answer::Result(about)) => about,
         Ok(Answer::Error(error)) => return Err(Refusal::Other(error.message)),
@@ -101,7 +101,7 @@ async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
         return Err(other(OTHER_VERSION));
     }
     let initialized = ::mcp::notification("notifications/initialized", &Value::Null);
-    if !connection.tell(initialized, TELL_TIMEOUT).await {
+    if !connection.notify(initialized, TELL_TIMEOUT).await {
         return Err(other("it does not read what it is told"));
     }
     let has_tools = about.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());

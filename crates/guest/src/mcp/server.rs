@@ -20,16 +20,16 @@ use tokio::process::Child;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{Connection, Patience, Unanswered};
+use super::connection::{Connection, Timeouts, Unanswered};
 use super::negotiation::{Agreement, Refusal, negotiate};
-use crate::tools::{self, Confinement, Ended, Kept, Limits, Request, Task, failed};
+use crate::tools::{self, Confinement, Ended, Limits, ProtectedProcess, Request, Task, failed};
 
 /// How long a server may take to begin: some load a whole language first.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a page of its list may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a call may take without a sign of progress, and with any number of them.
-const CALL: Patience = Patience { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
+const CALL: Timeouts = Timeouts { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
 /// How long a server that let a call wait may take to say that it lives.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a message that wants no answer may take to be written.
@@ -39,10 +39,10 @@ const LIST_FRESH: Duration = Duration::from_mins(5);
 /// Failures in a row after which it is left alone for good: until it changes, or the machine is started anew.
 const FAILURES_MAX: u32 = 8;
 /// The rest after the first failure; doubles with each in a row.
-const REST: Duration = Duration::from_secs(1);
-const REST_DOUBLINGS_MAX: u32 = 6;
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const RETRY_DOUBLINGS_MAX: u32 = 6;
 /// A rest that is nearly over is waited for.
-const REST_WAITED_MAX: Duration = Duration::from_secs(2);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How many calls of a server run at once.
 const CALLS_MAX: usize = 16;
 
@@ -50,13 +50,13 @@ const CALLS_MAX: usize = 16;
 #[derive(Debug)]
 pub(super) struct Server {
     spec: Spec,
-    state: Mutex<State>,
+    state: Mutex<ServerState>,
     calls: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    up: Option<Arc<Up>>,
+struct ServerState {
+    up: Option<Arc<RunningServer>>,
     /// Failures in a row.
     failures: u32,
     rest_until: Option<Instant>,
@@ -68,7 +68,7 @@ struct State {
 
 /// A life of the server, with the list that it told.
 #[derive(Debug)]
-struct Up {
+struct RunningServer {
     connection: Connection,
     agreement: Agreement,
     tools: Mutex<Option<(Instant, Arc<[Tool]>)>>,
@@ -132,14 +132,14 @@ impl Server {
         };
         match answer {
             Ok(Answer::Result(result)) => {
-                self.answered().await;
+                self.record_success().await;
                 let output = ::mcp::output(&result, Some(WORKSPACE));
                 output
-                    .map(told)
+                    .map(to_reply)
                     .ok_or_else(|| "The answer of the MCP server is not of the protocol.".to_owned())
             }
             Ok(Answer::Error(error)) => {
-                self.answered().await;
+                self.record_success().await;
                 Err(format!("The MCP server answered with an error: {}", error.message))
             }
             Err(Unanswered::NotSent) => Err(self.over(&up, "It was not called").await),
@@ -147,7 +147,7 @@ impl Server {
             Err(Unanswered::Late) => {
                 // One that hangs altogether is of no use to the next call either.
                 let ping = if up.agreement.is_stateless { DISCOVER } else { "ping" };
-                let lives = up.connection.request(ping, json!({}), Patience::of(PING_TIMEOUT)).await.is_ok();
+                let lives = up.connection.request(ping, json!({}), Timeouts::of(PING_TIMEOUT)).await.is_ok();
                 if !lives {
                     up.connection.give_up("it does not answer any more");
                 }
@@ -159,17 +159,17 @@ impl Server {
     }
 
     /// What is said of a call whose server is gone.
-    async fn over(&self, up: &Up, what: &str) -> String {
+    async fn over(&self, up: &RunningServer, what: &str) -> String {
         let why = up.connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
         format!("{what}: the MCP server is gone ({}).", with_words(&why, &up.connection))
     }
 
-    async fn answered(&self) {
+    async fn record_success(&self) {
         self.state.lock().await.failures = 0;
     }
 
     /// The server, started if need be. Others wait meanwhile.
-    async fn up(&self, limits: &Limits) -> Result<Arc<Up>, String> {
+    async fn up(&self, limits: &Limits) -> Result<Arc<RunningServer>, String> {
         let mut state = self.state.lock().await;
         if let Some(up) = &state.up {
             match up.connection.ended() {
@@ -185,7 +185,7 @@ impl Server {
             return Err(format!("the MCP server failed {FAILURES_MAX} times in a row ({})", state.failure));
         }
         if let Some(until) = state.rest_until {
-            if until.saturating_duration_since(Instant::now()) > REST_WAITED_MAX {
+            if until.saturating_duration_since(Instant::now()) > RETRY_WAIT_MAX {
                 return Err(format!(
                     "the MCP server failed and is left alone for a while ({})",
                     state.failure
@@ -212,7 +212,7 @@ impl Server {
 
     /// A new life of the server, as far as the protocol's beginning. One that ends when it is asked for its revisions,
     /// as some of older ones do, is started once more and not asked.
-    async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<Up, String> {
+    async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<RunningServer, String> {
         let mut connection = spawn(&self.spec, limits).await?;
         let mut begun = negotiate(&connection, shakes_hands).await;
         if begun == Err(Refusal::EndedByProbe) {
@@ -220,11 +220,11 @@ impl Server {
             begun = negotiate(&connection, true).await;
         }
         let agreement = begun.map_err(|refusal| with_words(&refusal.reason(&connection), &connection))?;
-        Ok(Up { connection, agreement, tools: Mutex::default() })
+        Ok(RunningServer { connection, agreement, tools: Mutex::default() })
     }
 
-    /// The list of tools, as it was told, or anew when the server says that it is another.
-    async fn list(&self, up: &Up) -> Result<Arc<[Tool]>, String> {
+    /// Returns the cached list of tools, or lists them again after the server has announced a change.
+    async fn list(&self, up: &RunningServer) -> Result<Arc<[Tool]>, String> {
         let mut known = up.tools.lock().await;
         let changed = up.connection.took_list_change();
         let is_notified = up.connection.is_notified();
@@ -250,14 +250,14 @@ impl Server {
         }
     }
 
-    async fn listed(&self, up: &Up) -> Result<Vec<Tool>, String> {
+    async fn listed(&self, up: &RunningServer) -> Result<Vec<Tool>, String> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
         let grants =
             |tool: &str| self.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool));
         for _ in 0..if up.agreement.has_tools { PAGES_MAX } else { 0 } {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let page = match up.connection.request("tools/list", params, Patience::of(LIST_TIMEOUT)).await {
+            let page = match up.connection.request("tools/list", params, Timeouts::of(LIST_TIMEOUT)).await {
                 Ok(Answer::Result(page)) => page,
                 Ok(Answer::Error(error)) => return Err(error.message),
                 Err(Unanswered::Late) => return Err("it does not answer".to_owned()),
@@ -273,10 +273,10 @@ impl Server {
     }
 }
 
-impl State {
+impl ServerState {
     fn failed(&mut self, why: String, at: Instant) {
         self.failures += 1;
-        self.rest_until = Some(at + REST * 2_u32.pow((self.failures - 1).min(REST_DOUBLINGS_MAX)));
+        self.rest_until = Some(at + RETRY_DELAY * 2_u32.pow((self.failures - 1).min(RETRY_DOUBLINGS_MAX)));
         self.failure = why;
     }
 }
@@ -293,24 +293,29 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
     // What is left behind is not swept away while it begins.
     let _running = tools::running().await;
     let mut child = tools::spawn("server", limits)?;
-    let kept = Kept::of(&child);
+    let kept = ProtectedProcess::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the server's process has no pipes".to_owned());
     };
     stdin.write_all(&line).await.map_err(|error| format!("the server cannot be started: {error}"))?;
-    let connection = Connection::over(stdin, stdout, stderr);
+    let connection = Connection::new(stdin, stdout, stderr);
     tokio::spawn(see_to(child, kept, limits.clone(), connection.ending()));
     Ok(connection)
 }
 
 /// Waits for the watcher's end, which comes after that of the server and all that it started; meanwhile looks at the
 /// disk, which a server may fill while nobody calls it.
-async fn see_to(mut child: Child, kept: Option<Kept>, limits: Limits, ending: super::connection::Ending) {
+async fn see_to(
+    mut child: Child,
+    kept: Option<ProtectedProcess>,
+    limits: Limits,
+    ending: super::connection::Ending,
+) {
     tokio::select! {
         _ = child.wait() => {}
         why = tools::watch::between_calls(&limits) => {
-            ending.end(&why);
+            ending.close(&why);
             let _ = child.wait().await;
         }
     }
@@ -334,7 +339,7 @@ fn with_words(why: &str, connection: &Connection) -> String {
     }
 }
 
-fn told(output: ::mcp::Output) -> ToolOutput {
+fn to_reply(output: ::mcp::Output) -> ToolOutput {
     use domain::citation::Place;
     let passages = output.passages.into_iter().map(|passage| match passage.place {
         Place::File { path, page, lines } => {

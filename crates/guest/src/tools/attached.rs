@@ -14,7 +14,7 @@ use protocol::tool::{
 
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
-use super::path::{parse, plain, shown};
+use super::path::{display_path, parse, plain};
 use super::read::{extent, image, passage};
 use crate::documents::passages::split;
 use crate::documents::{Bounds, extract_part};
@@ -46,11 +46,11 @@ fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> St
         if let Ok(parsed) = parse(path)
             && !parsed.components().any(|name| name == Component::ParentDir)
         {
-            unread(&shown(&parsed), UnreadReason::Missing);
+            unread(&display_path(&parsed), UnreadReason::Missing);
         }
         return format!("{}: not there any more", plain(path));
     };
-    let name = shown(&path);
+    let name = display_path(&path);
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     match image(&name, &file) {
         Some(Ok((found, _))) if output.images.len() >= IMAGES_MAX => {

@@ -15,7 +15,7 @@ use tokio::sync::{RwLock, Semaphore};
 
 use super::confine::Confinement;
 use super::request::{Request, Task};
-use super::{Limits, end, path};
+use super::{Limits, kill, path};
 use crate::index::Batch;
 
 /// Workers at once; each may take as much memory as the limits allow.
@@ -30,23 +30,23 @@ static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 static RUNNING: RwLock<()> = RwLock::const_new(());
 
 /// The watchers of what outlives its call: MCP servers.
-static KEPT: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+static PROTECTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 /// Spares what descends from a watcher when left-overs are ended, for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Kept(i32);
+pub(crate) struct ProtectedProcess(i32);
 
-impl Kept {
+impl ProtectedProcess {
     pub(crate) fn of(watcher: &Child) -> Option<Self> {
         let pid = i32::try_from(watcher.id()?).ok()?;
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
+        PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
         Some(Self(pid))
     }
 }
 
-impl Drop for Kept {
+impl Drop for ProtectedProcess {
     fn drop(&mut self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|pid| *pid == self.0) {
             kept.swap_remove(at);
         }
@@ -114,8 +114,8 @@ pub(super) async fn sweep(limits: &Limits) {
         let _ = tokio::task::spawn_blocking(move || {
             let _alone = alone;
             // None begins meanwhile: whoever starts one is a call that runs.
-            let spared: Vec<i32> = KEPT.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            end::end_user(user, &spared);
+            let spared: Vec<i32> = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            kill::end_user(user, &spared);
         })
         .await;
     }
@@ -183,7 +183,7 @@ pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
 
 async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
     let line = line(request)?;
-    let mut child = Killed(spawn("worker", limits)?);
+    let mut child = KillGuard(spawn("worker", limits)?);
     let (stdin, stdout, stderr) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the tool's process has no pipes".to_owned());
@@ -208,9 +208,9 @@ async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec
 }
 
 /// A child that is killed when nobody waits for it any more.
-struct Killed(Child);
+struct KillGuard(Child);
 
-impl Drop for Killed {
+impl Drop for KillGuard {
     fn drop(&mut self) {
         let _ = self.0.start_kill();
     }

@@ -18,7 +18,7 @@ use rustix::thread::{
 use seccomp::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, end, watch};
+use super::{Limits, kill, watch};
 
 /// Programs reserve far more addresses than memory; this many times as many are allowed to command lines.
 const ADDRESSES_PER_MEMORY: u64 = 64;
@@ -77,7 +77,7 @@ impl Confinement {
     /// For a command line, which may run what the machine has.
     pub(super) fn of_shell(limits: &Limits, time_max: Duration) -> Self {
         // Under the agent's own user its other processes count, too.
-        let others = if limits.tools_user.is_none() { end::count_user(getuid().as_raw()) } else { 0 };
+        let others = if limits.tools_user.is_none() { kill::count_user(getuid().as_raw()) } else { 0 };
         let mut writable = vec![limits.workspace.clone(), limits.temp.clone()];
         writable.extend(DEVICES.into_iter().map(PathBuf::from));
         Self {
@@ -102,11 +102,11 @@ pub(crate) struct ConfineError {
     source: io::Error,
 }
 
-trait Doing<T> {
+trait ErrorContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, ConfineError>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     fn doing(self, doing: &'static str) -> Result<T, ConfineError> {
         self.map_err(|error| ConfineError { doing, source: error.into() })
     }

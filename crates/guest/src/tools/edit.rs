@@ -5,7 +5,7 @@ use std::io::Read;
 use protocol::tool::{EditArguments, ToolOutput};
 
 use super::jail::Jail;
-use super::path::shown;
+use super::path::display_path;
 use super::write::{WRITE_MAX_BYTES, put};
 
 /// How many places are named.
@@ -20,7 +20,7 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
         return Err("old and new are the same".to_owned());
     }
     let (path, file) = jail.file(path).map_err(|error| error.to_string())?;
-    let name = shown(&path);
+    let name = display_path(&path);
     let mut bytes = Vec::new();
     file.take(WRITE_MAX_BYTES as u64 + 1)
         .read_to_end(&mut bytes)

@@ -21,7 +21,7 @@ pub(super) const COMMAND_WATCHES_MAX: u32 = 4096;
 pub(super) const SERVER_WATCHES_MAX: u32 = 65_536;
 
 /// Makes the two ends over which the program's listener is handed over: the watcher's and the program's.
-pub(super) fn ends() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(Into::into)
 }
 

@@ -12,7 +12,7 @@ use super::folder::{Entry, Walked, walk};
 use super::glob::Glob;
 use super::jail::Jail;
 use super::output::done;
-use super::path::{plain, shown};
+use super::path::{display_path, plain};
 use super::read::passage;
 use crate::documents::passages::{Piece, split};
 use crate::documents::{Bounds, extract_part};
@@ -67,7 +67,7 @@ fn named(files: &[Entry]) -> ToolOutput {
         count => format!("{count} files:"),
     };
     for entry in files.iter().take(FILES_MAX) {
-        text.push_str(&format!("\n{}  {} bytes", shown(&entry.path), entry.size));
+        text.push_str(&format!("\n{}  {} bytes", display_path(&entry.path), entry.size));
     }
     if files.len() > FILES_MAX {
         text.push_str(&format!("\n... and {} more", files.len() - FILES_MAX));
@@ -91,19 +91,19 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
         }
         looked += 1;
         if entry.size > CONTENT_MAX_BYTES {
-            unreadable.insert(format!("{} (too large)", shown(&entry.path)));
+            unreadable.insert(format!("{} (too large)", display_path(&entry.path)));
             continue;
         }
         let pieces = match places(jail, &entry.path, needle, until) {
             Ok(pieces) => pieces,
             Err(why) => {
-                unreadable.insert(format!("{} ({})", shown(&entry.path), plain(&why)));
+                unreadable.insert(format!("{} ({})", display_path(&entry.path), plain(&why)));
                 continue;
             }
         };
         if !pieces.is_empty() {
             let count = pieces.len();
-            hits.push(format!("{} ({count})", shown(&entry.path)));
+            hits.push(format!("{} ({count})", display_path(&entry.path)));
             let room = PASSAGES_PER_FILE_MAX.min(PASSAGES_MAX - output.passages.len());
             output.passages.extend(pieces.into_iter().take(room).map(|piece| passage(&entry.path, piece)));
         }

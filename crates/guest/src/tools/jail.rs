@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
-use super::path::{self, PathError, shown};
+use super::path::{self, PathError, display_path};
 use crate::index::{Found, stamp};
 
 /// The most links that one path may lead through, as in the kernel.
@@ -52,7 +52,7 @@ pub(crate) struct Jail {
 impl Jail {
     pub(crate) fn open(workspace: &Path) -> Result<Self, JailError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = open(workspace, flags, Mode::empty()).map_err(|error| told("/", error))?;
+        let root = open(workspace, flags, Mode::empty()).map_err(|error| path_error("/", error))?;
         Ok(Self { root })
     }
 
@@ -60,7 +60,7 @@ impl Jail {
     pub(crate) fn at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
-        self.walk(path, flags, mode, LINKS_MAX).map_err(|error| told(&shown(path), error))
+        self.walk(path, flags, mode, LINKS_MAX).map_err(|error| path_error(&display_path(path), error))
     }
 
     fn walk(&self, path: &Path, flags: OFlags, mode: Mode, links_max: u32) -> Result<OwnedFd, Errno> {
@@ -118,11 +118,11 @@ impl Jail {
     /// Opens a file for reading by a path as a model writes it. Gives its path relative to the workspace, too.
     pub(crate) fn file(&self, text: &str) -> Result<(PathBuf, File), JailError> {
         let (path, file) = self.named(text, OFlags::RDONLY)?;
-        let kind = fstat(&file).map_err(|error| told(&shown(&path), error))?.st_mode;
+        let kind = fstat(&file).map_err(|error| path_error(&display_path(&path), error))?.st_mode;
         match FileType::from_raw_mode(kind) {
             FileType::RegularFile => Ok((path, File::from(file))),
-            FileType::Directory => Err(JailError::IsFolder(shown(&path))),
-            _ => Err(JailError::Special(shown(&path))),
+            FileType::Directory => Err(JailError::IsFolder(display_path(&path))),
+            _ => Err(JailError::Special(display_path(&path))),
         }
     }
 
@@ -172,7 +172,7 @@ impl Jail {
         for name in parent.components() {
             match rustix::fs::mkdirat(&folder, name.as_os_str(), Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(told(&shown(&made.join(name)), error)),
+                Err(error) => return Err(path_error(&display_path(&made.join(name)), error)),
             }
             made.push(name);
             folder = self.at(&made, flags, Mode::empty())?;
@@ -237,7 +237,7 @@ pub(crate) fn kind_at(folder: &OwnedFd, name: &std::ffi::OsStr) -> Option<(FileT
     Some((FileType::from_raw_mode(stat.st_mode), stat.st_mode & 0o777))
 }
 
-pub(crate) fn told(path: &str, error: Errno) -> JailError {
+pub(crate) fn path_error(path: &str, error: Errno) -> JailError {
     let path = path.to_owned();
     match error {
         Errno::NOENT => JailError::Missing(path),

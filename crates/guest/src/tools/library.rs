@@ -17,7 +17,7 @@ use super::read::{self, Shown};
 use super::request::Task;
 use super::{FILE_TIME_MAX, Limits};
 use crate::documents::Format;
-use crate::index::{Batch, Found, Problem, Wanted};
+use crate::index::{Batch, ExtractionProblem, Found, Wanted};
 
 /// How long all attached files are read, and how long one of them.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<To
     match ask(Task::Read(arguments), limits, FILE_TIME_MAX).await {
         Ok(Answer::Read(output, batch)) => {
             if let (Some(library), Some(found), Some(batch)) = (&limits.library, found, batch) {
-                library.keep(found, Ok(batch)).await;
+                library.store(found, Ok(batch)).await;
             }
             Ok(output)
         }
@@ -86,8 +86,9 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
 /// # Errors
 /// Why the file gives no passages, also when it takes longer than twice the time or more memory than the limits
 /// allow.
-pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Problem> {
-    let passing = |text: &str| Problem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
+pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, ExtractionProblem> {
+    let passing =
+        |text: &str| ExtractionProblem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
     let inside = inside(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
     let (pages, time) = (wanted.pages, wanted.time);
     let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
@@ -95,20 +96,20 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Pr
     match ask(task, limits, FILE_TIME_MAX).await {
         Ok(Answer::Batch(batch)) => batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
-            Problem { reason, text: plain(&error.text), passing: false }
+            ExtractionProblem { reason, text: plain(&error.text), passing: false }
         }),
         Ok(Answer::Output(_) | Answer::Read(..) | Answer::Usage(_)) => {
             Err(passing("the worker gave an answer of another kind"))
         }
         // What a worker ran into may be how busy the machine was.
         Err(WorkerError { text, reason }) => {
-            Err(Problem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
+            Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
         }
     }
 }
 
 fn inside(file: &Path, limits: &Limits) -> Option<String> {
-    file.strip_prefix(&limits.workspace).ok().map(path::shown)
+    file.strip_prefix(&limits.workspace).ok().map(path::display_path)
 }
 
 /// Reads what is attached to a question, each file in a worker of its own: one that breaks its reader takes no other
@@ -136,16 +137,16 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             }
             None => match ask(Task::Attached(one), limits, time).await {
                 Ok(Answer::Output(told)) => Ok(told),
-                Ok(_) => Err(Problem {
+                Ok(_) => Err(ExtractionProblem {
                     reason: UnreadReason::Broken,
                     text: "the worker gave an answer of another kind".to_owned(),
                     passing: true,
                 }),
                 Err(error) => {
                     let reason = error.reason.unwrap_or(UnreadReason::Broken);
-                    let problem = Problem { reason, text: error.text, passing: true };
+                    let problem = ExtractionProblem { reason, text: error.text, passing: true };
                     if let (Some(library), Some(found), true) = (&limits.library, found, time >= FAIR_TIME) {
-                        library.keep(found, Err(problem.clone())).await;
+                        library.store(found, Err(problem.clone())).await;
                     }
                     Err(problem)
                 }

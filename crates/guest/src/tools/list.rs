@@ -8,7 +8,7 @@ use rustix::fs::FileType;
 use super::folder::{self, Entry, Walked};
 use super::jail::{Jail, JailError};
 use super::output::done;
-use super::path::{shown, shown_name};
+use super::path::{display_path, shown_name};
 
 /// The most entries that are shown.
 const SHOWN_MAX: usize = 1_000;
@@ -25,9 +25,9 @@ pub(crate) fn list(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput,
     let count = entries.len();
     let more = if walked == Walked::Part { "more than " } else { "" };
     let mut text = match count {
-        0 => format!("{} is empty.", shown(&path)),
-        1 => format!("{}: 1 entry", shown(&path)),
-        _ => format!("{}: {more}{count} entries", shown(&path)),
+        0 => format!("{} is empty.", display_path(&path)),
+        1 => format!("{}: 1 entry", display_path(&path)),
+        _ => format!("{}: {more}{count} entries", display_path(&path)),
     };
     for (index, entry) in entries.iter().enumerate() {
         if index == SHOWN_MAX || text.len() > TEXT_MAX_BYTES {

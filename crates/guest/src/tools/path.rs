@@ -73,7 +73,7 @@ pub(crate) fn decoded(path: &Path) -> Option<PathBuf> {
 
 /// The workspace path of a path relative to the workspace: `/a/b`. Control characters and bytes that are no
 /// UTF-8 are percent-encoded, so that a name is one line and can be given back.
-pub(crate) fn shown(path: &Path) -> String {
+pub(crate) fn display_path(path: &Path) -> String {
     let mut out = String::new();
     for component in path.components() {
         if let std::path::Component::Normal(name) = component {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn odd_names_are_one_line_and_come_back() {
         let name = PathBuf::from(OsString::from_vec(b"a\nb\xff\x1b[2J\xe2\x80\xae".to_vec()));
-        let text = shown(&name);
+        let text = display_path(&name);
         assert_eq!(text, "/a%0Ab%FF%1B[2J%E2%80%AE");
         assert_eq!(decoded(&parse(&text).unwrap()).unwrap(), name);
         assert_eq!(decoded(Path::new("100%/x")), Some(PathBuf::from("100%/x")));

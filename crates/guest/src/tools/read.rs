@@ -15,7 +15,7 @@ use super::PIECE_MAX_BYTES;
 use super::child::Unreadable;
 use super::jail::Jail;
 use super::output::done;
-use super::path::{plain, shown};
+use super::path::{display_path, plain};
 use crate::documents::passages::{Piece, split};
 use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
 use crate::index::Batch;
@@ -49,7 +49,7 @@ pub(crate) struct Shown {
 /// Reads a file as a model asked for it. Of a document that was read by pages its passages are given besides.
 pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput, Option<Batch>), String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
-    let name = shown(&path);
+    let name = display_path(&path);
     if let Some(found) = image(&name, &file) {
         return Ok((shown_image(&name, found)?, None));
     }
@@ -160,7 +160,7 @@ pub(crate) fn batch(
 
 pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
     FoundPassage {
-        path: shown(path),
+        path: display_path(path),
         page: piece.page,
         lines: piece.lines,
         text: piece.text,

@@ -59,7 +59,7 @@ pub(super) async fn run(
         Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await
     };
     sweep(limits).await;
-    outcome.map(|run| run.told(seconds))
+    outcome.map(|run| run.into_output(seconds))
 }
 
 /// Why a command was ended before its own end.
@@ -166,7 +166,7 @@ impl Run {
         }
     }
 
-    fn told(self, seconds: u32) -> ToolOutput {
+    fn into_output(self, seconds: u32) -> ToolOutput {
         let (mut says, left, fine) = match (&self.cut, &self.ended) {
             (None, Ended::Failed(why)) => {
                 return failed(&format!("the command could not be run: {}", plain(why)));

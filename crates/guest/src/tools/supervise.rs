@@ -20,8 +20,8 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open, set_
 use serde::{Deserialize, Serialize};
 
 use super::confine::{Fork, confine, fork};
-use super::end::end_descendants;
 use super::epoll::{self, Counter};
+use super::kill::kill_descendants;
 use super::request::{Request, Task};
 
 /// Where programs are looked for.
@@ -89,7 +89,7 @@ fn watch(request: &Request) -> Result<Ended, String> {
     let text = |error: io::Error| format!("the command cannot be started: {error}");
     let null = File::options().write(true).open("/dev/null").map_err(text)?;
     set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
-    let (counted, counting) = epoll::ends().map_err(text)?;
+    let (counted, counting) = epoll::socket_pair().map_err(text)?;
     let shell = match fork().map_err(text)? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
@@ -107,7 +107,7 @@ fn watch(request: &Request) -> Result<Ended, String> {
     drop(counting);
     let counter = Counter::receive(&counted, epoll::COMMAND_WATCHES_MAX);
     let status = wait_or_end(shell, counter).map_err(text)?;
-    let mut left = end_descendants();
+    let mut left = kill_descendants();
     let status = match status {
         Some(status) => Some(status),
         // It was among those that were ended; its status is gone with it, which is no loss.

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::child::{Answer, ask};
 use super::jail::{Free, Jail};
-use super::{Limits, end, request::Task};
+use super::{Limits, kill, request::Task};
 
 /// How often free space is looked at, at least and at most.
 const FREE_EVERY: Duration = Duration::from_millis(500);
@@ -134,7 +134,7 @@ async fn memory(limits: &Limits, every: Duration) -> String {
     let most = limits.memory_bytes.saturating_mul(MEMORY_SEEN_TWICE);
     let sockets_before = sockets();
     loop {
-        if end::memory_of_user(user) > most {
+        if kill::memory_of_user(user) > most {
             return format!("commands took more than {} MiB of memory together", limits.memory_bytes >> 20);
         }
         if sockets().saturating_sub(sockets_before) > limits.sockets {

@@ -9,8 +9,8 @@ use protocol::tool::{ToolOutput, WriteArguments};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::jail::{Jail, JailError, kind_at, told};
-use super::path::{self, shown};
+use super::jail::{Jail, JailError, kind_at, path_error};
+use super::path::{self, display_path};
 
 /// The largest file that `write` and `edit` make, in bytes.
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -23,7 +23,7 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
     }
     let path = path::parse(&arguments.path).map_err(|error| error.to_string())?;
     let existed = put(jail, &path, arguments.content.as_bytes()).map_err(|error| error.to_string())?;
-    let name = shown(&path);
+    let name = display_path(&path);
     let verb = if existed { "Replaced" } else { "Wrote" };
     let text = format!("{verb} {name}, {} bytes.", arguments.content.len());
     Ok(ToolOutput {
@@ -38,17 +38,17 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
 
 /// Puts the content at the path, as a whole or not at all. Gives whether a file stood there.
 pub(crate) fn put(jail: &Jail, path: &Path, content: &[u8]) -> Result<bool, JailError> {
-    let name = path.file_name().ok_or_else(|| JailError::IsFolder(shown(path)))?;
+    let name = path.file_name().ok_or_else(|| JailError::IsFolder(display_path(path)))?;
     let folder = jail.parent(path)?;
     let (mode, existed) = match kind_at(&folder, name) {
         None => (0o644, false),
         Some((FileType::RegularFile, mode)) => (mode, true),
-        Some((FileType::Directory, _)) => return Err(JailError::IsFolder(shown(path))),
+        Some((FileType::Directory, _)) => return Err(JailError::IsFolder(display_path(path))),
         // Following it would need the kernel's guard for its end, too; the model can write there itself.
-        Some((FileType::Symlink, _)) => return Err(JailError::LeadsOut(shown(path))),
-        Some(_) => return Err(JailError::Special(shown(path))),
+        Some((FileType::Symlink, _)) => return Err(JailError::LeadsOut(display_path(path))),
+        Some(_) => return Err(JailError::Special(display_path(path))),
     };
-    let failed = |error: Errno| told(&shown(path), error);
+    let failed = |error: Errno| path_error(&display_path(path), error);
     let (file, temporary) = temporary(&folder, mode).map_err(failed)?;
     let mut placed = fill(file, content);
     if placed.is_ok() {

@@ -171,7 +171,7 @@ pub(crate) fn remove(folders: &[PathBuf]) {
     for folder in folders {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(folder = %folder.display(), %error, "a control group stays");
+                tracing::debug!(folder = %folder.display(), %error, "control group not removed");
             }
             Ok(()) | Err(_) => {}
         }

@@ -9,12 +9,12 @@ use std::path::Path;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
-use super::first;
+use super::init;
 use super::launch::word;
 use super::privileges;
 use super::root::{self, Sources, tree};
 use super::spec::{Limits, SOCKET, Spec, TOOLS_ID, Task};
-use super::sys::{self, Doing, Failure, Fork};
+use super::sys::{self, ErrorContext, Failure, Fork};
 
 /// The number under which the agent finds its listening socket.
 pub(crate) const LISTENER: i32 = 3;
@@ -107,7 +107,7 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     if !committed || sys::close_all_but(&kept).is_err() {
         sys::exit_now(1);
     }
-    sys::exit_now(first::watch(agent, output, plan.log))
+    sys::exit_now(init::watch(agent, output, plan.log))
 }
 
 /// Makes the machine around itself and starts the agent in it. Gives the agent and its output.

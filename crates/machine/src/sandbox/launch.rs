@@ -23,8 +23,8 @@ use rustix::thread::UnshareFlags;
 use super::identity;
 use super::jail::{self, Plan};
 use super::root::{Sources, tree};
-use super::spec::{Identity, Ids, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task};
-use super::sys::{self, Doing, Failure, Fork};
+use super::spec::{Identity, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
+use super::sys::{self, ErrorContext, Failure, Fork};
 
 /// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
@@ -226,7 +226,7 @@ fn follow(
 }
 
 fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
-    let Ids { agent_uid, agent_gid, tools_uid, tools_gid } = spec.ids;
+    let UserIds { agent_uid, agent_gid, tools_uid, tools_gid } = spec.ids;
     let pid = process.as_raw_nonzero();
     if spec.privileged {
         let map = |agent, tools| format!("0 {agent} 1\n{TOOLS_ID} {tools} 1\n");

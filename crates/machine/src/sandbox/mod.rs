@@ -5,8 +5,8 @@
 //! identity by which a later service finds it, the log and the index.
 
 mod cgroup;
-mod first;
 mod identity;
+mod init;
 mod jail;
 mod launch;
 mod privileges;
@@ -41,7 +41,7 @@ pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
-use self::spec::{Identity, Ids, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task};
+use self::spec::{Identity, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task, UserIds};
 use crate::driver::{DriverError, Home};
 use crate::limits::LimitStatus;
 
@@ -116,7 +116,7 @@ impl Sandbox {
     /// Prepares the driver: makes the folder of machines, finds the ids and the control groups.
     ///
     /// # Errors
-    /// [`DriverError::Refused`] where the service's user can have no second user for the tools.
+    /// [`DriverError::AskRefused`] where the service's user can have no second user for the tools.
     pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
         private_folder(&config.machines)?;
         if let Some(plugins) = &config.plugins {
@@ -164,7 +164,7 @@ impl Sandbox {
     /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.
     ///
     /// # Errors
-    /// [`DriverError::Refused`] with what the kernel would not give.
+    /// [`DriverError::AskRefused`] with what the kernel would not give.
     pub async fn probe(&self) -> Result<(), DriverError> {
         let trial = self.config.machines.join(format!(".trial-{}", std::process::id()));
         let (workspace, index) = (trial.join("workspace"), trial.join("index"));
@@ -322,13 +322,13 @@ impl Sandbox {
         self.config.machines.join(account.to_string())
     }
 
-    const fn ids(&self, ordinal: u32) -> Ids {
+    const fn ids(&self, ordinal: u32) -> UserIds {
         match self.users {
             Users::Root => {
                 let agent = IDS_FIRST + 2 * ordinal;
-                Ids { agent_uid: agent, agent_gid: agent, tools_uid: agent + 1, tools_gid: agent + 1 }
+                UserIds { agent_uid: agent, agent_gid: agent, tools_uid: agent + 1, tools_gid: agent + 1 }
             }
-            Users::Ordinary { own: (uid, gid), users, groups } => Ids {
+            Users::Ordinary { own: (uid, gid), users, groups } => UserIds {
                 agent_uid: users.first + ordinal % users.count,
                 agent_gid: groups.first + ordinal % groups.count,
                 tools_uid: uid,
@@ -410,7 +410,7 @@ impl SandboxMachine {
     /// Waits until the machine has ended. Cancel safe.
     pub async fn ended(&self) {
         if let Err(error) = self.process.readable().await {
-            tracing::warn!(%error, "a machine can no longer be watched");
+            tracing::warn!(%error, "machine watch failed");
         }
     }
 

@@ -15,11 +15,11 @@ use rustix::thread::{
 use seccomp::Profile;
 
 use super::spec::Limits;
-use super::sys::{self, Doing, Failure};
+use super::sys::{self, ErrorContext, Failure};
 
 /// The capabilities that the agent needs to run tools as another user and to kill them: CAP_KILL, CAP_SETGID,
 /// CAP_SETUID.
-const KEPT: [u32; 3] = [5, 6, 7];
+const AGENT_CAPABILITIES: [u32; 3] = [5, 6, 7];
 /// The priority of a machine without a share of the processors; 0 is the service's.
 const BEHIND_THE_SERVICE: i32 = 5;
 
@@ -63,7 +63,7 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
 /// Gives up all privileges but the agent's three, for good.
 pub(crate) fn reduce() -> Result<(), Failure> {
     set_no_new_privs(true).doing("giving up new privileges")?;
-    sys::bound_capabilities(&KEPT).doing("bounding capabilities")?;
+    sys::bound_capabilities(&AGENT_CAPABILITIES).doing("bounding capabilities")?;
     let secure = CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE

@@ -14,10 +14,10 @@ use rustix::mount::{
 };
 
 use super::spec::{Limits, TOOLS_ID};
-use super::sys::{Doing, Failure, mount_setattr};
+use super::sys::{ErrorContext, Failure, mount_setattr};
 
-const QUIET: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-const READ_ONLY: u64 = QUIET | libc::MOUNT_ATTR_RDONLY;
+const MOUNT_FLAGS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+const READ_ONLY: u64 = MOUNT_FLAGS | libc::MOUNT_ATTR_RDONLY;
 
 /// Where the new root is put together: a folder that every host has, and that the new root covers meanwhile.
 const SITE: &str = "/tmp";
@@ -83,9 +83,9 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     folder("var")?;
     symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
 
-    restrict(&sources.workspace, false, QUIET, "/workspace")?;
+    restrict(&sources.workspace, false, MOUNT_FLAGS, "/workspace")?;
     place(&sources.workspace, "workspace")?;
-    restrict(&sources.index, false, QUIET | libc::MOUNT_ATTR_NOEXEC, "/index")?;
+    restrict(&sources.index, false, MOUNT_FLAGS | libc::MOUNT_ATTR_NOEXEC, "/index")?;
     place(&sources.index, "index")?;
     restrict(&sources.agent, false, READ_ONLY, "/agent")?;
     fs::write("agent", "").doing("making /agent")?;

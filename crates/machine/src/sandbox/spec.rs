@@ -54,7 +54,7 @@ impl Default for Limits {
 
 /// The host's ids that stand for the two users of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Ids {
+pub(crate) struct UserIds {
     pub(crate) agent_uid: u32,
     pub(crate) agent_gid: u32,
     pub(crate) tools_uid: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Spec {
     pub(crate) plugins: Option<PathBuf>,
     /// True if the service runs as root and maps ids itself.
     pub(crate) privileged: bool,
-    pub(crate) ids: Ids,
+    pub(crate) ids: UserIds,
     pub(crate) limits: Limits,
     /// The machine's control groups, made by the service.
     pub(crate) cgroups: Vec<PathBuf>,

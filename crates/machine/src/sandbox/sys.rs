@@ -30,11 +30,11 @@ impl Failure {
 }
 
 /// Names the step that an error comes from.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: &str) -> Result<T, Failure>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     fn doing(self, what: &str) -> Result<T, Failure> {
         self.map_err(|source| Failure::new(what, source))
     }

@@ -41,7 +41,7 @@ pub struct MachineRecord {
 
 /// The store could not be asked.
 #[derive(Debug, thiserror::Error)]
-#[error("the records of machines: {0}")]
+#[error("machine records: {0}")]
 pub struct RecordsError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
 /// The store, as far as machines need it.
@@ -96,7 +96,7 @@ pub struct MachineView {
 
 /// The state that a machine's task publishes.
 #[derive(Debug, Clone)]
-struct Seen {
+struct ObservedState {
     view: MachineView,
     /// True once the host was checked after the start of the service.
     settled: bool,
@@ -106,7 +106,7 @@ struct Seen {
 #[derive(Debug, Clone)]
 struct Handle {
     commands: mpsc::Sender<Command>,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<ObservedState>,
     turns: Arc<watch::Sender<u32>>,
 }
 
@@ -344,10 +344,10 @@ impl Machines {
     }
 }
 
-fn connected(seen: &Seen) -> bool {
+fn connected(seen: &ObservedState) -> bool {
     seen.link.as_ref().is_some_and(|link| !link.is_closed())
 }
 
-fn at_rest(seen: &Seen) -> bool {
+fn at_rest(seen: &ObservedState) -> bool {
     seen.settled && seen.view.status == MachineStatus::Stopped
 }

@@ -11,14 +11,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{MachineRecord, MachineView, Seen, Shared};
+use super::{MachineRecord, MachineView, ObservedState, Shared};
 use crate::connection::GuestConnection;
 use crate::driver::{DriverError, Home, RunningMachine};
 
 /// The number of connection attempts before an agent counts as lost.
-const GREETINGS_MAX: u32 = 3;
+const CONNECT_ATTEMPTS_MAX: u32 = 3;
 /// The pause between two tries.
-const GREETING_PAUSE: Duration = Duration::from_millis(200);
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A connection that lasted this long was none that an agent closes as soon as it has said who it is.
 const LINK_STABLE_AFTER: Duration = Duration::from_secs(30);
@@ -29,8 +29,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 const BRIEF_LINKS_MAX: u32 = 8;
 
 /// The pause before what could not be kept in the store is tried again; doubles.
-const KEEP_PAUSE: Duration = Duration::from_secs(1);
-const KEEP_DOUBLINGS_MAX: u32 = 6;
+const SAVE_RETRY_DELAY: Duration = Duration::from_secs(1);
+const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
 
 /// Commands to the task of a machine.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ enum Done {
 }
 
 /// The event that wakes the task.
-enum Wake {
+enum WakeReason {
     Asked(Option<Command>),
     TurnsChanged,
     Done(Done),
@@ -74,14 +74,14 @@ pub(super) struct Supervisor {
     /// The one operation under way.
     operation: Option<BoxFuture<'static, Done>>,
     turns: watch::Receiver<u32>,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<ObservedState>,
     began: Instant,
     /// The desired state that could not be saved yet.
-    unkept: Option<Unkept>,
+    unkept: Option<PendingSave>,
 }
 
 /// A pending save: when to retry, and the number of failures.
-struct Unkept {
+struct PendingSave {
     effect: Effect,
     again: Instant,
     failures: u32,
@@ -92,10 +92,10 @@ impl Supervisor {
         shared: Arc<Shared>,
         record: MachineRecord,
         turns: watch::Receiver<u32>,
-    ) -> (Self, watch::Receiver<Seen>) {
+    ) -> (Self, watch::Receiver<ObservedState>) {
         let (machine, first) = Machine::new(record.desired, shared.rules);
         let view = MachineView { status: machine.status(), failure: None, turns: 0 };
-        let (seen, receiver) = watch::channel(Seen { view, settled: false, link: None });
+        let (seen, receiver) = watch::channel(ObservedState { view, settled: false, link: None });
         let home = record.home;
         let began = Instant::now();
         let mut supervisor = Self {
@@ -120,24 +120,24 @@ impl Supervisor {
     pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Command>) {
         loop {
             match self.wake(&mut mailbox).await {
-                Wake::Asked(None) | Wake::Shutdown => return,
-                Wake::Asked(Some(command)) => self.asked(command).await,
-                Wake::TurnsChanged => self.count_turns().await,
-                Wake::Done(done) => {
+                WakeReason::Asked(None) | WakeReason::Shutdown => return,
+                WakeReason::Asked(Some(command)) => self.asked(command).await,
+                WakeReason::TurnsChanged => self.count_turns().await,
+                WakeReason::Done(done) => {
                     self.operation = None;
                     self.done(done).await;
                 }
-                Wake::MachineEnded => {
+                WakeReason::MachineEnded => {
                     self.happens(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
                 }
-                Wake::LinkClosed => self.link_closed().await,
-                Wake::TimePassed => self.happens(Event::Tick).await,
-                Wake::KeepAgain => self.keep_again().await,
+                WakeReason::LinkClosed => self.link_closed().await,
+                WakeReason::TimePassed => self.happens(Event::Tick).await,
+                WakeReason::KeepAgain => self.keep_again().await,
             }
         }
     }
 
-    async fn wake(&mut self, mailbox: &mut mpsc::Receiver<Command>) -> Wake {
+    async fn wake(&mut self, mailbox: &mut mpsc::Receiver<Command>) -> WakeReason {
         // A machine that is being stopped may end; that is no loss.
         let process = match self.machine.state() {
             State::Greeting { .. } | State::Running { .. } => self.process.clone(),
@@ -152,39 +152,39 @@ impl Supervisor {
         let keep_again = self.unkept.as_ref().map(|unkept| unkept.again);
         let (link, operation) = (&self.link, &mut self.operation);
         tokio::select! {
-            () = self.shared.shutdown.cancelled() => Wake::Shutdown,
-            command = mailbox.recv() => Wake::Asked(command),
-            Ok(()) = self.turns.changed() => Wake::TurnsChanged,
+            () = self.shared.shutdown.cancelled() => WakeReason::Shutdown,
+            command = mailbox.recv() => WakeReason::Asked(command),
+            Ok(()) = self.turns.changed() => WakeReason::TurnsChanged,
             done = async {
                 match operation {
                     Some(operation) => operation.await,
                     None => future::pending().await,
                 }
-            } => Wake::Done(done),
+            } => WakeReason::Done(done),
             () = async {
                 match &process {
                     Some(process) => process.ended().await,
                     None => future::pending().await,
                 }
-            } => Wake::MachineEnded,
+            } => WakeReason::MachineEnded,
             () = async {
                 match link {
                     Some(link) => link.closed().await,
                     None => future::pending().await,
                 }
-            } => Wake::LinkClosed,
+            } => WakeReason::LinkClosed,
             () = async {
                 match due {
                     Some(due) => sleep_until(due).await,
                     None => future::pending().await,
                 }
-            } => Wake::TimePassed,
+            } => WakeReason::TimePassed,
             () = async {
                 match keep_again {
                     Some(again) => sleep_until(again).await,
                     None => future::pending().await,
                 }
-            } => Wake::KeepAgain,
+            } => WakeReason::KeepAgain,
         }
     }
 
@@ -241,7 +241,7 @@ impl Supervisor {
             }
             Done::Attached(Ok(None)) => Event::NothingToAttach,
             Done::Attached(Err(error)) => {
-                tracing::warn!(account = %self.home.account, %error, "a machine could not be looked for");
+                tracing::warn!(account = %self.home.account, %error, "machine lookup failed");
                 Event::NothingToAttach
             }
             Done::Started(Ok(process)) => {
@@ -267,7 +267,7 @@ impl Supervisor {
     }
 
     fn start_failed(&self, reason: String, permanent: bool) -> Event {
-        tracing::warn!(account = %self.home.account, reason, "a machine did not start");
+        tracing::warn!(account = %self.home.account, reason, "machine start failed");
         Event::StartFailed { reason, permanent }
     }
 
@@ -279,7 +279,7 @@ impl Supervisor {
         let after = self.machine.status();
         if before != after {
             let (before, after) = (before.as_str(), after.as_str());
-            tracing::info!(account = %self.home.account, before, after, "a machine changed");
+            tracing::info!(account = %self.home.account, before, after, "machine state changed");
         }
         self.show();
     }
@@ -311,15 +311,15 @@ impl Supervisor {
         };
         self.unkept = None;
         kept.unwrap_or_else(|error| {
-            tracing::error!(%account, %error, failures, "what a machine is meant to be was not kept");
-            let again = Instant::now() + KEEP_PAUSE * 2_u32.pow(failures.min(KEEP_DOUBLINGS_MAX));
-            self.unkept = Some(Unkept { effect, again, failures: failures + 1 });
+            tracing::error!(%account, %error, failures, "desired machine state not saved");
+            let again = Instant::now() + SAVE_RETRY_DELAY * 2_u32.pow(failures.min(SAVE_RETRY_DOUBLINGS_MAX));
+            self.unkept = Some(PendingSave { effect, again, failures: failures + 1 });
             false
         })
     }
 
     async fn keep_again(&mut self) {
-        let Some(Unkept { effect, failures, .. }) = self.unkept.take() else { return };
+        let Some(PendingSave { effect, failures, .. }) = self.unkept.take() else { return };
         if self.keep(effect, failures).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.happens(Event::StartRequested).await;
         }
@@ -376,7 +376,7 @@ impl Supervisor {
         let running = matches!(self.machine.state(), State::Running { .. });
         let link = if running { self.link.clone() } else { None };
         let settled = !matches!(self.machine.state(), State::Attaching);
-        self.seen.send_replace(Seen { view, settled, link });
+        self.seen.send_replace(ObservedState { view, settled, link });
     }
 
     /// Time since this task began: monotonic, and tokio's, so that tests can let it pass.
@@ -401,9 +401,9 @@ fn attach_started(shared: &Shared, account: AccountId) -> Result<RunningMachine,
 
 async fn greet(process: &RunningMachine) -> Result<GuestConnection, String> {
     let mut reason = String::new();
-    for attempt in 0..GREETINGS_MAX {
+    for attempt in 0..CONNECT_ATTEMPTS_MAX {
         if attempt > 0 {
-            sleep(GREETING_PAUSE).await;
+            sleep(CONNECT_RETRY_INTERVAL).await;
         }
         reason = match process.connect().await {
             Ok(stream) => match GuestConnection::open(stream).await {

@@ -65,7 +65,7 @@ impl Dialect {
     }
 
     /// How to say it to a server that refused it with this reason, in small letters.
-    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
         // This is about what was said before, not about what the model takes.
         if reason.contains("signature") || reason.contains("expected `thinking`") {
             return None;

@@ -8,7 +8,7 @@ use domain::step::{ATTACHED_FILES, Block, Item, Step, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::replay::{self, Gallery, question};
+use crate::replay::{self, RequestImages, question};
 use crate::wire;
 
 /// What a server takes.
@@ -37,7 +37,7 @@ impl Dialect {
     }
 
     /// How to say it to a server that refused it with this reason, in small letters.
-    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
         let other = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
             Self { bound: Bound::CompletionTokens, ..self }
         } else if reason.contains("max_completion_tokens") && self.bound == Bound::CompletionTokens {
@@ -160,7 +160,7 @@ fn messages(request: &StepRequest) -> Vec<Message<'_>> {
         out.push(said("system", request.instructions.clone()));
     }
     let mut answered: HashSet<&str> = HashSet::new();
-    let mut gallery = Gallery::of(request);
+    let mut gallery = RequestImages::of(request);
     for (at, item) in request.transcript.iter().enumerate() {
         match item {
             Item::Question { text, attachments } => out.push(said("user", question(text, attachments))),
@@ -243,7 +243,7 @@ fn push_step<'a>(
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Call, CallResult, Outcome, Purpose, ToolSpec};
+    use domain::step::{Call, CallResult, Purpose, StepOutcome, ToolSpec};
     use serde_json::{Value, json};
 
     use super::*;
@@ -269,7 +269,7 @@ mod tests {
             images: Vec::new(),
             call: call.into(),
             tool: "read".into(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: format!("result of {call}"),
             passages: vec![],
             written: vec![],
@@ -340,16 +340,16 @@ mod tests {
     #[test]
     fn what_a_server_turns_down_is_said_otherwise_once() {
         let bound = "400: unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
-        let other = Dialect::of(false).otherwise(bound).unwrap();
+        let other = Dialect::of(false).fallback(bound).unwrap();
         assert_eq!(other.bound, Bound::CompletionTokens);
         let effort = "400: \"m\" does not support thinking";
-        let plain = other.otherwise(effort).unwrap();
+        let plain = other.fallback(effort).unwrap();
         assert!(!plain.effort);
-        assert_eq!(plain.otherwise(effort), None);
+        assert_eq!(plain.fallback(effort), None);
         let any = crate::format::Dialect::ChatCompletions(plain);
         let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
-        assert_eq!(any.otherwise(&refusal("401: max_completion_tokens")), None);
-        assert!(any.otherwise(&refusal("400: Max_completion_tokens")).is_some());
-        assert_eq!(any.otherwise(&StepError::TooLong), None);
+        assert_eq!(any.fallback(&refusal("401: max_completion_tokens")), None);
+        assert!(any.fallback(&refusal("400: Max_completion_tokens")).is_some());
+        assert_eq!(any.fallback(&StepError::TooLong), None);
     }
 }

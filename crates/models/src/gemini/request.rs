@@ -48,7 +48,7 @@ impl Dialect {
     }
 
     /// How to say it to a server that refused it with this reason, in small letters.
-    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
         // This is about what was said before, not about what the model takes.
         if reason.contains("thought_signature") || reason.contains("thought signature") {
             return None;
@@ -311,7 +311,7 @@ impl<'a> Said<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Block, Call, CallResult, Item, Outcome, Purpose, Step, ToolSpec};
+    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
     use serde_json::{Value, json};
 
     use super::*;
@@ -357,7 +357,7 @@ mod tests {
         Block::Opaque { format: "gemini".into(), json: json.into() }
     }
 
-    fn result(call: &str, outcome: Outcome) -> Item {
+    fn result(call: &str, outcome: StepOutcome) -> Item {
         Item::Result(Arc::new(CallResult {
             images: Vec::new(),
             call: call.into(),
@@ -384,7 +384,7 @@ mod tests {
             call("call_2", "{\"pa"),
             opaque(alone),
         ]);
-        let results = [result("call_2", Outcome::Failed), result("call_1", Outcome::Done)];
+        let results = [result("call_2", StepOutcome::Failed), result("call_1", StepOutcome::Done)];
         let body = sent(&request("gemini-3-pro", [vec![ask("Q"), said], results.into()].concat()));
         let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         assert_eq!(
@@ -421,7 +421,7 @@ mod tests {
     fn an_identifier_of_the_vendors_comes_back_with_the_result() {
         let signed = r#"{"functionCall":{"id":"v1","name":"read","args":{}},"thoughtSignature":"Yw=="}"#;
         let said = step(vec![call("v1", "{}"), opaque(signed)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), said, result("v1", Outcome::Done)]));
+        let body = sent(&request("gemini-3-pro", vec![ask("Q"), said, result("v1", StepOutcome::Done)]));
         assert_eq!(body["contents"][2]["parts"][0]["functionResponse"]["id"], "v1");
         let orphan = step(vec![Block::Text("x".into()), opaque(signed)]);
         let body = sent(&request("gemini-3-pro", vec![ask("Q"), orphan, ask("R")]));
@@ -450,17 +450,17 @@ mod tests {
     #[test]
     fn what_a_server_turns_down_is_said_otherwise() {
         let new = Dialect::of("gemini-3-pro");
-        let budget = new.otherwise("400: thinking level medium is not supported for this model.").unwrap();
+        let budget = new.fallback("400: thinking level medium is not supported for this model.").unwrap();
         assert_eq!(budget.thinking, Thinking::Budget);
         assert_eq!(
-            budget.otherwise("400: thinking is not enabled for this model").unwrap().thinking,
+            budget.fallback("400: thinking is not enabled for this model").unwrap().thinking,
             Thinking::Off
         );
-        let plain = new.otherwise("400: unknown name \"parametersjsonschema\"").unwrap();
+        let plain = new.fallback("400: unknown name \"parametersjsonschema\"").unwrap();
         let mut request = request("gemini-3-pro", vec![ask("Q")]);
         let body = serde_json::to_value(body(&request, plain).unwrap()).unwrap();
         assert!(body["tools"][0]["functionDeclarations"][0]["parameters"].is_object());
-        assert_eq!(new.otherwise("400: function call is missing a thought_signature"), None);
+        assert_eq!(new.fallback("400: function call is missing a thought_signature"), None);
         request.settings.clear();
         assert!(sent(&request)["generationConfig"].get("thinkingConfig").is_none());
     }

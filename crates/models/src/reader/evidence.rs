@@ -7,7 +7,7 @@ use domain::citation::NumberedPassage;
 
 use super::focus::Focus;
 use super::question::Question;
-use super::reading::{Kind, Reading, Sentence, greatest, met_by_name, name_of};
+use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
 
 /// What a word counts by where it is met, against 1 in the sentence itself: in the heading, next to the
 /// sentence, elsewhere in the passage, and elsewhere in its file.
@@ -72,7 +72,7 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[&'a NumberedPassage]) -
     for reading in &readings {
         let place = &reading.passage.place;
         let met = of_file.entry(name_of(place)).or_insert_with(|| met_by_name(question, place));
-        *met = greatest(met, &reading.whole);
+        *met = elementwise_max(met, &reading.whole);
     }
     let mut found: Vec<Evidence<'a>> = readings
         .iter()
@@ -251,6 +251,6 @@ fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usi
             first -= 1;
             first
         };
-        has = greatest(&has, &sentences[taken].met);
+        has = elementwise_max(&has, &sentences[taken].met);
     }
 }

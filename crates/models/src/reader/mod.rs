@@ -12,7 +12,7 @@ mod question;
 mod reading;
 
 use domain::citation::NumberedPassage;
-use domain::step::{Call, CallResult, Item, Outcome, Purpose, StepEvent, StepRequest, StopReason, Usage};
+use domain::step::{Call, CallResult, Item, Purpose, StepEvent, StepOutcome, StepRequest, StopReason, Usage};
 use text_analysis::Language;
 
 use compose::{Quote, Unread};
@@ -116,7 +116,7 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         match searches.last() {
             None => return search(&question.query()),
             Some(last) if !answered && is_unfinished(last) => return search(&question.query()),
-            Some(last) if !answered && searches.len() == 1 && last.outcome == Outcome::Done => {
+            Some(last) if !answered && searches.len() == 1 && last.outcome == StepOutcome::Done => {
                 if let Some(query) = question.narrow_query() {
                     return search(&query);
                 }
@@ -149,7 +149,7 @@ fn is_unfinished(result: &CallResult) -> bool {
 
 fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]) -> String {
     let Some(best) = ranked.first().filter(|best| answers(best)) else {
-        let worked = searches.iter().any(|result| result.outcome == Outcome::Done);
+        let worked = searches.iter().any(|result| result.outcome == StepOutcome::Done);
         let unread = match searches.last() {
             Some(last) if worked => is_unfinished(last).then_some(Unread::Waiting),
             _ => Some(Unread::Failed),

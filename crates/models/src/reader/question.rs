@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use domain::step::{CallResult, Item, StepRequest};
 use text_analysis::stem::stem;
-use text_analysis::{Language, fold, guess, related::related, terms};
+use text_analysis::{Language, detect_language, fold, synonyms::related, terms};
 
 use super::focus::Focus;
 
@@ -89,7 +89,8 @@ impl Question {
             Item::Question { text, attachments } => Some((text.as_str(), attachments)),
             Item::Step(_) | Item::Result(_) => None,
         });
-        let language = guess(text).or_else(|| guess(earlier?.0)).unwrap_or(Language::Czech);
+        let language =
+            detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(Language::Czech);
         let mut words = words(text, false);
         let mut attachments = attachments.clone();
         if let Some((before, files)) = earlier

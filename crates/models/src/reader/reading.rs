@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use domain::citation::{NumberedPassage, Place};
 use text_analysis::sentence::sentences;
-use text_analysis::{Language, Term, guess, terms};
+use text_analysis::{Language, Term, detect_language, terms};
 
 use super::question::{Question, Word};
 
@@ -73,7 +73,7 @@ impl<'a> Reading<'a> {
     /// Reads a passage for the question's words.
     pub(super) fn of(question: &Question, passage: &'a NumberedPassage) -> Self {
         let text = passage.text.as_str();
-        let language = guess(text);
+        let language = detect_language(text);
         let ranges = sentences(text);
         let mut found: Vec<Sentence> = Vec::with_capacity(ranges.len());
         for (index, range) in ranges.iter().enumerate() {
@@ -92,7 +92,8 @@ impl<'a> Reading<'a> {
         }
         let most = |kind: Option<Kind>| {
             let these = found.iter().filter(|sentence| kind.is_none_or(|kind| sentence.kind == kind));
-            these.fold(vec![0.0; question.words.len()], |most, sentence| greatest(&most, &sentence.met))
+            these
+                .fold(vec![0.0; question.words.len()], |most, sentence| elementwise_max(&most, &sentence.met))
         };
         let (head, whole) = (most(Some(Kind::Head)), most(None));
         Self { passage, sentences: found, head, whole, language }
@@ -157,7 +158,7 @@ pub(super) fn name_of(place: &Place) -> &str {
 }
 
 /// The greater of two lists, entry by entry.
-pub(super) fn greatest(one: &[f64], other: &[f64]) -> Vec<f64> {
+pub(super) fn elementwise_max(one: &[f64], other: &[f64]) -> Vec<f64> {
     one.iter().zip(other).map(|(a, b)| a.max(*b)).collect()
 }
 

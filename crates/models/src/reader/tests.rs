@@ -50,7 +50,7 @@ fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
         images: Vec::new(),
         call: id.to_owned(),
         tool: "search".to_owned(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: text.to_owned(),
         passages,
         written: Vec::new(),

@@ -28,7 +28,7 @@ impl Dialect {
     pub(crate) const NEWEST: Self = Self { effort: true, summary: true, encrypted: true };
 
     /// How to say it to a server that refused it with this reason, in small letters.
-    pub(crate) fn otherwise(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
         // This is about what was said before, not about what the model takes.
         if reason.contains("could not be verified") || reason.contains("required following item") {
             return None;
@@ -224,7 +224,7 @@ impl Rest {
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Block, Call, CallResult, Outcome, Purpose, Step, ToolSpec};
+    use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, ToolSpec};
     use serde_json::json;
 
     use super::*;
@@ -235,7 +235,7 @@ mod tests {
                 images: Vec::new(),
                 call: call.into(),
                 tool: "read".into(),
-                outcome: Outcome::Done,
+                outcome: StepOutcome::Done,
                 text: format!("result of {call}"),
                 passages: vec![],
                 written: vec![],
@@ -322,14 +322,14 @@ mod tests {
     #[test]
     fn what_a_server_turns_down_is_left_out() {
         let newest = Dialect::NEWEST;
-        let plain = newest.otherwise("400: encrypted content is not supported with this model.").unwrap();
+        let plain = newest.fallback("400: encrypted content is not supported with this model.").unwrap();
         assert!(!plain.encrypted);
         let verified = "400: your organization must be verified to generate reasoning summaries.";
-        let silent = newest.otherwise(verified).unwrap();
+        let silent = newest.fallback(verified).unwrap();
         assert!(!silent.summary && silent.effort);
         let none = "400: unsupported parameter: 'reasoning.effort' is not supported with this model.";
-        assert!(!newest.otherwise(none).unwrap().effort);
-        assert_eq!(newest.otherwise("400: the encrypted content could not be verified."), None);
+        assert!(!newest.fallback(none).unwrap().effort);
+        assert_eq!(newest.fallback("400: the encrypted content could not be verified."), None);
         let mut request = request(vec![Block::Text("x".into())]);
         let body = sent(&request, Dialect { effort: false, summary: false, encrypted: false });
         assert!(body.get("reasoning").is_none() && body.get("include").is_none());

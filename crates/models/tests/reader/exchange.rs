@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use domain::citation::mark::marks;
 use domain::citation::{NumberedPassage, Place};
-use domain::step::{Block, CallResult, Item, Outcome, Step, StepEvent, StepRequest, StopReason, ToolSpec};
+use domain::step::{
+    Block, CallResult, Item, Step, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec,
+};
 use domain::unread::UnreadReason;
 use guest::documents::{extract, passages};
-use guest::index::{Batch, Library, PIECE_MAX_BYTES, Problem, Wanted};
+use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
 use protocol::tool::{SearchArguments, Tool, ToolOutput};
 
 /// The most steps of one answer.
@@ -98,7 +100,7 @@ impl Exchange {
                 images: Vec::new(),
                 call: call.id,
                 tool: call.tool,
-                outcome: if output.failed { Outcome::Failed } else { Outcome::Done },
+                outcome: if output.failed { StepOutcome::Failed } else { StepOutcome::Done },
                 text: output.text,
                 passages: number(&mut numbered, output.passages),
                 written: Vec::new(),
@@ -118,7 +120,7 @@ impl Exchange {
                 read_any.set(true);
                 async move {
                     let path = wanted.file;
-                    let unread = |reason, text| Problem { reason, text, passing: false };
+                    let unread = |reason, text| ExtractionProblem { reason, text, passing: false };
                     let file = std::fs::File::open(&path)
                         .map_err(|error| unread(UnreadReason::Missing, error.to_string()))?;
                     let extracted =

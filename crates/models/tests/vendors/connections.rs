@@ -2,7 +2,7 @@
 
 use domain::step::StepEvent;
 use futures_util::{FutureExt, StreamExt};
-use models::{Format, Patience, Vendor};
+use models::{Format, Timeouts, Vendor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -15,7 +15,7 @@ const END: &str =
 async fn server() -> (TcpListener, Vendor) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
-    (listener, vendor(Format::ChatCompletions, &address, Patience::default()))
+    (listener, vendor(Format::ChatCompletions, &address, Timeouts::default()))
 }
 
 fn chunk(data: &str) -> String {

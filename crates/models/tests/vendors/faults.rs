@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use domain::step::{StepError, StopReason};
-use models::{Format, Patience};
+use models::{Format, Timeouts};
 
 use super::stage::{Said, request, say, script, stage_with};
 use super::{HELLO, is_unavailable, waits};
@@ -113,9 +113,9 @@ fn came(said: &Said) -> Came {
 
 #[tokio::test]
 async fn every_fault_comes_to_the_same_in_every_format() {
-    let patience = Patience { stall: Duration::from_millis(500), ..Patience::default() };
+    let max_wait = Timeouts { stall: Duration::from_millis(500), ..Timeouts::default() };
     for format in Format::ALL {
-        let (_standin, vendor) = stage_with(format, patience).await;
+        let (_standin, vendor) = stage_with(format, max_wait).await;
         for fault in FAULTS {
             let request = match fault.script {
                 Some(json) => request("standin", &script(json)),
@@ -133,7 +133,7 @@ async fn every_fault_comes_to_the_same_in_every_format() {
 #[tokio::test]
 async fn what_passes_is_answered_the_second_time_and_tells_when_to_come_again() {
     for format in Format::ALL {
-        let (_standin, vendor) = stage_with(format, Patience::default()).await;
+        let (_standin, vendor) = stage_with(format, Timeouts::default()).await;
         for (model, wait) in [("rate-limited", Some(Duration::from_secs(1))), ("overloaded", None)] {
             assert_eq!(waits(&say(&vendor, request(model, "Hello")).await), wait, "{format:?}");
             assert_eq!(say(&vendor, request(model, "Hello")).await.text(), HELLO, "{format:?}");
@@ -149,9 +149,9 @@ async fn what_passes_is_answered_the_second_time_and_tells_when_to_come_again() 
 
 #[tokio::test]
 async fn a_server_that_never_ends_is_given_up() {
-    let patience = Patience { step: Duration::from_millis(100), ..Patience::default() };
+    let max_wait = Timeouts { step: Duration::from_millis(100), ..Timeouts::default() };
     for format in Format::ALL {
-        let (_standin, vendor) = stage_with(format, patience).await;
+        let (_standin, vendor) = stage_with(format, max_wait).await;
         let endless = script(r#"{"steps":[{"actions":[{"tokens":{"count":100000,"every_ms":5}}]}]}"#);
         let said = say(&vendor, request("standin", &endless)).await;
         assert!(is_unavailable(&said), "{format:?}");

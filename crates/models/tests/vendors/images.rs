@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::image::{Image, ImageRef};
-use domain::step::{ATTACHED_FILES, CallResult, Item, Outcome, StepRequest, StopReason};
+use domain::step::{ATTACHED_FILES, CallResult, Item, StepOutcome, StepRequest, StopReason};
 use models::Format;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Ve
     let read = CallResult {
         call: "attached".into(),
         tool: ATTACHED_FILES.into(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "Attached files:\n- /a.png: image/png".into(),
         passages: vec![],
         written: vec![],

@@ -43,7 +43,7 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let locked =
             test_support::serve_with(listener, test_support::Settings { key: Some(KEY.to_owned()) }).unwrap();
-        let right = stage::vendor(format, &locked.root_url(), models::Patience::default());
+        let right = stage::vendor(format, &locked.root_url(), models::Timeouts::default());
         assert_eq!(say(&right, request("standin", "Hello")).await.text(), HELLO, "{format:?}");
         let config = VendorConfig {
             key: Some(Secret::new("sk-wrong")),
@@ -163,14 +163,14 @@ async fn raw(answer: &'static str) -> String {
 #[tokio::test]
 async fn a_document_in_place_of_a_stream_and_an_absent_server_are_passing_faults() {
     for format in Format::ALL {
-        let patience = models::Patience::default();
+        let max_wait = models::Timeouts::default();
         let odd = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{\"odd\":1}";
-        let said = say(&stage::vendor(format, &raw(odd).await, patience), request("m", "Hello")).await;
+        let said = say(&stage::vendor(format, &raw(odd).await, max_wait), request("m", "Hello")).await;
         assert!(is_unavailable(&said), "{format:?}: {said:?}");
-        let nobody = say(&stage::vendor(format, "http://127.0.0.1:1", patience), request("m", "Hello")).await;
+        let nobody = say(&stage::vendor(format, "http://127.0.0.1:1", max_wait), request("m", "Hello")).await;
         assert!(is_unavailable(&nobody) && !format!("{nobody:?}").contains("127.0.0.1"), "{nobody:?}");
         let moved = "HTTP/1.1 307 x\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
-        let said = say(&stage::vendor(format, &raw(moved).await, patience), request("m", "Hello")).await;
+        let said = say(&stage::vendor(format, &raw(moved).await, max_wait), request("m", "Hello")).await;
         assert!(matches!(said.error, Some(StepError::Rejected { .. })), "{format:?}: {said:?}");
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use domain::citation::Cited;
 use domain::step::{
-    Block, Call, CallResult, Item, Outcome, Step, StepError, StepEvent, StepRequest, StopReason, ToolSpec,
-    Usage,
+    Block, Call, CallResult, Item, Step, StepError, StepEvent, StepOutcome, StepRequest, StopReason,
+    ToolSpec, Usage,
 };
 use futures_util::StreamExt;
-use models::{Format, Patience, Secret, Vendor, VendorConfig};
+use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
 use test_support::Handle;
 
 /// The key that is configured.
@@ -16,21 +16,21 @@ pub(crate) const KEY: &str = "sk-a-secret-key";
 
 /// The stand-in, and the provider that speaks to it in this format.
 pub(crate) async fn stage(format: Format) -> (Handle, Vendor) {
-    stage_with(format, Patience::default()).await
+    stage_with(format, Timeouts::default()).await
 }
 
 /// The same, waited for as said.
-pub(crate) async fn stage_with(format: Format, patience: Patience) -> (Handle, Vendor) {
+pub(crate) async fn stage_with(format: Format, max_wait: Timeouts) -> (Handle, Vendor) {
     let handle = test_support::start().await.unwrap();
-    let vendor = vendor(format, &handle.root_url(), patience);
+    let vendor = vendor(format, &handle.root_url(), max_wait);
     (handle, vendor)
 }
 
 /// A provider of the server at this address.
-pub(crate) fn vendor(format: Format, base_url: &str, patience: Patience) -> Vendor {
+pub(crate) fn vendor(format: Format, base_url: &str, max_wait: Timeouts) -> Vendor {
     let key = Some(Secret::new(KEY));
     let config = VendorConfig { key, base_url: Some(base_url.to_owned()), ..VendorConfig::default() };
-    Vendor::with_patience(format, &config, patience).unwrap()
+    Vendor::with_timeouts(format, &config, max_wait).unwrap()
 }
 
 /// A question to this model, which may think and call `list`.
@@ -128,7 +128,7 @@ pub(crate) fn go_on(request: &mut StepRequest, said: &Said) {
             images: Vec::new(),
             call: call.id,
             tool: call.tool,
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: "ok".to_owned(),
             passages: vec![],
             written: vec![],

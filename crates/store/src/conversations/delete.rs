@@ -10,7 +10,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// What was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Deleted {
+pub struct DeletedConversation {
     /// The answer that was in progress: it is to be stopped, and paid for as any that is.
     pub open_answer: Option<MessageId>,
 }
@@ -25,7 +25,7 @@ pub fn delete(
     account: AccountId,
     conversation: ConversationId,
     now: Timestamp,
-) -> Result<Deleted, ConversationError> {
+) -> Result<DeletedConversation, ConversationError> {
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let found = tx.execute(
         "UPDATE conversations SET deleted_at = $3 WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
@@ -46,7 +46,7 @@ pub fn delete(
         // Otherwise the end of the answer writes it.
         jobs::enqueue_removal(tx, conversation, now)?;
     }
-    Ok(Deleted { open_answer })
+    Ok(DeletedConversation { open_answer })
 }
 
 /// Removes up to `limit` rows of a conversation, those first that nothing refers to, and returns how many: fewer when

@@ -4,9 +4,9 @@ use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
-use super::{ConversationError, Summary, summary};
+use super::{ConversationError, ConversationSummary, summary};
+use crate::codec;
 use crate::error::StoreError;
-use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 use crate::turns::log_before_damage;
 
@@ -15,9 +15,9 @@ pub const EXCHANGES_PAGE_MAX: u32 = 50;
 
 /// A conversation with the beginning of what was said in it (section 2.9).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Detail {
+pub struct ConversationDetail {
     /// The conversation.
-    pub summary: Summary,
+    pub summary: ConversationSummary,
     /// The messages of its first [`EXCHANGES_PAGE_MAX`] exchanges, in the order in which they were made.
     pub messages: Vec<Message>,
 }
@@ -85,9 +85,9 @@ pub fn detail(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
-) -> Result<Detail, ConversationError> {
+) -> Result<ConversationDetail, ConversationError> {
     let summary = summary(tx, account, conversation)?;
-    Ok(Detail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
+    Ok(ConversationDetail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
 }
 
 /// The messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]), from the ordinal `from` on; none
@@ -115,7 +115,7 @@ pub fn messages(
                 ordinal: row.small(1)?,
                 created_at: row.time(2)?,
                 text: row.text(3)?.to_owned(),
-                attachments: form::read(row.text(4)?, "question", row.text(0)?)?,
+                attachments: codec::read(row.text(4)?, "question", row.text(0)?)?,
             })
         },
     )?;
@@ -205,12 +205,12 @@ fn read_stored(row: &dyn Row) -> Result<Stored> {
     match ending {
         Some(ending) => {
             row.text(6)?.clone_into(&mut answered.text);
-            answered.answer = form::read_answer(row.text(7)?, id, ending)?;
+            answered.answer = codec::read_answer(row.text(7)?, id, ending)?;
             Ok(Stored::Whole(answered))
         }
         None => {
             answered.answer.stamp = Stamp { epoch: row.count(11)?, revision: 0 };
-            let attachments = form::read(row.text(12)?, "question", row.text(0)?)?;
+            let attachments = codec::read(row.text(12)?, "question", row.text(0)?)?;
             Ok(Stored::InProgress { answered, attachments })
         }
     }

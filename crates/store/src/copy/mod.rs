@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 const NAMES_MAX: usize = 1000;
 
 /// Takes chunks: a name, and the text.
-pub type Take<'a, E> = dyn FnMut(&str, &[u8]) -> Result<(), E> + 'a;
+pub type ChunkSink<'a, E> = dyn FnMut(&str, &[u8]) -> Result<(), E> + 'a;
 
 /// Hands a database out. Made by [`crate::Store::exporter`].
 pub struct Exporter(pub(crate) From);
@@ -42,7 +42,7 @@ impl Exporter {
     ///
     /// # Errors
     /// [`StoreError`] of the engine, or of `take`, which ends it.
-    pub fn run<E: std::convert::From<StoreError>>(&self, take: &mut Take<'_, E>) -> Result<(), E> {
+    pub fn run<E: std::convert::From<StoreError>>(&self, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
         match &self.0 {
             From::File(path) => sqlite::export(path, take),
             #[cfg(feature = "postgres")]
@@ -193,11 +193,11 @@ enum Cell<'a> {
 struct Chunks<'a, 't, E> {
     head: Head,
     text: Vec<u8>,
-    take: &'a mut Take<'t, E>,
+    take: &'a mut ChunkSink<'t, E>,
 }
 
 impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
-    fn new(head: Head, take: &'a mut Take<'t, E>) -> Self {
+    fn new(head: Head, take: &'a mut ChunkSink<'t, E>) -> Self {
         Self { head, text: Vec::new(), take }
     }
 

@@ -9,10 +9,10 @@ use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::{Cell, Chunks, Head, RELEASE, Take, Version, blob, damaged, ordered, unwritten};
+use super::{Cell, ChunkSink, Chunks, Head, RELEASE, Version, blob, damaged, ordered, unwritten};
 use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS};
-use crate::postgres::{Address, Fault, Link, MIGRATING};
+use crate::postgres::{Address, MIGRATING, PgConnection, PgError};
 use crate::sql::Result;
 
 /// Copies take as long as they take.
@@ -29,7 +29,7 @@ const TABLES: &str = "SELECT c.relname::text, COALESCE(array_to_string(array_agg
 const NUMBERED: &str = "SELECT table_name::text, column_name::text FROM information_schema.columns
     WHERE table_schema = current_schema() AND is_identity = 'YES'";
 
-pub(super) fn export<E: From<StoreError>>(address: &Address, take: &mut Take<'_, E>) -> Result<(), E> {
+pub(super) fn export<E: From<StoreError>>(address: &Address, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let runtime = runtime()?;
     let link = open(&runtime, address)?;
     let done = runtime.block_on(export_all(link.client(), take));
@@ -37,7 +37,7 @@ pub(super) fn export<E: From<StoreError>>(address: &Address, take: &mut Take<'_,
     done
 }
 
-async fn export_all<E: From<StoreError>>(client: &Client, take: &mut Take<'_, E>) -> Result<(), E> {
+async fn export_all<E: From<StoreError>>(client: &Client, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     client.batch_execute(&format!("{begin}; {PATIENT}")).await.map_err(failed)?;
     let newest = "SELECT COALESCE(MAX(version), 0) FROM migrations";
@@ -76,7 +76,7 @@ async fn tables(client: &Client) -> Result<Vec<String>> {
 
 pub(super) struct Import {
     runtime: Runtime,
-    link: Link,
+    link: PgConnection,
 }
 
 impl Import {
@@ -169,13 +169,13 @@ fn runtime() -> Result<Runtime> {
     built.map_err(|error| StoreError::Engine(error.to_string()))
 }
 
-fn open(runtime: &Runtime, address: &Address) -> Result<Link> {
-    runtime.block_on(Link::open(address)).map_err(|fault| match fault {
-        Fault::Lost(reason) => StoreError::Unreachable(reason),
-        other @ (Fault::Conflict(_) | Fault::Told(_)) => other.into_error(),
+fn open(runtime: &Runtime, address: &Address) -> Result<PgConnection> {
+    runtime.block_on(PgConnection::open(address)).map_err(|fault| match fault {
+        PgError::Lost(reason) => StoreError::Unreachable(reason),
+        other @ (PgError::Conflict(_) | PgError::Told(_)) => other.into_error(),
     })
 }
 
 fn failed(error: tokio_postgres::Error) -> StoreError {
-    Fault::from(error).into_error()
+    PgError::from(error).into_error()
 }

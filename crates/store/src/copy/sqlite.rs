@@ -6,13 +6,13 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value as Json;
 
-use super::{Cell, Chunks, Head, RELEASE, Take, Version, blob, damaged, ordered, unwritten};
+use super::{Cell, ChunkSink, Chunks, Head, RELEASE, Version, blob, damaged, ordered, unwritten};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::sql::Result;
 use crate::sqlite::{engine, open_reader, open_writer};
 
-pub(super) fn export<E: From<StoreError>>(path: &Path, take: &mut Take<'_, E>) -> Result<(), E> {
+pub(super) fn export<E: From<StoreError>>(path: &Path, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let connection = open_reader(path)?;
     // The first look holds the moment for all further ones.
     connection.execute_batch("BEGIN").map_err(engine)?;

@@ -7,8 +7,8 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::fault::reason;
-use super::tls::{Encrypted, Proof, Tls};
+use super::error::reason;
+use super::tls::{Encrypted, Tls, TlsVerification};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -40,13 +40,13 @@ impl Address {
         })?;
         let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         let (encrypt, proof) = match (mode.as_deref().unwrap_or("prefer"), roots) {
-            ("disable", _) => (SslMode::Disable, Proof::None),
+            ("disable", _) => (SslMode::Disable, TlsVerification::None),
             // A socket leads to this host's own server.
-            ("prefer", _) if local => (SslMode::Disable, Proof::None),
-            ("prefer", _) => (SslMode::Prefer, Proof::None),
-            ("require", None) => (SslMode::Require, Proof::None),
-            ("require" | "verify-ca", roots) => (SslMode::Require, Proof::Chain(roots)),
-            ("verify-full", roots) => (SslMode::Require, Proof::Name(roots)),
+            ("prefer", _) if local => (SslMode::Disable, TlsVerification::None),
+            ("prefer", _) => (SslMode::Prefer, TlsVerification::None),
+            ("require", None) => (SslMode::Require, TlsVerification::None),
+            ("require" | "verify-ca", roots) => (SslMode::Require, TlsVerification::Chain(roots)),
+            ("verify-full", roots) => (SslMode::Require, TlsVerification::Name(roots)),
             (other, _) => {
                 return Err(refused(&format!(
                     "the database's URL has sslmode={other:?}; there are disable, prefer, require, verify-ca and \

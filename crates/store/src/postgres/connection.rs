@@ -12,8 +12,8 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::address::{Address, CONNECT_TIMEOUT};
-use super::fault::{Fault, reason};
-use super::value::{Bound, Sent, bind};
+use super::error::{PgError, reason};
+use super::value::{Bound, SentStatement, bind};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value};
 
@@ -45,7 +45,7 @@ const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2,
     ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
 
 /// An open connection.
-pub(crate) struct Link {
+pub(crate) struct PgConnection {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
@@ -53,19 +53,19 @@ pub(crate) struct Link {
     pub(super) planned: Instant,
 }
 
-impl Link {
+impl PgConnection {
     /// Connects and sets the session up.
-    pub(crate) async fn open(address: &Address) -> Result<Self, Fault> {
+    pub(crate) async fn open(address: &Address) -> Result<Self, PgError> {
         let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect());
-        let (client, connection) = connecting.await.map_err(|_| Fault::silent())??;
+        let (client, connection) = connecting.await.map_err(|_| PgError::silent())??;
         let driver = tokio::spawn(async move {
             // The statements on their way are told of it, too.
             if let Err(error) = connection.await {
-                tracing::debug!(error = reason(&error), "a connection to the database ended");
+                tracing::debug!(error = reason(&error), "database connection closed");
             }
         });
         let answers = timeout(CONNECT_TIMEOUT, client.simple_query(SESSION));
-        check_server(&answers.await.map_err(|_| Fault::silent())??)?;
+        check_server(&answers.await.map_err(|_| PgError::silent())??)?;
         Ok(Self { client, driver, statements: HashMap::new(), planned: Instant::now() })
     }
 
@@ -75,12 +75,12 @@ impl Link {
     }
 
     /// Runs several statements without parameters.
-    pub(super) async fn batch(&self, sql: &str) -> Result<(), Fault> {
+    pub(super) async fn batch(&self, sql: &str) -> Result<(), PgError> {
         Ok(self.client.batch_execute(sql).await?)
     }
 
     /// Runs several statements without parameters and returns the first column of the last row as text.
-    pub(super) async fn ask(&self, sql: &str) -> Result<Option<String>, Fault> {
+    pub(super) async fn ask(&self, sql: &str) -> Result<Option<String>, PgError> {
         let answers = self.client.simple_query(sql).await?;
         Ok(last_row(&answers).and_then(|row| row.get(0)).map(str::to_owned))
     }
@@ -91,11 +91,11 @@ impl Link {
     pub(super) async fn run(
         &mut self,
         begin: Option<Begin<'_>>,
-        sent: &[Sent],
+        sent: &[SentStatement],
         sql: &'static str,
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, PgError> {
         let statement = self.prepare(sql).await?;
         let bound = bind(statement.params(), params)?;
         let earlier = self.prepare_sent(sent).await?;
@@ -117,7 +117,7 @@ impl Link {
     }
 
     /// Commits, after what was sent before it.
-    pub(super) async fn commit(&mut self, sent: &[Sent]) -> Result<(), Fault> {
+    pub(super) async fn commit(&mut self, sent: &[SentStatement]) -> Result<(), PgError> {
         let earlier = self.prepare_sent(sent).await?;
         let (earlier, committed) = join(self.send_all(earlier), self.client.batch_execute("COMMIT")).await;
         // Had one of them failed, the server would have made a rollback of it.
@@ -125,7 +125,7 @@ impl Link {
         Ok(committed?)
     }
 
-    async fn begin(&self, begin: Option<Begin<'_>>, leave: Option<&Statement>) -> Result<(), Fault> {
+    async fn begin(&self, begin: Option<Begin<'_>>, leave: Option<&Statement>) -> Result<(), PgError> {
         match (begin, leave) {
             (None, _) => {}
             (Some(Begin::Write { row, number }), Some(leave)) => {
@@ -142,8 +142,8 @@ impl Link {
 
     async fn prepare_sent<'s>(
         &mut self,
-        sent: &'s [Sent],
-    ) -> Result<Vec<(Statement, Vec<Bound<'s>>)>, Fault> {
+        sent: &'s [SentStatement],
+    ) -> Result<Vec<(Statement, Vec<Bound<'s>>)>, PgError> {
         let mut prepared = Vec::with_capacity(sent.len());
         for one in sent {
             let statement = self.prepare(one.sql).await?;
@@ -153,7 +153,7 @@ impl Link {
         Ok(prepared)
     }
 
-    async fn send_all(&self, prepared: Vec<(Statement, Vec<Bound<'_>>)>) -> Result<(), Fault> {
+    async fn send_all(&self, prepared: Vec<(Statement, Vec<Bound<'_>>)>) -> Result<(), PgError> {
         let running = prepared.iter().map(|(statement, bound)| self.client.execute_raw(statement, bound));
         for outcome in join_all(running).await {
             outcome?;
@@ -161,12 +161,12 @@ impl Link {
         Ok(())
     }
 
-    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, Fault> {
+    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, PgError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
         if ends_transaction(sql) {
-            return Err(Fault::Told(StoreError::TransactionLost));
+            return Err(PgError::Told(StoreError::TransactionLost));
         }
         let statement = self.client.prepare(sql).await?;
         self.statements.insert(sql, statement.clone());

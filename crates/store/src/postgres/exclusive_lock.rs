@@ -16,16 +16,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
-use super::connection::Link;
-use super::fault::Fault;
+use super::connection::PgConnection;
+use super::error::PgError;
 use crate::error::StoreError;
 use crate::sql::Result;
 
 /// How often the session is looked at, and how long it may take to answer.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_MAX: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long another one must have it until it counts as lost: the server may still hold what was this process's own.
 const FOREIGN_MAX: Duration = Duration::from_secs(30);
 
@@ -44,13 +44,13 @@ pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
 /// Acquires the lock within `patience`. Blocks; not for a thread of a runtime.
 ///
 /// # Errors
-/// [`StoreError::Taken`] when another process holds it, otherwise of the server.
-pub(crate) fn acquire_lock(address: Address, patience: Duration) -> Result<Acquired> {
+/// [`StoreError::AskOutcome`] when another process holds it, otherwise of the server.
+pub(crate) fn acquire_lock(address: Address, max_wait: Duration) -> Result<Acquired> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
-    let link = runtime.block_on(wait(&address, patience))?;
+    let link = runtime.block_on(wait(&address, max_wait))?;
     let (tell, lost) = watch::channel(false);
     let (hold, given_up) = oneshot::channel();
     std::thread::Builder::new()
@@ -60,32 +60,32 @@ pub(crate) fn acquire_lock(address: Address, patience: Duration) -> Result<Acqui
     Ok((lost, hold))
 }
 
-async fn wait(address: &Address, patience: Duration) -> Result<Link> {
+async fn wait(address: &Address, max_wait: Duration) -> Result<PgConnection> {
     let begun = Instant::now();
     let mut told = false;
     loop {
         match take(address).await {
             Ok(Some(link)) => return Ok(link),
-            Ok(None) if begun.elapsed() >= patience => return Err(StoreError::Taken),
+            Ok(None) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
             Ok(None) if told => {}
             Ok(None) => {
-                tracing::info!(?patience, "another service works with the database; waiting for it to end");
+                tracing::info!(?max_wait, "database lock held by another service; waiting");
                 told = true;
             }
-            Err(Fault::Lost(reason)) if begun.elapsed() >= patience => {
+            Err(PgError::Lost(reason)) if begun.elapsed() >= max_wait => {
                 return Err(StoreError::Unreachable(reason));
             }
-            Err(Fault::Lost(_)) => {}
-            Err(fault @ (Fault::Conflict(_) | Fault::Told(_))) => return Err(fault.into_error()),
+            Err(PgError::Lost(_)) => {}
+            Err(fault @ (PgError::Conflict(_) | PgError::Told(_))) => return Err(fault.into_error()),
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
 /// Opens a session and acquires the lock in it. Returns `None` when another session holds it.
-async fn take(address: &Address) -> Result<Option<Link>, Fault> {
-    let link = Link::open(address).await?;
-    let told = timeout(LOOK_MAX, link.ask(TAKE)).await.unwrap_or_else(|_| Err(Fault::silent()))?;
+async fn take(address: &Address) -> Result<Option<PgConnection>, PgError> {
+    let link = PgConnection::open(address).await?;
+    let told = timeout(CHECK_TIMEOUT, link.ask(TAKE)).await.unwrap_or_else(|_| Err(PgError::silent()))?;
     if told.as_deref() == Some(TRUE) {
         return Ok(Some(link));
     }
@@ -95,28 +95,28 @@ async fn take(address: &Address) -> Result<Option<Link>, Fault> {
 
 async fn keep(
     address: &Address,
-    link: Link,
+    link: PgConnection,
     tell: &watch::Sender<bool>,
     mut given_up: oneshot::Receiver<()>,
 ) {
     let mut held = Some(link);
     let mut foreign_since: Option<Instant> = None;
     loop {
-        let pause = if held.is_some() { LOOK_EVERY } else { AGAIN };
+        let pause = if held.is_some() { CHECK_INTERVAL } else { RETRY_INTERVAL };
         if timeout(pause, &mut given_up).await.is_ok() {
             break;
         }
         if let Some(link) = &held {
-            let looked = timeout(LOOK_MAX, link.batch(LOOK)).await;
+            let looked = timeout(CHECK_TIMEOUT, link.batch(LOOK)).await;
             if !matches!(looked, Ok(Ok(()))) {
-                tracing::warn!("the session that holds the database for this service broke");
+                tracing::warn!("database lock session lost");
                 held = None;
             }
             continue;
         }
         match take(address).await {
             Ok(Some(link)) => {
-                tracing::info!("this service holds the database again");
+                tracing::info!("database lock reacquired");
                 (held, foreign_since) = (Some(link), None);
             }
             Ok(None) if foreign_since.get_or_insert_with(Instant::now).elapsed() >= FOREIGN_MAX => {

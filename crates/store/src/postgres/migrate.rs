@@ -3,8 +3,8 @@
 use tokio_postgres::Client;
 
 use super::address::Address;
-use super::connection::Link;
-use super::fault::{Fault, reason};
+use super::connection::PgConnection;
+use super::error::{PgError, reason};
 use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS};
 use crate::sql::Result;
@@ -25,9 +25,9 @@ pub(crate) fn migrate(address: &Address) -> Result<String> {
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     runtime.block_on(async {
-        let link = Link::open(address).await.map_err(|fault| match fault {
-            Fault::Lost(reason) => StoreError::Unreachable(reason),
-            other @ (Fault::Conflict(_) | Fault::Told(_)) => other.into_error(),
+        let link = PgConnection::open(address).await.map_err(|fault| match fault {
+            PgError::Lost(reason) => StoreError::Unreachable(reason),
+            other @ (PgError::Conflict(_) | PgError::Told(_)) => other.into_error(),
         })?;
         let name = apply(link.client()).await;
         link.close().await;

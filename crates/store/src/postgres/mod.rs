@@ -13,22 +13,22 @@
 
 mod address;
 mod connection;
+mod error;
 mod exclusive_lock;
-mod fault;
+mod health;
 mod migrate;
-mod reach;
 mod tls;
 mod transaction;
 mod value;
 mod worker;
 
 pub(crate) use address::Address;
-pub(crate) use connection::Link;
+pub(crate) use connection::PgConnection;
+pub(crate) use error::PgError;
 pub(crate) use exclusive_lock::acquire_lock;
-pub(crate) use fault::Fault;
+pub(crate) use health::ServerHealth;
 pub(crate) use migrate::{MIGRATING, migrate};
-pub(crate) use reach::Reach;
 pub(crate) use worker::{Worker, read_loop, write_loop};
 
 #[cfg(doc)]
-use reach::OUTAGE_PATIENCE;
+use health::OUTAGE_PATIENCE;

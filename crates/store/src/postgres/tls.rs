@@ -22,7 +22,7 @@ const PROTOCOL: &[u8] = b"postgresql";
 
 /// What the server must prove, and by which certificates: those of a file, or the system's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(super) enum TlsVerification {
     /// Nothing: what is said is encrypted, to whomever.
     None,
     /// That somebody vouches for its certificate.
@@ -40,12 +40,12 @@ pub(super) struct Tls {
 impl Tls {
     /// # Errors
     /// Why the certificates can't be used.
-    pub(super) fn new(proof: Proof) -> Result<Self, String> {
+    pub(super) fn new(proof: TlsVerification) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (roots, name) = match proof {
-            Proof::None => (None, false),
-            Proof::Chain(file) => (Some(roots(file.as_deref())?), false),
-            Proof::Name(file) => (Some(roots(file.as_deref())?), true),
+            TlsVerification::None => (None, false),
+            TlsVerification::Chain(file) => (Some(roots(file.as_deref())?), false),
+            TlsVerification::Name(file) => (Some(roots(file.as_deref())?), true),
         };
         let chain = roots.map(|roots| {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()

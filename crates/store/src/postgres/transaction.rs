@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::connection::{Begin, Link};
-use super::fault::Fault;
-use super::reach::Reach;
-use super::value::Sent;
+use super::connection::{Begin, PgConnection};
+use super::error::PgError;
+use super::health::ServerHealth;
+use super::value::SentStatement;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Sql, Value};
 
@@ -18,30 +18,30 @@ pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(75);
 /// A transaction that begins with its first statement.
 pub(super) struct Transaction<'l> {
     runtime: &'l Runtime,
-    link: &'l mut Link,
-    reach: &'l Reach,
+    link: &'l mut PgConnection,
+    reach: &'l ServerHealth,
     /// How to begin, until it is begun.
     begin: Option<Begin<'l>>,
     /// What runs together with the next statement, or with the commit.
-    sent: Vec<Sent>,
-    trouble: Option<Trouble>,
+    sent: Vec<SentStatement>,
+    trouble: Option<TxError>,
 }
 
 /// How many statements are sent together at most.
 const SENT_MAX: usize = 16;
 
 /// What a transaction has come to.
-pub(super) struct Ended {
+pub(super) struct TxEnd {
     /// Whether it is open on the server.
     pub(super) begun: bool,
     /// What has still to be run.
-    pub(super) sent: Vec<Sent>,
-    pub(super) trouble: Option<Trouble>,
+    pub(super) sent: Vec<SentStatement>,
+    pub(super) trouble: Option<TxError>,
 }
 
 /// What went wrong in a transaction.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum TxError {
     /// Another transaction was in the way.
     Conflict(String),
     /// The connection broke.
@@ -51,13 +51,18 @@ pub(super) enum Trouble {
 }
 
 impl<'l> Transaction<'l> {
-    pub(super) fn new(runtime: &'l Runtime, link: &'l mut Link, reach: &'l Reach, begin: Begin<'l>) -> Self {
+    pub(super) fn new(
+        runtime: &'l Runtime,
+        link: &'l mut PgConnection,
+        reach: &'l ServerHealth,
+        begin: Begin<'l>,
+    ) -> Self {
         Self { runtime, link, reach, begin: Some(begin), sent: Vec::new(), trouble: None }
     }
 
     /// What the transaction has come to.
-    pub(super) fn end(self) -> Ended {
-        Ended { begun: self.begin.is_none(), sent: self.sent, trouble: self.trouble }
+    pub(super) fn end(self) -> TxEnd {
+        TxEnd { begun: self.begin.is_none(), sent: self.sent, trouble: self.trouble }
     }
 
     /// Runs one statement, unless one has failed before.
@@ -76,27 +81,27 @@ impl<'l> Transaction<'l> {
         let outcome = self.runtime.block_on(async {
             let running = timeout(ANSWER_WAIT_MAX, link.run(begin, &sent, sql, params, row));
             tokio::select! {
-                done = running => return done.unwrap_or_else(|_| Err(Fault::silent())),
+                done = running => return done.unwrap_or_else(|_| Err(PgError::silent())),
                 () = self.reach.abort.told() => {}
             }
             self.reach.address.cancel(link.client()).await;
-            Err(Fault::Told(StoreError::Closed))
+            Err(PgError::Told(StoreError::Closed))
         });
         let fault = match outcome {
             Ok(changed) => return Ok(changed),
             Err(fault) => fault,
         };
         Err(match fault {
-            Fault::Conflict(reason) => {
-                self.trouble = Some(Trouble::Conflict(reason));
+            PgError::Conflict(reason) => {
+                self.trouble = Some(TxError::Conflict(reason));
                 StoreError::TransactionLost
             }
-            Fault::Lost(reason) => {
-                self.trouble = Some(Trouble::Lost(reason));
+            PgError::Lost(reason) => {
+                self.trouble = Some(TxError::Lost(reason));
                 StoreError::TransactionLost
             }
-            Fault::Told(error) => {
-                self.trouble = Some(Trouble::Told);
+            PgError::Told(error) => {
+                self.trouble = Some(TxError::Told);
                 error
             }
         })
@@ -132,7 +137,7 @@ impl Sql for Transaction<'_> {
         if self.sent.len() >= SENT_MAX {
             return self.execute(sql, params).map(drop);
         }
-        self.sent.push(Sent::new(sql, params));
+        self.sent.push(SentStatement::new(sql, params));
         Ok(())
     }
 }

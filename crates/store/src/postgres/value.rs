@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::{Result, Row, Value, id_text};
 
 /// A statement that is run together with the next.
-pub(super) struct Sent {
+pub(super) struct SentStatement {
     pub(super) sql: &'static str,
     params: Vec<Kept>,
 }
@@ -22,7 +22,7 @@ enum Kept {
     Id(u128),
 }
 
-impl Sent {
+impl SentStatement {
     pub(super) fn new(sql: &'static str, params: &[Value<'_>]) -> Self {
         let keep = |value: &Value<'_>| match *value {
             Value::Null => Kept::Null,

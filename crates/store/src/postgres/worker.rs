@@ -8,20 +8,20 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::connection::{Begin, Link};
-use super::fault::Fault;
-use super::reach::Reach;
-use super::transaction::{ANSWER_WAIT_MAX, Ended, Transaction, Trouble};
-use super::value::Sent;
+use super::connection::{Begin, PgConnection};
+use super::error::PgError;
+use super::health::ServerHealth;
+use super::transaction::{ANSWER_WAIT_MAX, Transaction, TxEnd, TxError};
+use super::value::SentStatement;
 use crate::error::StoreError;
-use crate::job::{Job, Verdict};
+use crate::job::{Job, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::{Result, RowExt, Value};
 
 /// How often a job runs again because of other transactions.
-const CONFLICTS_MAX: u32 = 20;
+const CONFLICT_RETRIES_MAX: u32 = 20;
 /// How often a job runs again because its connection broke.
-const LOSSES_MAX: u32 = 5;
+const CONNECTION_LOSSES_MAX: u32 = 5;
 /// The longest pause after a conflict.
 const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// How long a lost commit is asked after. The server itself undoes what is left of it before that.
@@ -37,8 +37,8 @@ const SETTLE: &str = "INSERT INTO commits (id, number, at) VALUES ($1, 0, now())
 /// A thread's connection, or the lack of one.
 pub(crate) struct Worker {
     runtime: Runtime,
-    reach: Arc<Reach>,
-    link: Option<Link>,
+    reach: Arc<ServerHealth>,
+    link: Option<PgConnection>,
     /// Its row in `commits`, which no other thread of any process has.
     row: String,
     /// The number of its last transaction that wrote.
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
 }
 
 /// What became of a job's run.
-enum Run {
+enum JobRun {
     /// It is to be answered.
     Done,
     Conflict(String),
@@ -55,7 +55,7 @@ enum Run {
 
 impl Worker {
     /// A thread's part of `reach`, whose row in `commits` will be `row`. It connects when it has work.
-    pub(crate) fn new(reach: Arc<Reach>, row: String) -> Result<Self> {
+    pub(crate) fn new(reach: Arc<ServerHealth>, row: String) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -68,26 +68,26 @@ impl Worker {
         self.persist(job, Self::write_once);
     }
 
-    fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> Run) {
+    fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> JobRun) {
         let (mut conflicts, mut losses) = (0, 0);
         loop {
             if self.reach.abort.is_told() {
                 return job.fail(StoreError::Closed);
             }
             match once(self, job) {
-                Run::Done => return,
-                Run::Conflict(reason) if conflicts < CONFLICTS_MAX => {
+                JobRun::Done => return,
+                JobRun::Conflict(reason) if conflicts < CONFLICT_RETRIES_MAX => {
                     debug!(reason, "a transaction runs again");
                     thread::sleep(Duration::from_millis(1 << conflicts.min(6)).min(CONFLICT_PAUSE_MAX));
                     conflicts += 1;
                 }
-                Run::Lost(reason) if losses < LOSSES_MAX => {
+                JobRun::Lost(reason) if losses < CONNECTION_LOSSES_MAX => {
                     debug!(reason, "a transaction runs again on another connection");
                     self.link = None;
                     losses += 1;
                 }
-                Run::Conflict(reason) => return job.fail(StoreError::Engine(reason)),
-                Run::Lost(reason) => {
+                JobRun::Conflict(reason) => return job.fail(StoreError::Engine(reason)),
+                JobRun::Lost(reason) => {
                     self.link = None;
                     return job.fail(StoreError::Unreachable(reason));
                 }
@@ -95,96 +95,96 @@ impl Worker {
         }
     }
 
-    fn write_once(&mut self, job: &mut dyn Job) -> Run {
+    fn write_once(&mut self, job: &mut dyn Job) -> JobRun {
         if let Err(error) = self.connect() {
             job.fail(error);
-            return Run::Done;
+            return JobRun::Done;
         }
-        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+        let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         self.number += 1;
         let begin = Begin::Write { row: &self.row, number: self.number };
         let mut tx = Transaction::new(&self.runtime, link, &self.reach, begin);
         let verdict = job.run(&mut tx);
-        let Ended { begun, sent, trouble } = tx.end();
+        let TxEnd { begun, sent, trouble } = tx.end();
         match (trouble, verdict) {
-            (Some(Trouble::Lost(reason)), _) => Run::Lost(reason),
-            (Some(Trouble::Conflict(reason)), _) => {
+            (Some(TxError::Lost(reason)), _) => JobRun::Lost(reason),
+            (Some(TxError::Conflict(reason)), _) => {
                 self.roll_back();
-                Run::Conflict(reason)
+                JobRun::Conflict(reason)
             }
-            (Some(Trouble::Told), Verdict::Keep) => {
+            (Some(TxError::Told), TxOutcome::Keep) => {
                 job.fail(StoreError::Poisoned);
                 self.roll_back();
-                Run::Done
+                JobRun::Done
             }
-            (None, Verdict::Keep) if begun => self.commit(job, &sent),
-            (None | Some(Trouble::Told), _) => {
+            (None, TxOutcome::Keep) if begun => self.commit(job, &sent),
+            (None | Some(TxError::Told), _) => {
                 if begun {
                     self.roll_back();
                 }
-                Run::Done
+                JobRun::Done
             }
         }
     }
 
-    fn read_once(&mut self, job: &mut dyn Job) -> Run {
+    fn read_once(&mut self, job: &mut dyn Job) -> JobRun {
         if let Err(error) = self.connect() {
             job.fail(error);
-            return Run::Done;
+            return JobRun::Done;
         }
-        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+        let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         let mut tx = Transaction::new(&self.runtime, link, &self.reach, Begin::Read);
         let verdict = job.run(&mut tx);
         match tx.end().trouble {
-            Some(Trouble::Lost(reason)) => Run::Lost(reason),
-            Some(Trouble::Conflict(reason)) => {
+            Some(TxError::Lost(reason)) => JobRun::Lost(reason),
+            Some(TxError::Conflict(reason)) => {
                 self.roll_back();
-                Run::Conflict(reason)
+                JobRun::Conflict(reason)
             }
-            Some(Trouble::Told) if verdict == Verdict::Keep => {
+            Some(TxError::Told) if verdict == TxOutcome::Keep => {
                 job.fail(StoreError::Poisoned);
-                Run::Done
+                JobRun::Done
             }
-            Some(Trouble::Told) | None => Run::Done,
+            Some(TxError::Told) | None => JobRun::Done,
         }
     }
 
-    fn commit(&mut self, job: &mut dyn Job, sent: &[Sent]) -> Run {
-        let Some(link) = &mut self.link else { return Run::Lost("no connection".to_owned()) };
+    fn commit(&mut self, job: &mut dyn Job, sent: &[SentStatement]) -> JobRun {
+        let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         let committed = self.runtime.block_on(async {
             let running = timeout(ANSWER_WAIT_MAX, link.commit(sent));
             tokio::select! {
-                done = running => done.unwrap_or_else(|_| Err(Fault::silent())),
+                done = running => done.unwrap_or_else(|_| Err(PgError::silent())),
                 () = async {
                     self.reach.abort.told().await;
                     tokio::time::sleep(COMMIT_AFTER_ABORT_MAX).await;
                 } => {
                     let reason = "the store was closed meanwhile".to_owned();
-                    Err(Fault::Told(StoreError::Uncertain(reason)))
+                    Err(PgError::Told(StoreError::Uncertain(reason)))
                 }
             }
         });
         match committed {
-            Ok(()) => Run::Done,
-            Err(Fault::Conflict(reason)) => {
+            Ok(()) => JobRun::Done,
+            Err(PgError::Conflict(reason)) => {
                 self.roll_back();
-                Run::Conflict(reason)
+                JobRun::Conflict(reason)
             }
-            Err(Fault::Told(error)) => {
+            Err(PgError::Told(error)) => {
                 // The server has undone it, unless the commit was not even sent.
                 self.roll_back();
                 job.fail(error);
-                Run::Done
+                JobRun::Done
             }
-            Err(Fault::Lost(reason)) => {
-                warn!(reason, "the connection broke while a transaction was committed");
+            Err(PgError::Lost(reason)) => {
+                warn!(reason, "database connection lost during commit");
                 self.link = None;
                 match self.was_committed() {
-                    Ok(true) => Run::Done,
-                    Ok(false) => Run::Lost(reason),
+                    Ok(true) => JobRun::Done,
+                    Ok(false) => JobRun::Lost(reason),
                     Err(error) => {
                         job.fail(error);
-                        Run::Done
+                        JobRun::Done
                     }
                 }
             }
@@ -209,8 +209,8 @@ impl Worker {
         }
     }
 
-    fn left_number(&mut self) -> Result<i64, Fault> {
-        let Some(link) = &mut self.link else { return Err(Fault::silent()) };
+    fn left_number(&mut self) -> Result<i64, PgError> {
+        let Some(link) = &mut self.link else { return Err(PgError::silent()) };
         let (row, mut left) = ([Value::Text(&self.row)], 0);
         self.runtime.block_on(async {
             let mut read = |row: &dyn crate::sql::Row| {
@@ -219,9 +219,9 @@ impl Worker {
             };
             tokio::select! {
                 asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read)) => {
-                    asked.unwrap_or_else(|_| Err(Fault::silent()))
+                    asked.unwrap_or_else(|_| Err(PgError::silent()))
                 }
-                () = self.reach.abort.told() => Err(Fault::silent()),
+                () = self.reach.abort.told() => Err(PgError::silent()),
             }
         })?;
         Ok(left)
@@ -233,15 +233,15 @@ impl Worker {
         if self.link.is_some() {
             return Ok(());
         }
-        if let Some(reason) = self.reach.hopeless() {
+        if let Some(reason) = self.reach.give_up_reason() {
             return Err(StoreError::Unreachable(reason));
         }
         // It ends: each pause is longer than the one before, and patience has an end.
         for attempt in 0.. {
             let opened = self.runtime.block_on(async {
                 tokio::select! {
-                    opened = Link::open(&self.reach.address) => opened,
-                    () = self.reach.abort.told() => Err(Fault::Told(StoreError::Closed)),
+                    opened = PgConnection::open(&self.reach.address) => opened,
+                    () = self.reach.abort.told() => Err(PgError::Told(StoreError::Closed)),
                 }
             });
             if self.reach.abort.is_told() {
@@ -249,13 +249,13 @@ impl Worker {
             }
             match opened {
                 Ok(link) => {
-                    self.reach.reached();
+                    self.reach.record_success();
                     self.link = Some(link);
                     break;
                 }
                 Err(fault) => {
                     let reason = fault.into_error().to_string();
-                    match self.reach.failed(attempt, reason.clone()) {
+                    match self.reach.record_failure(attempt, reason.clone()) {
                         Some(pause) => thread::sleep(pause),
                         None => return Err(StoreError::Unreachable(reason)),
                     }
@@ -280,22 +280,22 @@ impl Worker {
 
     fn roll_back(&mut self) {
         if let Err(fault) = self.batch("ROLLBACK") {
-            debug!(error = %fault.into_error(), "a transaction could not be rolled back");
+            debug!(error = %fault.into_error(), "rollback failed");
             self.link = None;
         }
     }
 
-    fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+    fn batch(&mut self, sql: &str) -> Result<(), PgError> {
         let Some(link) = &self.link else { return Ok(()) };
         self.runtime.block_on(async {
             tokio::select! {
-                done = timeout(ANSWER_WAIT_MAX, link.batch(sql)) => done.unwrap_or_else(|_| Err(Fault::silent())),
-                () = self.reach.abort.told() => Err(Fault::silent()),
+                done = timeout(ANSWER_WAIT_MAX, link.batch(sql)) => done.unwrap_or_else(|_| Err(PgError::silent())),
+                () = self.reach.abort.told() => Err(PgError::silent()),
             }
         })
     }
 
-    fn hang_up(&mut self) {
+    fn close(&mut self) {
         if let Some(link) = self.link.take() {
             self.runtime.block_on(link.close());
         }
@@ -308,7 +308,7 @@ pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
         worker.write(job.as_mut());
         job.answer();
     }
-    worker.hang_up();
+    worker.close();
 }
 
 /// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
@@ -319,5 +319,5 @@ pub(crate) fn read_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
         // Nobody waits for that.
         worker.roll_back();
     }
-    worker.hang_up();
+    worker.close();
 }

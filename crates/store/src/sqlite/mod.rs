@@ -6,12 +6,12 @@
 //! its own, so that the one at fault fails alone.
 
 mod connection;
-mod slack;
+mod preallocation;
 mod transaction;
 mod writer;
 
 pub(crate) use connection::{engine, open_reader, open_writer};
-pub(crate) use slack::Slack;
+pub(crate) use preallocation::PreallocatedSpace;
 #[cfg(test)]
 pub(crate) use transaction::Transaction;
 pub(crate) use writer::{read_loop, write_loop};

@@ -7,11 +7,11 @@ use telemetry::Histogram;
 use tracing::warn;
 
 use super::connection::engine;
-use super::slack::Slack;
+use super::preallocation::PreallocatedSpace;
 use super::transaction::Transaction;
 use crate::abort::Abort;
 use crate::error::StoreError;
-use crate::job::{Job, Verdict};
+use crate::job::{Job, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::Result;
 
@@ -20,7 +20,7 @@ const BATCH_MAX: usize = 256;
 /// How long the writer waits for as many jobs as it had the last time. Callers that were just answered together
 /// often come back together; without this the first of them would be committed alone, and the others after it.
 /// Far less than a commit takes, and a lone caller is never waited with.
-const PATIENCE: Duration = Duration::from_micros(500);
+const GROUP_COMMIT_DELAY: Duration = Duration::from_micros(500);
 
 /// Writes until the queue is closed and empty, then folds the write-ahead log into the database. `group` is told how
 /// many were committed together.
@@ -29,16 +29,16 @@ pub(crate) fn write_loop(
     queue: &Queue<Box<dyn Job>>,
     told: &Abort,
     group: &Histogram,
-    mut slack: Option<Slack>,
+    mut slack: Option<PreallocatedSpace>,
 ) {
     let mut last = 1;
     loop {
-        let mut jobs = queue.take_group(last, PATIENCE, BATCH_MAX);
+        let mut jobs = queue.take_group(last, GROUP_COMMIT_DELAY, BATCH_MAX);
         if jobs.is_empty() {
             break;
         }
         last = jobs.len();
-        group.record(last as f64);
+        group.observe(last as f64);
         if jobs.len() > 1 && (told.is_told() || !committed_together(connection, &mut jobs)) {
             for job in &mut jobs {
                 run_alone(connection, told, job.as_mut());
@@ -54,7 +54,7 @@ pub(crate) fn write_loop(
         }
     }
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
-        warn!(%error, "the write-ahead log stays beside the database");
+        warn!(%error, "write-ahead log not checkpointed at close");
     }
 }
 
@@ -80,7 +80,7 @@ fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> boo
         done => done.map(drop),
     };
     done.inspect_err(|error| {
-        warn!(%error, jobs = jobs.len(), "a group of writes failed; they are tried one by one");
+        warn!(%error, jobs = jobs.len(), "group commit failed; retrying writes one by one");
         roll_back(connection);
     })
     .is_ok()
@@ -96,7 +96,7 @@ fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<boo
         if connection.is_autocommit() {
             return Err(StoreError::TransactionLost);
         }
-        if verdict == Verdict::Undo && connection.total_changes() != before {
+        if verdict == TxOutcome::Undo && connection.total_changes() != before {
             return Ok(false);
         }
     }
@@ -112,7 +112,7 @@ fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
         if connection.is_autocommit() {
             return Err(StoreError::TransactionLost);
         }
-        if verdict == Verdict::Undo {
+        if verdict == TxOutcome::Undo {
             statement(connection, "ROLLBACK TO job")?;
         }
         statement(connection, "RELEASE job")?;
@@ -133,18 +133,18 @@ fn run_alone(connection: &Connection, told: &Abort, job: &mut dyn Job) {
 fn alone(connection: &Connection, job: &mut dyn Job) -> Result<()> {
     begin(connection, "BEGIN IMMEDIATE")?;
     match run(connection, job) {
-        Verdict::Undo => Ok(()),
-        Verdict::Keep if connection.is_autocommit() => Err(StoreError::TransactionLost),
-        Verdict::Keep => statement(connection, "COMMIT"),
+        TxOutcome::Undo => Ok(()),
+        TxOutcome::Keep if connection.is_autocommit() => Err(StoreError::TransactionLost),
+        TxOutcome::Keep => statement(connection, "COMMIT"),
     }
 }
 
-fn run(connection: &Connection, job: &mut dyn Job) -> Verdict {
+fn run(connection: &Connection, job: &mut dyn Job) -> TxOutcome {
     let mut tx = Transaction::new(connection);
     let verdict = job.run(&mut tx);
-    if verdict == Verdict::Keep && tx.failed() {
+    if verdict == TxOutcome::Keep && tx.failed() {
         job.fail(StoreError::Poisoned);
-        return Verdict::Undo;
+        return TxOutcome::Undo;
     }
     verdict
 }
@@ -160,7 +160,7 @@ fn roll_back(connection: &Connection) {
         return;
     }
     if let Err(error) = statement(connection, "ROLLBACK") {
-        warn!(%error, "a transaction could not be rolled back");
+        warn!(%error, "rollback failed");
     }
 }
 

@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use domain::id::{AccountId, MessageId};
 use domain::time::Timestamp;
 
-use super::{Claimed, Fence, Terms};
+use super::{ClaimOptions, ClaimedTurn, Fence};
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
 /// The most answers that one call takes up.
@@ -26,7 +26,7 @@ const OF_ACCOUNT_MAX: u32 = 16;
 
 /// A row of the queue that nobody holds; they are ordered by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Free {
+struct ClaimableAnswer {
     accepted_at: Timestamp,
     answer: MessageId,
     account: AccountId,
@@ -34,7 +34,7 @@ struct Free {
     is_over: bool,
 }
 
-impl Free {
+impl ClaimableAnswer {
     /// Reads the columns `accepted_at, answer_id, account_id, lease_until`.
     fn read(row: &dyn Row) -> Result<Self> {
         let is_over = row.opt_int(3)?.is_some();
@@ -47,7 +47,7 @@ impl Free {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
+pub fn claim(tx: &mut dyn Sql, terms: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
     let leased = leased_of_accounts(tx, terms.now)?;
     let limit = terms.limit.min(CLAIMS_MAX) as usize;
@@ -64,7 +64,7 @@ pub fn claim(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim_stopped(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
+pub fn claim_stopped(tx: &mut dyn Sql, terms: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
     // The first in the order of the index, not the oldest: however many there are, no more are looked at.
     let free = tx.all(
@@ -74,7 +74,7 @@ pub fn claim_stopped(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
             ORDER BY d.answer_id LIMIT $2) o
          ORDER BY o.accepted_at, o.answer_id",
         params![terms.now, CLAIMS_MAX],
-        Free::read,
+        ClaimableAnswer::read,
     )?;
     let mut claimed = Vec::with_capacity(free.len());
     for one in free {
@@ -85,11 +85,11 @@ pub fn claim_stopped(tx: &mut dyn Sql, terms: &Terms) -> Result<Vec<Claimed>> {
 
 /// Claims under way.
 struct Claims<'a> {
-    terms: &'a Terms,
+    terms: &'a ClaimOptions,
     limit: usize,
     /// How many answers of which account are worked on.
     leased: HashMap<AccountId, u32>,
-    claimed: Vec<Claimed>,
+    claimed: Vec<ClaimedTurn>,
 }
 
 impl Claims<'_> {
@@ -103,7 +103,7 @@ impl Claims<'_> {
     }
 
     /// Takes the row up if there is room for it.
-    fn take(&mut self, tx: &mut dyn Sql, free: Free) -> Result<()> {
+    fn take(&mut self, tx: &mut dyn Sql, free: ClaimableAnswer) -> Result<()> {
         if self.room() == 0 || self.share_left(free.account) == 0 {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Claims<'_> {
                 ORDER BY d.accepted_at, d.answer_id LIMIT $2) o
              ORDER BY o.accepted_at, o.answer_id",
             params![self.terms.now, OLDEST_MAX],
-            |row| Ok((Free::read(row)?, row.flag(4)?)),
+            |row| Ok((ClaimableAnswer::read(row)?, row.flag(4)?)),
         )?;
         let more = oldest.len() >= OLDEST_MAX as usize;
         for (free, is_stopped) in oldest {
@@ -140,8 +140,8 @@ impl Claims<'_> {
     fn claim_of_each_account(&mut self, tx: &mut dyn Sql) -> Result<()> {
         let mut first = self.first_of_accounts(tx)?;
         first.extend(self.over(tx)?.into_iter().filter(|free| self.share_left(free.account) > 0));
-        let mut behind: HashMap<AccountId, VecDeque<Free>> = HashMap::new();
-        let mut oldest: BinaryHeap<Reverse<Free>> = first.into_iter().map(Reverse).collect();
+        let mut behind: HashMap<AccountId, VecDeque<ClaimableAnswer>> = HashMap::new();
+        let mut oldest: BinaryHeap<Reverse<ClaimableAnswer>> = first.into_iter().map(Reverse).collect();
         // Each round either takes one up or meets an account that has its share now, which it does not meet again.
         for _ in 0..self.limit * 2 + oldest.len() {
             let Some(Reverse(free)) = oldest.pop() else { break };
@@ -164,19 +164,19 @@ impl Claims<'_> {
     }
 
     /// Those whose lease is over, of accounts that have room. There are no more than there were leases.
-    fn over(&self, tx: &mut dyn Sql) -> Result<Vec<Free>> {
+    fn over(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.all(
             "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
              WHERE d.lease_until <= $1
                 AND COALESCE((SELECT m.desired FROM machines m WHERE m.account_id = d.account_id), '') <> 'stopped'
              ORDER BY d.account_id, d.lease_until",
             params![self.terms.now],
-            Free::read,
+            ClaimableAnswer::read,
         )
     }
 
     /// The oldest row that waits for each account that has room: the oldest of them.
-    fn first_of_accounts(&self, tx: &mut dyn Sql) -> Result<Vec<Free>> {
+    fn first_of_accounts(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.all(
             "WITH RECURSIVE waiting (account) AS (
                 SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL ORDER BY d.account_id LIMIT 1)
@@ -197,19 +197,19 @@ impl Claims<'_> {
                          WHERE l.account_id = w.account AND l.lease_until > $1) < $2) o
              ORDER BY o.accepted_at, o.answer_id LIMIT $3",
             params![self.terms.now, self.terms.per_account_max, i64::try_from(self.room()).unwrap_or(i64::MAX)],
-            Free::read,
+            ClaimableAnswer::read,
         )
     }
 }
 
 /// What waits for the account behind the row.
-fn next_of_account(tx: &mut dyn Sql, free: Free, limit: u32) -> Result<Vec<Free>> {
+fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Result<Vec<ClaimableAnswer>> {
     tx.all(
         "SELECT accepted_at, answer_id, account_id, lease_until FROM dispatch
          WHERE account_id = $1 AND lease_until IS NULL AND (accepted_at, answer_id) > ($2, $3)
          ORDER BY accepted_at, answer_id LIMIT $4",
         params![free.account, free.accepted_at, free.answer, limit],
-        Free::read,
+        ClaimableAnswer::read,
     )
 }
 
@@ -235,7 +235,11 @@ fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<Accoun
     Ok(counts.into_iter().collect())
 }
 
-fn claim_one(tx: &mut dyn Sql, terms: &Terms, Free { answer, account, .. }: Free) -> Result<Option<Claimed>> {
+fn claim_one(
+    tx: &mut dyn Sql,
+    terms: &ClaimOptions,
+    ClaimableAnswer { answer, account, .. }: ClaimableAnswer,
+) -> Result<Option<ClaimedTurn>> {
     // The answer before its place in the queue, as whoever ends it takes them.
     tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
     let taken = tx.one(
@@ -258,7 +262,7 @@ fn claim_one(tx: &mut dyn Sql, terms: &Terms, Free { answer, account, .. }: Free
         return Ok(None);
     };
     let fence = Fence { answer, epoch, node: terms.node };
-    Ok(Some(Claimed { fence, conversation, account, attempts, stop_requested }))
+    Ok(Some(ClaimedTurn { fence, conversation, account, attempts, stop_requested }))
 }
 
 #[cfg(test)]

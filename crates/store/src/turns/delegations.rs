@@ -3,7 +3,7 @@
 //! holds, so that its end gives back all of it.
 
 use domain::answer::LogEntry;
-use domain::credits::{Bill, Credits, PostingKind};
+use domain::credits::{AnswerCost, Credits, PostingKind};
 use domain::id::{MessageId, PostingId};
 use domain::time::Timestamp;
 
@@ -19,7 +19,7 @@ pub struct Delegation {
     /// What the other agent said and did.
     pub log: Vec<LogEntry>,
     /// What it has used and paid.
-    pub bill: Bill,
+    pub bill: AnswerCost,
 }
 
 /// Begins a delegation, or tells how far it has come; `None` when the answer has as many as it may.

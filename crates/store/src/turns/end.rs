@@ -6,9 +6,9 @@ use domain::id::PostingId;
 use domain::time::Timestamp;
 
 use super::{Fence, TurnError, lock_account, open};
+use crate::codec;
 use crate::credits::post;
 use crate::error::StoreError;
-use crate::form;
 use crate::jobs;
 use crate::sql::{Result, Sql, int, params};
 
@@ -66,7 +66,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
             code,
             message.as_ref(),
             &storable(text, TEXT_MAX_BYTES),
-            &form::write_answer(answer, BODY_MAX_BYTES)?,
+            &codec::write_answer(answer, BODY_MAX_BYTES)?,
         ],
     )?;
     if ended == 0 {

@@ -8,7 +8,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// The terms on which answers are taken up.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct ClaimOptions {
     /// Who takes them.
     pub node: NodeId,
     /// The present.
@@ -23,7 +23,7 @@ pub struct Terms {
 
 /// An answer that was taken up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedTurn {
     /// The lease.
     pub fence: Fence,
     /// The answer's conversation.
@@ -38,7 +38,7 @@ pub struct Claimed {
 
 /// A lease that was renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     /// The lease.
     pub fence: Fence,
     /// Whether the user asked that the answer be stopped.
@@ -59,7 +59,7 @@ pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Held>> {
+pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<HeldLease>> {
     lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET lease_until = $2 WHERE node_id = $1", params![node, until])?;
     tx.all(
@@ -68,7 +68,7 @@ pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Hel
         params![node],
         |row| {
             let fence = Fence { answer: row.id(0)?, epoch: row.count(1)?, node };
-            Ok(Held { fence, stop_requested: row.flag(2)? })
+            Ok(HeldLease { fence, stop_requested: row.flag(2)? })
         },
     )
 }

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use domain::answer::LogEntry;
-use domain::catalog::Measures;
-use domain::credits::{Bill, Credits, Price};
+use domain::catalog::ModelLimits;
+use domain::credits::{AnswerCost, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, MessageId, TraceId};
 use domain::step::{Block, Step};
 use domain::time::Timestamp;
 use domain::turn::host::Exchange;
 
 use super::{bill_columns, read_bill};
+use crate::codec;
 use crate::error::StoreError;
-use crate::form;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
 /// How many of the earlier exchanges are read: the newest of them.
@@ -62,9 +62,9 @@ pub struct TurnRecord {
     /// What was done so far.
     pub log: Vec<LogEntry>,
     /// What its model cost and might put out as the question was accepted; `None` when that was not kept yet.
-    pub measures: Option<Measures>,
+    pub model_limits: Option<ModelLimits>,
     /// What it has used and paid.
-    pub bill: Bill,
+    pub bill: AnswerCost,
     /// The trace that its question belongs to.
     pub trace: Option<TraceId>,
     /// The credits that are held for it.
@@ -148,15 +148,15 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 outstanding: row.credits(5)?,
                 stop_requested: row.flag(6)?,
                 question: row.text(7)?.to_owned(),
-                attachments: form::read(row.text(8)?, "question of answer", &place)?,
+                attachments: codec::read(row.text(8)?, "question of answer", &place)?,
                 agent: row.opt_text(9)?.map(str::to_owned),
-                skills: form::read(row.text(10)?, "question of answer", &place)?,
+                skills: codec::read(row.text(10)?, "question of answer", &place)?,
                 model: row.text(11)?.to_owned(),
-                settings: form::read(row.text(12)?, "conversation of answer", &place)?,
-                jurisdictions: form::read(row.text(13)?, "conversation of answer", &place)?,
+                settings: codec::read(row.text(12)?, "conversation of answer", &place)?,
+                jurisdictions: codec::read(row.text(13)?, "conversation of answer", &place)?,
                 web_search: row.flag(14)?,
                 bill: read_bill(row, 15)?,
-                measures: read_measures(row, 21)?,
+                model_limits: read_model_limits(row, 21)?,
                 trace: row.opt_id(26)?,
                 deleted: row.opt_int(27)?.is_some(),
                 earlier: Vec::new(),
@@ -167,8 +167,8 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
     )
 }
 
-/// Reads the five columns of [`Measures`] from `column` on.
-fn read_measures(row: &dyn Row, column: usize) -> Result<Option<Measures>> {
+/// Reads the five columns of [`ModelLimits`] from `column` on.
+fn read_model_limits(row: &dyn Row, column: usize) -> Result<Option<ModelLimits>> {
     if row.opt_int(column)?.is_none() {
         return Ok(None);
     }
@@ -178,11 +178,11 @@ fn read_measures(row: &dyn Row, column: usize) -> Result<Option<Measures>> {
         output_millis: row.count(column + 2)?,
     };
     let (context_tokens, output_max_tokens) = (row.small(column + 3)?, row.small(column + 4)?);
-    Ok(Some(Measures { price, context_tokens, output_max_tokens }))
+    Ok(Some(ModelLimits { price, context_tokens, output_max_tokens }))
 }
 
 /// Which of the earlier exchanges are read, and how.
-struct Earlier {
+struct EarlierExchange {
     /// The ordinal of the oldest of them.
     first: u32,
     /// Those of them that are read as question and answer.
@@ -190,8 +190,8 @@ struct Earlier {
 }
 
 /// Chooses, the newest first, what fits.
-fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<Earlier> {
-    let mut earlier = Earlier { first: before, brief: Vec::new() };
+fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
+    let mut earlier = EarlierExchange { first: before, brief: Vec::new() };
     let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);
     let mut full = false;
     tx.each(
@@ -225,7 +225,7 @@ fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result
 fn exchanges(
     tx: &mut dyn Sql,
     conversation: ConversationId,
-    earlier: &Earlier,
+    earlier: &EarlierExchange,
     before: u32,
 ) -> Result<Vec<Exchange>> {
     if earlier.first == before {
@@ -237,7 +237,7 @@ fn exchanges(
          WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal",
         params![conversation, earlier.first, before],
         |row| {
-            let attachments = form::read(row.text(3)?, "question of answer", row.text(0)?)?;
+            let attachments = codec::read(row.text(3)?, "question of answer", row.text(0)?)?;
             let exchange = Exchange { question: row.text(2)?.to_owned(), attachments, log: Vec::new() };
             Ok((row.id(0)?, row.small(1)?, exchange))
         },
@@ -261,7 +261,7 @@ fn exchanges(
 fn logs_of(
     tx: &mut dyn Sql,
     conversation: ConversationId,
-    earlier: &Earlier,
+    earlier: &EarlierExchange,
     before: u32,
 ) -> Result<HashMap<MessageId, Result<Vec<LogEntry>, ()>>> {
     let mut logs = HashMap::new();
@@ -310,10 +310,10 @@ pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
     let call = row.opt_text(1)?;
     let place = || format!("of answer {answer}, step {number}, call {}", call.unwrap_or("none"));
     if call.is_some() {
-        let result = form::read_result(row.text(2)?, &place())?;
+        let result = codec::read_result(row.text(2)?, &place())?;
         return Ok(LogEntry::Result { number, result });
     }
-    let (step, instance) = form::read_step(row.text(2)?, &place())?;
+    let (step, instance) = codec::read_step(row.text(2)?, &place())?;
     if let Some(kept) = row.opt_int(4)? {
         return Ok(LogEntry::Summary { number, kept: u32::try_from(kept).unwrap_or(u32::MAX), step });
     }

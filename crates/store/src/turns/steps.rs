@@ -9,9 +9,9 @@ use domain::step::{ATTACHED_FILES, CallResult, Step};
 use domain::time::Timestamp;
 
 use super::{Fence, Open, TurnError, lock_account, open};
+use crate::codec;
 use crate::credits::{Posting, post, saturating};
 use crate::error::StoreError;
-use crate::form;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, len, params};
 
 /// A reservation for a step.
@@ -209,7 +209,7 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone
         return Err(TurnError::StepCommitted);
     }
     post_step(tx, fence, &open, position.outstanding, done)?;
-    let body = form::write_step(&done.step, done.instance)?;
+    let body = codec::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, log, &position, done, body.len())?;
     tx.send(
         "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, delegation, summary_kept)
@@ -249,7 +249,7 @@ pub fn commit_result(
     if has_result(tx, fence, log, &result.call)? {
         return Ok(false);
     }
-    let body = form::write_result(result)?;
+    let body = codec::write_result(result)?;
     let entry = next_entry(tx, fence, body.len())?;
     // Each kind of log has a unique index of its own. That of the entry's place can't be meant: the place was taken
     // under the lock of the answer's row.

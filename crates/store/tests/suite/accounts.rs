@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use domain::account::Licence;
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use store::accounts::{AccountError, NewAccount};
-use store::audit::Wanted;
+use store::audit::AuditFilter;
 use store::credits::GrantError;
 use store::keys::{KeyError, NewKey};
-use store::machines::{Counts, Desired, Machine, MachineError};
+use store::machines::{Desired, Machine, MachineCounts, MachineError};
 use store::{StoreError, accounts, audit, credits, keys, machines};
 
 use crate::fixture::{Engine, Fixture, START};
@@ -93,24 +93,24 @@ async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {
     let account = fixture.account(5).await;
     let posting = PostingId::from_random(fixture.bits());
     let later = START.plus(Duration::from_secs(1));
-    let purse = fixture
+    let balance = fixture
         .store
         .write(move |tx| credits::grant(tx, account, posting, Credits(7), later))
         .await
         .expect("there is an account");
-    assert_eq!(purse, Purse { balance: Credits(12), reserved: Credits(0) });
-    assert_eq!(fixture.purse(account).await, purse);
+    assert_eq!(balance, Balance { available: Credits(12), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, balance);
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
-    let told: Vec<_> = ledger.iter().map(|posted| (posted.kind, posted.amount, posted.purse)).collect();
-    let first = Purse { balance: Credits(5), reserved: Credits(0) };
-    assert_eq!(told, [(PostingKind::Grant, Credits(7), purse), (PostingKind::Grant, Credits(5), first)]);
+    let told: Vec<_> = ledger.iter().map(|posted| (posted.kind, posted.amount, posted.balance)).collect();
+    let first = Balance { available: Credits(5), reserved: Credits(0) };
+    assert_eq!(told, [(PostingKind::Grant, Credits(7), balance), (PostingKind::Grant, Credits(5), first)]);
     assert_eq!(ledger[0].id, posting);
     let (unknown, other) = (AccountId::from_random(99), PostingId::from_random(fixture.bits()));
     let refused = fixture.store.write(move |tx| credits::grant(tx, unknown, other, Credits(7), START)).await;
     assert!(matches!(refused, Err(GrantError::NotFound)));
     let again = fixture.store.write(move |tx| credits::grant(tx, account, posting, Credits(7), later)).await;
     assert!(matches!(again, Err(GrantError::Store(StoreError::Constraint(_)))));
-    assert_eq!(fixture.purse(account).await, purse);
+    assert_eq!(fixture.balance(account).await, balance);
 }
 
 async fn machines_are_counted_from_zero_without_gaps(engine: Engine) {
@@ -147,7 +147,7 @@ async fn machines_are_counted_from_zero_without_gaps(engine: Engine) {
     assert_eq!(fixture.store.read(|tx| machines::list(tx, None, 10)).await.expect("a read"), all);
     assert_eq!(fixture.store.read(|tx| machines::list(tx, Some(0), 10)).await.expect("a read"), all[1..]);
     let counts = fixture.store.read(|tx| machines::counts(tx)).await.expect("a read");
-    assert_eq!(counts, Counts { running: 1, stopped: 1 });
+    assert_eq!(counts, MachineCounts { running: 1, stopped: 1 });
 }
 
 fn minute(number: u64) -> Timestamp {
@@ -176,7 +176,7 @@ async fn make_key(fixture: &Fixture, new: &NewKey) -> Result<(), KeyError> {
     fixture.store.write(move |tx| keys::create(tx, &new)).await
 }
 
-async fn resolve(fixture: &Fixture, fingerprint: KeyFingerprint) -> Option<keys::Resolved> {
+async fn resolve(fixture: &Fixture, fingerprint: KeyFingerprint) -> Option<keys::ResolvedKey> {
     fixture.store.read(move |tx| keys::resolve(tx, fingerprint)).await.expect("a read")
 }
 
@@ -262,7 +262,7 @@ async fn a_key_has_its_scope_and_its_own_end(engine: Engine) {
 async fn the_audit_log_tells_the_newest_first(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(0).await;
-    let entry = |action: &str| audit::Entry {
+    let entry = |action: &str| audit::AuditEntry {
         at: START,
         account: Some(account),
         actor: "operator".to_owned(),
@@ -275,20 +275,25 @@ async fn the_audit_log_tells_the_newest_first(engine: Engine) {
         let entry = entry(action);
         fixture.store.write(move |tx| audit::append(tx, &entry)).await.expect("a write");
     }
-    let later = audit::Entry { at: minute(5), account: None, ..entry("backup") };
+    let later = audit::AuditEntry { at: minute(5), account: None, ..entry("backup") };
     let written = later.clone();
     fixture.store.write(move |tx| audit::append(tx, &written)).await.expect("a write");
-    let of_account = Wanted { account: Some(account), limit: 10, ..Wanted::default() };
-    let entries =
-        |listed: Vec<(i64, audit::Entry)>| listed.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>();
-    let list =
-        async |wanted: Wanted| fixture.store.read(move |tx| audit::list(tx, &wanted)).await.expect("a read");
+    let of_account = AuditFilter { account: Some(account), limit: 10, ..AuditFilter::default() };
+    let entries = |listed: Vec<(i64, audit::AuditEntry)>| {
+        listed.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>()
+    };
+    let list = async |wanted: AuditFilter| {
+        fixture.store.read(move |tx| audit::list(tx, &wanted)).await.expect("a read")
+    };
     assert_eq!(entries(list(of_account).await), [entry("key.revoked"), entry("key.made")]);
-    let all = list(Wanted { limit: 2, ..Wanted::default() }).await;
+    let all = list(AuditFilter { limit: 2, ..AuditFilter::default() }).await;
     let before = all.last().map(|(number, _)| *number);
     assert_eq!(entries(all), [later.clone(), entry("key.revoked")]);
-    assert_eq!(entries(list(Wanted { before, limit: 2, ..Wanted::default() }).await), [entry("key.made")]);
-    let recent = Wanted { since: Some(minute(5)), limit: 10, ..Wanted::default() };
+    assert_eq!(
+        entries(list(AuditFilter { before, limit: 2, ..AuditFilter::default() }).await),
+        [entry("key.made")]
+    );
+    let recent = AuditFilter { since: Some(minute(5)), limit: 10, ..AuditFilter::default() };
     assert_eq!(entries(list(recent).await), std::slice::from_ref(&later));
     let sweep = async |limit| {
         fixture.store.write(move |tx| audit::sweep(tx, minute(5).micros(), limit)).await.expect("a write")
@@ -298,5 +303,5 @@ async fn the_audit_log_tells_the_newest_first(engine: Engine) {
         (1, 1, 0),
         "in chunks, and what is old alone"
     );
-    assert_eq!(entries(list(Wanted { limit: 10, ..Wanted::default() }).await), [later]);
+    assert_eq!(entries(list(AuditFilter { limit: 10, ..AuditFilter::default() }).await), [later]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use domain::id::MessageId;
 use domain::time::Timestamp;
-use store::turns::{self, Claimed, Fence, Terms, TurnError};
+use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, StoreError, audit, machines, questions};
 
 use crate::fixture::{Engine, Fixture, node, run, terms};
@@ -39,14 +39,14 @@ async fn fill(fixture: &Fixture) {
     }
 }
 
-async fn claim(fixture: &Fixture, per_account_max: u32, limit: u32) -> Vec<Claimed> {
-    let terms = Terms { per_account_max, limit, ..terms() };
+async fn claim(fixture: &Fixture, per_account_max: u32, limit: u32) -> Vec<ClaimedTurn> {
+    let terms = ClaimOptions { per_account_max, limit, ..terms() };
     fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
 }
 
 /// Which of those that wait they are, counted from the oldest.
-fn places(claimed: &[Claimed]) -> Vec<usize> {
-    let place = |one: &Claimed| one.fence.answer.to_string()[24..].parse().expect("a number");
+fn places(claimed: &[ClaimedTurn]) -> Vec<usize> {
+    let place = |one: &ClaimedTurn| one.fence.answer.to_string()[24..].parse().expect("a number");
     claimed.iter().map(place).collect()
 }
 
@@ -114,7 +114,7 @@ async fn postgres_operations_visit_few_rows_whatever_the_tables_were_planned_for
     for _ in 0..8 {
         let refused = fixture.store.write(move |tx| turns::release(tx, fence)).await;
         assert!(matches!(refused, Err(TurnError::Fenced)), "{refused:?}");
-        visited(&fixture, move |tx| machines::lapse(tx, account).map(drop)).await;
+        visited(&fixture, move |tx| machines::clear_start_request(tx, account).map(drop)).await;
         visited(&fixture, sweep).await;
     }
     fill(&fixture).await;
@@ -130,7 +130,7 @@ async fn postgres_operations_visit_few_rows_whatever_the_tables_were_planned_for
     let held = claim(&fixture, 1, 1).await[0].fence;
     let few = |visited: i64| assert!(visited < 1000, "{visited} of {WAITING} rows were visited");
     few(visited(&fixture, move |tx| turns::put_back(tx, held)).await);
-    few(visited(&fixture, move |tx| machines::lapse(tx, account).map(drop)).await);
+    few(visited(&fixture, move |tx| machines::clear_start_request(tx, account).map(drop)).await);
     few(visited(&fixture, sweep).await);
     assert_eq!(fixture.count("SELECT count(*) FROM audit").await, WAITING as i64 - 50);
     assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, WAITING as i64 - 50);
@@ -141,7 +141,7 @@ async fn postgres_claims_visit_few_rows_whatever_the_server_believes_of_the_queu
     let options = Options { writers: Some(1), ..Options::default() };
     let fixture = Fixture::with(Engine::Postgres, options);
     let visits = async |per_account_max, limit| {
-        let terms = Terms { per_account_max, limit, ..terms() };
+        let terms = ClaimOptions { per_account_max, limit, ..terms() };
         let visits = move |tx: &mut dyn Sql| {
             let before = counted(tx)?;
             turns::claim_stopped(tx, &terms)?;

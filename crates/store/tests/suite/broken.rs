@@ -172,7 +172,7 @@ async fn befalls(cut: Cut, expected_runs: u32) {
         let (granted, runs) = grant(&fixture, &store, account).await;
         granted.expect("it is settled");
         assert_eq!(runs, expected_runs);
-        assert_eq!(fixture.purse(account).await.balance, Credits(total), "once");
+        assert_eq!(fixture.balance(account).await.available, Credits(total), "once");
     }
     assert!(proxy.cuts.lock().expect("nobody panics with it").is_empty(), "it happened");
 }
@@ -207,8 +207,8 @@ async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
     let fixture = Fixture::new(Engine::Postgres);
     let account = fixture.account(0).await;
     let proxy = Proxy::new();
-    let patience = Some(Duration::from_millis(100));
-    let options = Options { writers: Some(1), outage_patience: patience, ..Options::default() };
+    let max_wait = Some(Duration::from_millis(100));
+    let options = Options { writers: Some(1), outage_patience: max_wait, ..Options::default() };
     let store = Store::connect_with(&proxy.url(&fixture.url), options).expect("the same database");
     proxy.cuts.lock().expect("nobody panics with it").push_back(Cut::AfterCommitForGood);
     let (granted, _) = grant(&fixture, &store, account).await;
@@ -216,7 +216,7 @@ async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
     let (granted, runs) = grant(&fixture, &store, account).await;
     assert!(matches!(granted, Err(StoreError::Unreachable(_))), "{granted:?}");
     assert_eq!(runs, 0, "it surely did not happen");
-    assert_eq!(fixture.purse(account).await.balance, Credits(5));
+    assert_eq!(fixture.balance(account).await.available, Credits(5));
 }
 
 /// How many tasks ask while their server is killed.
@@ -264,7 +264,7 @@ fn postgres_a_server_that_is_killed_loses_and_doubles_nothing() {
         let page =
             fixture.store.read(move |tx| conversations::list(tx, account, 0, 1)).await.expect("a page");
         assert_eq!(page.total, count, "nothing is there that was not acknowledged");
-        assert_eq!(fixture.purse(account).await.reserved, Credits(10 * count));
+        assert_eq!(fixture.balance(account).await.reserved, Credits(10 * count));
     });
 }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
-use domain::credits::{Credits, Purse};
+use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, ConversationId};
-use store::conversations::{ConversationError, Message, Page, Patch};
+use store::conversations::{ConversationError, ConversationPage, ConversationPatch, Message};
 use store::questions::NewQuestion;
-use store::turns::{Claimed, TurnError};
+use store::turns::{ClaimedTurn, TurnError};
 use store::{StoreError, accounts, conversations, credits, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, result, run, step, terms};
@@ -24,7 +24,7 @@ on_every_engine!(
     damaged_rows_are_named,
 );
 
-async fn page(fixture: &Fixture, account: AccountId, offset: u64, limit: u32) -> Page {
+async fn page(fixture: &Fixture, account: AccountId, offset: u64, limit: u32) -> ConversationPage {
     fixture.store.read(move |tx| conversations::list(tx, account, offset, limit)).await.expect("a read")
 }
 
@@ -43,7 +43,7 @@ async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
     }
     fixture.ask(fixture.question(other)).await.expect("there are credits");
     let pinned = ids[1];
-    let pin = Patch { pinned: Some(true), ..Patch::default() };
+    let pin = ConversationPatch { pinned: Some(true), ..ConversationPatch::default() };
     fixture
         .store
         .write(move |tx| conversations::patch(tx, account, pinned, &pin))
@@ -54,7 +54,7 @@ async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
     assert_eq!(order, [ids[1], ids[4], ids[3], ids[2], ids[0]]);
     assert_eq!(whole.total, 5);
     assert_eq!(page(&fixture, account, 1, 2).await.conversations, whole.conversations[1..3]);
-    assert_eq!(page(&fixture, account, 9, 2).await, Page { conversations: Vec::new(), total: 5 });
+    assert_eq!(page(&fixture, account, 9, 2).await, ConversationPage { conversations: Vec::new(), total: 5 });
     delete(&fixture, account, ids[3]).await.expect("it is there");
     assert_eq!(page(&fixture, account, 2, 2).await.conversations[0].id, ids[2]);
     assert_eq!(page(&fixture, account, 0, 1).await.total, 4);
@@ -67,7 +67,7 @@ async fn a_title_can_be_changed_and_another_accounts_cannot(engine: Engine) {
     let (account, other) = (fixture.account(100).await, fixture.account(100).await);
     let id = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
     let titled = |by, title: &str| {
-        let patch = Patch { title: Some(title.to_owned()), pinned: None };
+        let patch = ConversationPatch { title: Some(title.to_owned()), pinned: None };
         fixture.store.write(move |tx| conversations::patch(tx, by, id, &patch))
     };
     let longest = "ž".repeat(domain::limits::TITLE_MAX_CHARS);
@@ -192,7 +192,7 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     let id = accepted.conversation.id;
     fixture.commit_step(fence, 0, 4).await.expect("the lease holds");
     fixture.reserve(fence, 1, 30).await.expect("there are credits");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(66), reserved: Credits(30) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(66), reserved: Credits(30) });
     assert!(matches!(delete(&fixture, other, id).await, Err(ConversationError::NotFound)));
     delete(&fixture, account, id).await.expect("it is there");
     assert!(matches!(delete(&fixture, account, id).await, Err(ConversationError::NotFound)));
@@ -205,7 +205,7 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     // Whoever had it is gone; the next one finds that it is to be stopped.
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
     let claimed = fixture.store.write(|tx| turns::claim_stopped(tx, &terms())).await.expect("a claim");
-    let [Claimed { fence, stop_requested: true, .. }] = claimed[..] else { panic!("{claimed:?}") };
+    let [ClaimedTurn { fence, stop_requested: true, .. }] = claimed[..] else { panic!("{claimed:?}") };
     let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
     assert!(turn.is_some_and(|turn| turn.deleted && turn.stop_requested));
     fixture.commit_step(fence, 1, 7).await.expect("what was bought is paid");
@@ -214,7 +214,7 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     assert_eq!(fixture.claim().await, []);
     while remove().await.expect("a write") > 0 {}
     assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 0);
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(89), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(89), reserved: Credits(0) });
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 100)).await.expect("a read");
     assert_eq!(ledger.iter().filter(|posted| posted.conversation == Some(id)).count(), 6);
 }

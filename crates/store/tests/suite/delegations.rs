@@ -1,11 +1,11 @@
 //! Tasks that an answer's agent gives to others: what is written, held and paid for them.
 
 use domain::answer::LogEntry;
-use domain::credits::{Credits, Purse, Shortage};
+use domain::credits::{Balance, Credits, Shortage};
 use domain::id::{AccountId, PostingId};
 use domain::step::CallResult;
 use store::turns::delegations::{self, Delegation};
-use store::turns::{Fence, Log, Terms, TurnError};
+use store::turns::{ClaimOptions, Fence, Log, TurnError};
 use store::{conversations, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, result, terms};
@@ -56,8 +56,8 @@ impl Desk<'_> {
         self.fixture.store.write(move |tx| delegations::end(tx, fence, call, release, START)).await
     }
 
-    async fn purse(&self) -> (u64, u64) {
-        let Purse { balance, reserved } = self.fixture.purse(self.account).await;
+    async fn balance(&self) -> (u64, u64) {
+        let Balance { available: balance, reserved } = self.fixture.balance(self.account).await;
         (balance.0, reserved.0)
     }
 }
@@ -76,9 +76,9 @@ async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine:
     let fresh = desk.begin("a").await.expect("the lease holds").expect("there is room");
     assert!(fresh.log.is_empty());
     desk.reserve("a", 0, 20).await.expect("there are credits");
-    assert_eq!(desk.purse().await, (77, 20));
+    assert_eq!(desk.balance().await, (77, 20));
     desk.commit("a", 0, 5).await.expect("the lease holds");
-    assert_eq!(desk.purse().await, (92, 0));
+    assert_eq!(desk.balance().await, (92, 0));
     assert!(matches!(desk.commit("a", 0, 0).await, Err(TurnError::StepCommitted)));
     assert!(desk.result("a", 0, result("c")).await.expect("the lease holds"));
     assert!(!desk.result("a", 0, result("c")).await.expect("the lease holds"), "a call has one result");
@@ -104,7 +104,7 @@ async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine:
         .await;
     assert!(own.expect("the lease holds"));
     fixture.complete(fence, done(answer)).await.expect("the lease holds");
-    assert_eq!(desk.purse().await, (92, 0));
+    assert_eq!(desk.balance().await, (92, 0));
 }
 
 async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: Engine) {
@@ -115,10 +115,10 @@ async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: E
     }
     desk.reserve("a", 0, 40).await.expect("there are credits");
     desk.reserve("b", 0, 50).await.expect("there are credits");
-    assert_eq!(desk.purse().await, (7, 90));
+    assert_eq!(desk.balance().await, (7, 90));
     let short = desk.reserve("b", 0, 58).await;
     assert!(matches!(short, Err(TurnError::Short(Shortage::Balance))), "{short:?}");
-    assert_eq!(desk.purse().await, (7, 90), "what was held still is");
+    assert_eq!(desk.balance().await, (7, 90), "what was held still is");
     let postings = fixture.count("SELECT count(*) FROM postings").await;
     desk.reserve("b", 0, 50).await.expect("it is held");
     assert_eq!(
@@ -127,12 +127,12 @@ async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: E
         "what is held is not held anew"
     );
     desk.reserve("b", 0, 10).await.expect("it is less");
-    assert_eq!(desk.purse().await, (47, 50));
+    assert_eq!(desk.balance().await, (47, 50));
     desk.commit("a", 0, 40).await.expect("the lease holds");
-    assert_eq!(desk.purse().await, (47, 10));
+    assert_eq!(desk.balance().await, (47, 10));
     desk.end("b").await.expect("the lease holds");
     desk.end("b").await.expect("nothing is held any more");
-    assert_eq!(desk.purse().await, (57, 0));
+    assert_eq!(desk.balance().await, (57, 0));
 }
 
 async fn the_end_of_an_answer_gives_back_what_its_delegations_hold(engine: Engine) {
@@ -141,7 +141,7 @@ async fn the_end_of_an_answer_gives_back_what_its_delegations_hold(engine: Engin
     desk.begin("a").await.expect("the lease holds").expect("there is room");
     desk.reserve("a", 0, 40).await.expect("there are credits");
     fixture.complete(desk.fence, done(desk.fence.answer)).await.expect("the lease holds");
-    assert_eq!(desk.purse().await, (97, 0));
+    assert_eq!(desk.balance().await, (97, 0));
     assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
     assert!(matches!(desk.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
 }
@@ -151,7 +151,7 @@ async fn a_delegation_can_not_be_written_under_an_earlier_lease(engine: Engine) 
     let desk = begun(&fixture).await;
     desk.begin("a").await.expect("the lease holds").expect("there is room");
     desk.reserve("a", 0, 40).await.expect("there are credits");
-    let late = Terms { now: terms().lease_until, ..terms() };
+    let late = ClaimOptions { now: terms().lease_until, ..terms() };
     let claimed = fixture.store.write(move |tx| turns::claim(tx, &late)).await.expect("a claim");
     assert_eq!(claimed[0].fence.answer, desk.fence.answer);
     assert!(matches!(desk.begin("a").await, Err(TurnError::Fenced)));
@@ -161,7 +161,7 @@ async fn a_delegation_can_not_be_written_under_an_earlier_lease(engine: Engine) 
     assert!(matches!(desk.end("a").await, Err(TurnError::Fenced)));
     let next = Desk { fence: claimed[0].fence, ..desk };
     next.commit("a", 0, 4).await.expect("the lease holds");
-    assert_eq!(next.purse().await, (93, 0));
+    assert_eq!(next.balance().await, (93, 0));
 }
 
 async fn an_answer_has_only_so_many_delegations(engine: Engine) {
@@ -187,7 +187,7 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
         fixture.store.write(move |tx| conversations::delete(tx, account, conversation, START)).await;
     deleted.expect("it is there");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    assert_eq!(desk.purse().await, (97, 0), "what was held is given back");
+    assert_eq!(desk.balance().await, (97, 0), "what was held is given back");
     while fixture.store.write(move |tx| conversations::remove(tx, conversation, 2)).await.expect("a removal")
         > 0
     {}

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use domain::account::Role;
 use domain::answer::{Answer, Ending};
-use domain::catalog::Measures;
+use domain::catalog::ModelLimits;
 use domain::citation::{Citation, Place};
-use domain::credits::{Credits, Price, Purse};
+use domain::credits::{Balance, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId};
 use domain::key::KeyFingerprint;
 use domain::scope::Scope;
-use domain::step::{Block, Call, CallResult, Outcome, Step, StopReason, Usage};
+use domain::step::{Block, Call, CallResult, Step, StepOutcome, StopReason, Usage};
 use domain::time::Timestamp;
 use store::accounts::NewAccount;
 use store::keys::NewKey;
-use store::questions::{Accepted, Asked, NewConversation, NewQuestion, Refused, Target, Through};
-use store::turns::{Claimed, Completion, Fence, Log, Reserve, StepDone, Terms, TurnError};
+use store::questions::{Accepted, AskRefused, AskResult, AskedThrough, NewConversation, NewQuestion, Target};
+use store::turns::{ClaimOptions, ClaimedTurn, Completion, Fence, Log, Reserve, StepDone, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
 
 /// What a suite can run on.
@@ -36,7 +36,7 @@ pub(crate) struct Fixture {
 }
 
 /// What the model of every question costs and may put out.
-pub(crate) const MEASURES: Measures = Measures {
+pub(crate) const MEASURES: ModelLimits = ModelLimits {
     price: Price { base_millis: 1000, input_millis: 20, output_millis: 3 },
     context_tokens: 8000,
     output_max_tokens: 900,
@@ -113,10 +113,10 @@ impl Fixture {
             web_search: true,
         };
         NewQuestion {
-            measures: MEASURES,
+            model_limits: MEASURES,
             account,
             user: None,
-            through: Through::Service,
+            through: AskedThrough::Service,
             trace: None,
             target: Target::New(conversation),
             question: MessageId::from_random(self.bits()),
@@ -137,31 +137,34 @@ impl Fixture {
         NewQuestion { target: Target::Existing(conversation), ..self.question(account) }
     }
 
-    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, Refused> {
+    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, AskRefused> {
         let accept = move |tx: &mut dyn Sql| {
             let asked = questions::ask(tx, &question)?;
-            machines::want(tx, question.account)?;
-            Ok::<_, Refused>(asked)
+            machines::request_start(tx, question.account)?;
+            Ok::<_, AskRefused>(asked)
         };
         match self.store.write(accept).await? {
-            Asked::Accepted(accepted) => Ok(accepted),
-            Asked::Replayed { .. } => panic!("the question was never asked before"),
+            AskResult::Accepted(accepted) => Ok(accepted),
+            AskResult::Replayed { .. } => panic!("the question was never asked before"),
         }
     }
 
-    pub(crate) async fn purse(&self, account: AccountId) -> Purse {
-        let (purse, audited) = self
+    pub(crate) async fn balance(&self, account: AccountId) -> Balance {
+        let (balance, audited) = self
             .store
             .read(move |tx| {
-                Ok::<_, StoreError>((credits::purse(tx, account)?, credits::audited_purse(tx, account)?))
+                Ok::<_, StoreError>((
+                    credits::balance(tx, account)?,
+                    credits::recomputed_balance(tx, account)?,
+                ))
             })
             .await
             .expect("a purse");
-        assert_eq!(purse, Some(audited), "the postings add up to the purse");
+        assert_eq!(balance, Some(audited), "the postings add up to the purse");
         audited
     }
 
-    pub(crate) async fn claim(&self) -> Vec<Claimed> {
+    pub(crate) async fn claim(&self) -> Vec<ClaimedTurn> {
         let terms = terms();
         self.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
     }
@@ -256,8 +259,8 @@ impl Fixture {
 }
 
 /// The terms of the one process.
-pub(crate) fn terms() -> Terms {
-    Terms {
+pub(crate) fn terms() -> ClaimOptions {
+    ClaimOptions {
         node: node(),
         now: START,
         lease_until: START.plus(Duration::from_secs(10)),
@@ -298,7 +301,7 @@ pub(crate) fn result(call: &str) -> CallResult {
         images: Vec::new(),
         call: call.to_owned(),
         tool: "search".to_owned(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "found".to_owned(),
         passages: Vec::new(),
         written: vec!["/notes.md".to_owned()],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::credits::Credits;
-use store::questions::{NewQuestion, Refused};
+use store::questions::{AskRefused, NewQuestion};
 use store::{Options, SqlExt, StoreError, questions};
 
 use crate::fixture::Fixture;
@@ -49,14 +49,14 @@ async fn fill(server: &Server) {
                 accepted += 1;
             }
             Err(error) => {
-                assert!(matches!(error, Refused::Store(StoreError::Full)), "{error}");
+                assert!(matches!(error, AskRefused::Store(StoreError::Full)), "{error}");
                 assert!(there.is_none());
                 full += 1;
             }
         }
     }
     assert!(accepted > 0 && full > 0, "some fit, some do not: {accepted}, {full}");
-    assert_eq!(fixture.purse(account).await.reserved, Credits(10 * accepted));
+    assert_eq!(fixture.balance(account).await.reserved, Credits(10 * accepted));
     server.sql("DROP TABLE ballast");
     fixture.ask(fixture.question(account)).await.expect("there is room again");
 }

@@ -135,7 +135,7 @@ async fn ask_one(store: &Store, question: NewQuestion, round: u128) {
     }
     let answer = question.answer;
     let asked = store.write(move |tx| questions::ask(tx, &question)).await.expect("it is accepted");
-    let questions::Asked::Accepted(accepted) = asked else { panic!("it was never asked before") };
+    let questions::AskResult::Accepted(accepted) = asked else { panic!("it was never asked before") };
     let line = format!("\nack {} {answer} .\n", accepted.conversation.id);
     std::io::stdout().write_all(line.as_bytes()).expect("the test listens");
 }
@@ -147,15 +147,15 @@ async fn all_there(url: &str, acknowledged: Vec<(ConversationId, MessageId)>) {
         let found = store.read(move |tx| conversations::answer(tx, account(), conversation, answer)).await;
         assert!(found.is_ok(), "{answer} was acknowledged and is lost");
     }
-    let (purse, audited, page) = store
+    let (balance, audited, page) = store
         .read(|tx| {
-            let purse = credits::purse(tx, account())?;
+            let balance = credits::balance(tx, account())?;
             let page = conversations::list(tx, account(), 0, 1)?;
-            Ok::<_, StoreError>((purse, credits::audited_purse(tx, account())?, page))
+            Ok::<_, StoreError>((balance, credits::recomputed_balance(tx, account())?, page))
         })
         .await
         .expect("a read");
-    assert_eq!(purse, Some(audited));
+    assert_eq!(balance, Some(audited));
     assert!(page.total >= count);
     assert_eq!(audited.reserved, Credits(10 * page.total), "each question is there with its reservation");
 }

@@ -1,10 +1,10 @@
 //! The ledger under whatever happens: its postings add up to the purse, and nothing is ever below zero.
 
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, KeyId, PostingId};
 use proptest::prelude::*;
-use store::questions::Through;
-use store::turns::{Fence, Terms};
+use store::questions::AskedThrough;
+use store::turns::{ClaimOptions, Fence};
 use store::{RowExt, SqlExt, conversations, credits, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, terms};
@@ -77,11 +77,11 @@ async fn play(engine: Engine, acts: Vec<Act>) {
             Act::Ask(reserve) => {
                 let mut question = fixture.question(account);
                 question.reserve = Credits(reserve);
-                question.through = Through::Key(key);
+                question.through = AskedThrough::Key(key);
                 drop(fixture.ask(question).await);
             }
             Act::Claim => {
-                let terms = Terms { limit: 2, ..terms() };
+                let terms = ClaimOptions { limit: 2, ..terms() };
                 let claimed = fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim");
                 turns_taken.extend(claimed.into_iter().map(|one| (one.fence, one.conversation, 0)));
             }
@@ -134,9 +134,9 @@ async fn play(engine: Engine, acts: Vec<Act>) {
 /// what is there and what was spent. Below zero no number can be. All that was asked came through one key, which never
 /// spends more than it may.
 async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
-    let purse = fixture.purse(account).await;
+    let balance = fixture.balance(account).await;
     let held = fixture.count("SELECT CAST(COALESCE(SUM(outstanding), 0) AS BIGINT) FROM answers").await;
-    assert_eq!(Credits(u64::try_from(held).expect("not below zero")), purse.reserved);
+    assert_eq!(Credits(u64::try_from(held).expect("not below zero")), balance.reserved);
     let sums = fixture
         .store
         .read(move |tx| {
@@ -149,13 +149,13 @@ async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
         })
         .await;
     let (granted, settled) = sums.expect("a read").expect("there are sums");
-    assert_eq!(purse.balance.0 + purse.reserved.0 + settled, granted);
+    assert_eq!(balance.available.0 + balance.reserved.0 + settled, granted);
     let spent = fixture.spent(account, key).await;
-    assert_eq!(spent, Credits(purse.reserved.0 + settled));
+    assert_eq!(spent, Credits(balance.reserved.0 + settled));
     assert!(spent <= Credits(KEY_MAY_SPEND));
     let newest_first =
         fixture.store.read(move |tx| credits::ledger(tx, account, 0, 1000)).await.expect("a read");
-    let mut replayed = Purse::default();
+    let mut replayed = Balance::default();
     let mut posted: Vec<_> = newest_first.into_iter().map(|one| (one.kind, one.amount)).collect();
     // The order of postings of one moment is not kept; whatever it is, the sums are the same.
     posted.sort_by_key(|(kind, _)| match kind {
@@ -165,9 +165,9 @@ async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
     });
     let reservable: u64 =
         posted.iter().filter(|(kind, _)| *kind == PostingKind::Reserve).map(|(_, a)| a.0).sum();
-    replayed.balance = Credits(reservable);
+    replayed.available = Credits(reservable);
     for (kind, amount) in posted {
         replayed = replayed.post(kind, amount).expect("each posting fits the purse");
     }
-    assert_eq!(replayed, Purse { balance: Credits(purse.balance.0 + reservable), ..purse });
+    assert_eq!(replayed, Balance { available: Credits(balance.available.0 + reservable), ..balance });
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use domain::credits::{Credits, PostingKind, Purse};
+use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, ConversationId, KeyId};
-use store::questions::{Asked, Idempotency, NewQuestion, Refused, Target, Through};
+use store::questions::{AskRefused, AskResult, AskedThrough, Idempotency, NewQuestion, Target};
 use store::{StoreError, conversations, credits, questions};
 
 use crate::fixture::{Engine, Fixture, START, done};
@@ -29,11 +29,11 @@ async fn an_accepted_question_is_there_with_its_reservation(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(25).await;
     let key = KeyId::from_random(fixture.bits());
-    let question = NewQuestion { through: Through::Key(key), ..fixture.question(account) };
+    let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.question(account) };
     let accepted = fixture.ask(question.clone()).await.expect("there are credits");
     assert_eq!((accepted.answer, accepted.ordinal, accepted.created_at), (question.answer, 0, START));
     assert_eq!(accepted.conversation.open_answer, Some(question.answer));
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(15), reserved: Credits(10) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(15), reserved: Credits(10) });
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
     let posted = ledger.iter().find(|posted| posted.id == question.posting).expect("it is posted");
     assert_eq!((posted.kind, posted.amount, posted.step), (PostingKind::Reserve, Credits(10), Some(0)));
@@ -48,21 +48,21 @@ async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (account, other) = (fixture.account(15).await, fixture.account(100).await);
     let unknown = AccountId::from_random(fixture.bits());
-    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(Refused::NotFound)));
+    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(AskRefused::NotFound)));
     let (accepted, fence) = fixture.turn(account).await;
     let conversation = accepted.conversation.id;
     let ask = |by, conversation| fixture.ask(fixture.follow_up(by, conversation));
     // The balance of 5 covers none of these, and that is the last thing to be told.
-    assert!(matches!(ask(account, conversation).await, Err(Refused::Busy)));
+    assert!(matches!(ask(account, conversation).await, Err(AskRefused::Busy)));
     let nowhere = ConversationId::from_random(fixture.bits());
-    assert!(matches!(ask(account, nowhere).await, Err(Refused::NotFound)));
-    assert!(matches!(ask(other, conversation).await, Err(Refused::NotFound)), "it is not the other's");
-    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(Refused::Insufficient)));
+    assert!(matches!(ask(account, nowhere).await, Err(AskRefused::NotFound)));
+    assert!(matches!(ask(other, conversation).await, Err(AskRefused::NotFound)), "it is not the other's");
+    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(AskRefused::Insufficient)));
     fixture.commit_step(fence, 0, 9).await.expect("the lease holds");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    assert!(matches!(ask(account, conversation).await, Err(Refused::Insufficient)));
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(6), reserved: Credits(0) });
-    assert_eq!(fixture.purse(other).await.balance, Credits(100));
+    assert!(matches!(ask(account, conversation).await, Err(AskRefused::Insufficient)));
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(6), reserved: Credits(0) });
+    assert_eq!(fixture.balance(other).await.available, Credits(100));
 }
 
 async fn a_follow_up_goes_into_the_same_conversation(engine: Engine) {
@@ -93,25 +93,28 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
     let ask = |question: NewQuestion| fixture.store.write(move |tx| questions::ask(tx, &question));
     let first = keyed(account, 1, 0);
     let (id, answer) = (conversation_of(&first), first.answer);
-    assert!(matches!(ask(first).await, Ok(Asked::Accepted(_))));
+    assert!(matches!(ask(first).await, Ok(AskResult::Accepted(_))));
     let replayed = ask(keyed(account, 1, 86_399)).await.expect("it was asked before");
-    assert_eq!(replayed, Asked::Replayed { conversation: id, answer });
-    assert!(matches!(ask(keyed(account, 2, 1)).await, Err(Refused::Mismatch)));
+    assert_eq!(replayed, AskResult::Replayed { conversation: id, answer });
+    assert!(matches!(ask(keyed(account, 2, 1)).await, Err(AskRefused::Mismatch)));
     let look = |by, hash: u8, after: u64| {
         let idempotency = Idempotency { key: "once".to_owned(), body_hash: [hash; 32] };
         let now = START.plus(Duration::from_secs(after));
         fixture.store.read(move |tx| questions::replay(tx, by, &idempotency, now))
     };
     assert_eq!(look(account, 1, 86_399).await.expect("it was asked before"), Some((id, answer)));
-    assert!(matches!(look(account, 2, 1).await, Err(Refused::Mismatch)));
+    assert!(matches!(look(account, 2, 1).await, Err(AskRefused::Mismatch)));
     assert_eq!(look(account, 2, 86_400).await.expect("a day has passed"), None);
     assert_eq!(look(other, 1, 1).await.expect("another's"), None);
-    assert!(matches!(ask(keyed(other, 2, 1)).await, Ok(Asked::Accepted(_))), "a key is the account's own");
-    assert_eq!(fixture.purse(account).await.reserved, Credits(10));
+    assert!(
+        matches!(ask(keyed(other, 2, 1)).await, Ok(AskResult::Accepted(_))),
+        "a key is the account's own"
+    );
+    assert_eq!(fixture.balance(account).await.reserved, Credits(10));
     fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await.expect("it is there");
-    assert!(matches!(ask(keyed(account, 1, 1)).await, Err(Refused::Gone)));
-    assert!(matches!(look(account, 1, 1).await, Err(Refused::Gone)));
-    assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(Asked::Accepted(_))), "a day has passed");
+    assert!(matches!(ask(keyed(account, 1, 1)).await, Err(AskRefused::Gone)));
+    assert!(matches!(look(account, 1, 1).await, Err(AskRefused::Gone)));
+    assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(AskResult::Accepted(_))), "a day has passed");
     let now = START.plus(Duration::from_secs(86_402));
     let swept = fixture.store.write(move |tx| questions::sweep_idempotency(tx, now, 10)).await;
     assert_eq!(swept.expect("a write"), 1, "the other account's is too old, this one's is new");
@@ -126,11 +129,11 @@ async fn a_refused_request_leaves_no_trace(engine: Engine) {
         reserve: Credits(1),
         ..fixture.follow_up(account, first.conversation.id)
     };
-    assert!(matches!(fixture.ask(keyed.clone()).await, Err(Refused::Busy)));
+    assert!(matches!(fixture.ask(keyed.clone()).await, Err(AskRefused::Busy)));
     assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, 0);
     assert_eq!(fixture.count("SELECT count(*) FROM questions").await, 1);
     assert_eq!(fixture.count("SELECT exchanges FROM conversations").await, 1);
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(5), reserved: Credits(10) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(5), reserved: Credits(10) });
 }
 
 async fn texts_have_bounds(engine: Engine) {
@@ -140,8 +143,8 @@ async fn texts_have_bounds(engine: Engine) {
     let longest = "a".repeat(domain::limits::QUESTION_MAX_BYTES);
     fixture.ask(text(longest.clone())).await.expect("it fits");
     let refused = fixture.ask(text(longest + "a")).await;
-    assert!(matches!(refused, Err(Refused::Store(StoreError::Constraint(_)))));
+    assert!(matches!(refused, Err(AskRefused::Store(StoreError::Constraint(_)))));
     let refused = fixture.ask(text("a\0b".to_owned())).await;
-    assert!(matches!(refused, Err(Refused::Store(StoreError::Rule(_)))));
+    assert!(matches!(refused, Err(AskRefused::Store(StoreError::Rule(_)))));
     assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 1);
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use domain::credits::{Credits, Purse, Shortage};
+use domain::credits::{Balance, Credits, Shortage};
 use domain::id::NodeId;
 use store::accounts::NewAccount;
-use store::questions::{NewQuestion, Refused, Through};
-use store::turns::{Log, Terms, TurnError};
+use store::questions::{AskRefused, AskedThrough, NewQuestion};
+use store::turns::{ClaimOptions, Log, TurnError};
 use store::{StoreError, accounts, conversations, machines, turns};
 
 use crate::fixture::{Engine, Fixture, START, done, terms};
@@ -39,12 +39,12 @@ async fn of_64_askers_of_one_conversation_one_wins(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             Ok(_) => won += 1,
-            Err(error) => assert!(matches!(error, Refused::Busy), "{error}"),
+            Err(error) => assert!(matches!(error, AskRefused::Busy), "{error}"),
         }
     }
     assert_eq!(won, 1);
     assert_eq!(fixture.count("SELECT count(*) FROM answers").await, 2);
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(99_990), reserved: Credits(10) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(99_990), reserved: Credits(10) });
 }
 
 async fn credits_for_50_carry_50_of_200(engine: Engine) {
@@ -62,11 +62,11 @@ async fn credits_for_50_carry_50_of_200(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             Ok(_) => accepted += 1,
-            Err(error) => assert!(matches!(error, Refused::Insufficient), "{error}"),
+            Err(error) => assert!(matches!(error, AskRefused::Insufficient), "{error}"),
         }
     }
     assert_eq!(accepted, 50);
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(9), reserved: Credits(500) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(9), reserved: Credits(500) });
     assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 50);
     assert_eq!(fixture.count("SELECT conversations FROM accounts").await, 50);
 }
@@ -77,7 +77,7 @@ async fn a_key_never_spends_more_than_it_may(engine: Engine) {
     let (key, other) = (fixture.key(account, Some(205)).await, fixture.key(account, None).await);
     let mut tasks = Vec::new();
     for number in 0..64 {
-        let through = Through::Key(if number % 2 == 0 { key } else { other });
+        let through = AskedThrough::Key(if number % 2 == 0 { key } else { other });
         let question = NewQuestion { through, ..fixture.question(account) };
         let store = fixture.store.clone();
         tasks.push(tokio::spawn(async move {
@@ -89,13 +89,16 @@ async fn a_key_never_spends_more_than_it_may(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             (true, Ok(_)) => limited += 1,
-            (true, Err(error)) => assert!(matches!(error, Refused::SpendingLimit), "{error}"),
+            (true, Err(error)) => assert!(matches!(error, AskRefused::SpendingLimit), "{error}"),
             (false, asked) => free += i32::from(asked.is_ok()),
         }
     }
     assert_eq!((limited, free), (20, 32), "each question holds 10; the other key is not bound");
     assert_eq!(fixture.spent(account, key).await, Credits(200));
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(99_480), reserved: Credits(520) });
+    assert_eq!(
+        fixture.balance(account).await,
+        Balance { available: Credits(99_480), reserved: Credits(520) }
+    );
     assert_eq!(fixture.count("SELECT count(*) FROM answers").await, 52, "what is refused leaves nothing");
 }
 
@@ -105,7 +108,7 @@ async fn steps_of_one_key_keep_its_limit_together(engine: Engine) {
     let key = fixture.key(account, Some(300)).await;
     let mut fences = Vec::new();
     for _ in 0..16 {
-        let question = NewQuestion { through: Through::Key(key), ..fixture.question(account) };
+        let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.question(account) };
         fixture.ask(question).await.expect("the key may spend so much");
     }
     fences.extend(fixture.claim().await.into_iter().map(|claimed| claimed.fence));
@@ -140,7 +143,7 @@ async fn no_answer_is_taken_up_twice(engine: Engine) {
     }
     let mut tasks = Vec::new();
     for number in 0..16 {
-        let terms = Terms { node: NodeId::from_random(number), limit: 4, ..terms() };
+        let terms = ClaimOptions { node: NodeId::from_random(number), limit: 4, ..terms() };
         let store = fixture.store.clone();
         tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &terms)).await }));
     }
@@ -197,8 +200,8 @@ async fn whoever_ends_an_answer_first_ends_it_alone(engine: Engine) {
         ended += task.await.expect("it does not panic");
     }
     assert_eq!(ended, 24, "each once, deleted or not");
-    let purse = fixture.purse(account).await;
-    assert_eq!(purse.reserved, Credits(0), "nothing is held any more");
+    let balance = fixture.balance(account).await;
+    assert_eq!(balance.reserved, Credits(0), "nothing is held any more");
     assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 0);
     assert_eq!(fixture.count("SELECT conversations FROM accounts").await, 0);
 }
@@ -211,7 +214,7 @@ async fn a_share_is_kept_by_many_claims_at_once(engine: Engine) {
     }
     let mut tasks = Vec::new();
     for number in 0..16 {
-        let terms = Terms { node: NodeId::from_random(number), per_account_max: 7, ..terms() };
+        let terms = ClaimOptions { node: NodeId::from_random(number), per_account_max: 7, ..terms() };
         let store = fixture.store.clone();
         tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &terms)).await }));
     }

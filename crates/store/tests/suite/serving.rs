@@ -24,10 +24,10 @@ async fn it_is_ready_while_it_answers(engine: Engine) {
 
 async fn it_takes_writes_until_it_is_closed(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let patience = Duration::from_secs(30);
-    fixture.store.check_writable(patience).await.expect("it takes writes");
+    let max_wait = Duration::from_secs(30);
+    fixture.store.check_writable(max_wait).await.expect("it takes writes");
     fixture.store.close().await;
-    assert!(matches!(fixture.store.check_writable(patience).await, Err(StoreError::Closed)));
+    assert!(matches!(fixture.store.check_writable(max_wait).await, Err(StoreError::Closed)));
 }
 
 /// Far less than the statement would take, far more than its end does.

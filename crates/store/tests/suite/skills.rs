@@ -1,6 +1,6 @@
 //! How often which skill was used: counted with the question that chose it, and for each account apart.
 
-use store::questions::{Idempotency, Refused};
+use store::questions::{AskRefused, Idempotency};
 use store::skills;
 
 use crate::fixture::{Engine, Fixture};
@@ -42,7 +42,7 @@ async fn a_question_that_is_not_accepted_counts_nothing(engine: Engine) {
     fixture.ask(question.clone()).await.expect("there are credits");
     let mut poor = fixture.question(account);
     poor.skills = names(&["p:b"]);
-    assert!(matches!(fixture.ask(poor).await, Err(Refused::Insufficient)));
+    assert!(matches!(fixture.ask(poor).await, Err(AskRefused::Insufficient)));
     fixture.store.write(move |tx| store::questions::ask(tx, &question)).await.expect("it is replayed");
     assert_eq!(uses(&fixture, account).await, [("p:a".to_owned(), 1)]);
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 
 use domain::credits::Credits;
 use domain::id::{AccountId, PostingId};
-use store::questions::{Asked, NewQuestion, Refused};
+use store::questions::{AskRefused, AskResult, NewQuestion};
 use store::{Options, Sql, SqlExt, StoreError, accounts, credits, questions};
 use tokio::task::JoinHandle;
 
@@ -105,7 +105,7 @@ async fn a_failed_statement_spoils_the_transaction(engine: Engine) {
         })
         .await;
     assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work said that it was well");
-    assert_eq!(fixture.purse(account).await.balance, Credits(1));
+    assert_eq!(fixture.balance(account).await.available, Credits(1));
 }
 
 async fn what_does_not_fit_is_refused(engine: Engine) {
@@ -144,7 +144,7 @@ async fn work_that_panics_is_undone_alone(engine: Engine) {
     outcome(before).await.expect("it is innocent");
     assert!(matches!(outcome(panics).await, Err(StoreError::Panicked)));
     outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+    assert_eq!(fixture.balance(account).await.available, Credits(1011));
 }
 
 async fn a_commit_that_fails_hits_the_one_at_fault(engine: Engine) {
@@ -174,7 +174,7 @@ async fn a_commit_that_fails_hits_the_one_at_fault(engine: Engine) {
     outcome(before).await.expect("it is innocent");
     assert!(matches!(outcome(fault).await, Err(StoreError::Constraint(_))));
     outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+    assert_eq!(fixture.balance(account).await.available, Credits(1011));
     assert_eq!(fixture.count("SELECT count(*) FROM users").await, 1);
 }
 
@@ -190,7 +190,7 @@ async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
     outcome(before).await.expect("it is innocent");
     assert!(matches!(outcome(fault).await, Err(StoreError::TransactionLost)));
     outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.purse(account).await.balance, Credits(1011));
+    assert_eq!(fixture.balance(account).await.available, Credits(1011));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,8 +207,8 @@ async fn sqlite_a_full_disk_is_told_truthfully() {
         let question = NewQuestion { text: "x".repeat(size), ..fixture.question(account) };
         let answer = question.answer;
         let task = enqueue(&fixture, move |tx| match questions::ask(tx, &question) {
-            Ok(asked) => Ok(matches!(asked, Asked::Accepted(_))),
-            Err(Refused::Store(error)) => Err(error),
+            Ok(asked) => Ok(matches!(asked, AskResult::Accepted(_))),
+            Err(AskRefused::Store(error)) => Err(error),
             Err(other) => panic!("no other reason: {other}"),
         })
         .await;
@@ -246,14 +246,14 @@ async fn sqlite_a_full_disk_is_told_truthfully() {
     }
     assert!(accepted > small && full > 0, "some of the large ones fit, some do not: {accepted}, {full}");
     assert_eq!(small, 20, "a large one that does not fit leaves room for small ones");
-    assert_eq!(fixture.purse(account).await.reserved, Credits(10 * accepted));
+    assert_eq!(fixture.balance(account).await.reserved, Credits(10 * accepted));
 }
 
 async fn a_reader_cannot_write(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1).await;
     assert!(fixture.store.read(grant(&fixture, account, 5)).await.is_err());
-    assert_eq!(fixture.purse(account).await.balance, Credits(1));
+    assert_eq!(fixture.balance(account).await.available, Credits(1));
 }
 
 async fn a_closed_store_says_so(engine: Engine) {
@@ -268,7 +268,7 @@ async fn a_closed_store_says_so(engine: Engine) {
     outcome(held).await.expect("what was begun is finished");
     outcome(begun).await.expect("what was begun is finished");
     assert!(matches!(fixture.store.write(grant(&fixture, account, 5)).await, Err(StoreError::Closed)));
-    let read = fixture.store.read(move |tx| credits::purse(tx, account)).await;
+    let read = fixture.store.read(move |tx| credits::balance(tx, account)).await;
     assert!(matches!(read, Err(StoreError::Closed)));
     let log = fixture.folder.path().join("store.db-wal");
     assert_eq!(std::fs::metadata(log).map_or(0, |log| log.len()), 0, "nothing is left beside the database");
@@ -279,13 +279,13 @@ async fn a_store_opens_again_as_it_was(engine: Engine) {
     let account = fixture.account(7).await;
     // Two at the same time, and one after they are closed.
     let beside = fixture.beside().expect("the tables are there");
-    let seen = beside.read(move |tx| credits::purse(tx, account)).await.expect("a read");
-    assert_eq!(seen.expect("it is there").balance, Credits(7));
+    let seen = beside.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+    assert_eq!(seen.expect("it is there").available, Credits(7));
     beside.close().await;
     fixture.store.close().await;
     let again = fixture.beside().expect("the tables are there");
-    let seen = again.read(move |tx| credits::purse(tx, account)).await.expect("a read");
-    assert_eq!(seen.expect("it is there").balance, Credits(7));
+    let seen = again.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+    assert_eq!(seen.expect("it is there").available, Credits(7));
     if matches!(engine, Engine::Sqlite) {
         let file = std::fs::metadata(fixture.folder.path().join("store.db")).expect("a file");
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600);

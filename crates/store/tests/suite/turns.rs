@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
-use domain::credits::{Credits, PostingKind, Purse, Shortage};
+use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, MessageId, NodeId, TraceId};
 use domain::step::{ATTACHED_FILES, Block, Step, Usage};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
 use store::turns::{
-    Claimed, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, Held, Log, StepDone, Terms,
-    TurnError, TurnRecord,
+    ClaimOptions, ClaimedTurn, Completion, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, Fence, HeldLease,
+    Log, StepDone, TurnError, TurnRecord,
 };
 use store::{StoreError, conversations, credits, machines, turns};
 
@@ -40,7 +40,7 @@ on_every_engine!(
     the_trace_of_an_answer_is_known_whatever_its_log_is,
 );
 
-async fn claim(fixture: &Fixture, terms: Terms) -> Vec<Claimed> {
+async fn claim(fixture: &Fixture, terms: ClaimOptions) -> Vec<ClaimedTurn> {
     fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
 }
 
@@ -53,15 +53,16 @@ async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: En
         let question = NewQuestion { now, ..fixture.question(account) };
         asked.push(fixture.ask(question).await.expect("there are credits").answer);
     }
-    let answers = |claimed: Vec<Claimed>| claimed.into_iter().map(|one| one.fence.answer).collect::<Vec<_>>();
-    let share = Terms { per_account_max: 2, limit: 3, ..terms() };
+    let answers =
+        |claimed: Vec<ClaimedTurn>| claimed.into_iter().map(|one| one.fence.answer).collect::<Vec<_>>();
+    let share = ClaimOptions { per_account_max: 2, limit: 3, ..terms() };
     assert_eq!(answers(claim(&fixture, share).await), [asked[0], asked[1], asked[4]]);
     assert_eq!(answers(claim(&fixture, share).await), [asked[6]], "the share counts what was taken before");
     assert_eq!(answers(claim(&fixture, share).await), []);
     let fence = Fence { answer: asked[1], epoch: 1, node: node() };
     fixture.complete(fence, done(asked[1])).await.expect("the lease holds");
     assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
-    let all = Terms { per_account_max: 100, limit: 256, ..terms() };
+    let all = ClaimOptions { per_account_max: 100, limit: 256, ..terms() };
     assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
     let open = fixture.store.read(|tx| turns::open_answers(tx)).await.expect("a read");
     assert_eq!(open, 6, "those taken up and those that wait");
@@ -90,11 +91,11 @@ async fn what_is_to_be_stopped_is_taken_up_whatever_else_waits(engine: Engine) {
     for _ in 0..3 {
         asked.push(fixture.ask(fixture.question(account)).await.expect("there are credits"));
     }
-    let share = Terms { per_account_max: 1, ..terms() };
+    let share = ClaimOptions { per_account_max: 1, ..terms() };
     let first = claim(&fixture, share).await[0].fence.answer;
     let queued = asked.iter().find(|one| one.answer != first).expect("one of the others");
     let claim_stopped = async || {
-        let none = Terms { limit: 0, ..share };
+        let none = ClaimOptions { limit: 0, ..share };
         fixture.store.write(move |tx| turns::claim_stopped(tx, &none)).await.expect("a claim")
     };
     assert_eq!(claim_stopped().await, []);
@@ -161,16 +162,16 @@ async fn a_machine_with_answers_that_wait_does_not_lapse(engine: Engine) {
         let machine = store.read(move |tx| machines::get(tx, account)).await.expect("a read");
         machine.expect("it has one").desired
     };
-    let lapse = async |account| store.write(move |tx| machines::lapse(tx, account)).await;
+    let lapse = async |account| store.write(move |tx| machines::clear_start_request(tx, account)).await;
     let stranger = AccountId::from_random(fixture.bits());
     assert!(matches!(lapse(stranger).await, Err(MachineError::NotFound)));
-    store.write(move |tx| machines::want(tx, stranger)).await.expect("nothing to want");
-    store.write(move |tx| machines::want(tx, account)).await.expect("has one");
+    store.write(move |tx| machines::request_start(tx, stranger)).await.expect("nothing to want");
+    store.write(move |tx| machines::request_start(tx, account)).await.expect("has one");
     fixture.ask(fixture.question(other)).await.expect("there are credits");
     assert_eq!(desired().await, Desired::Running);
     assert!(lapse(account).await.expect("has one"), "others' answers do not count");
     assert_eq!(desired().await, Desired::Stopped);
-    store.write(move |tx| machines::want(tx, account)).await.expect("has one");
+    store.write(move |tx| machines::request_start(tx, account)).await.expect("has one");
     let (accepted, fence) = fixture.turn(account).await;
     assert!(!lapse(account).await.expect("has one"), "an answer waits for it");
     assert_eq!(desired().await, Desired::Running);
@@ -184,14 +185,14 @@ async fn a_lease_that_is_over_can_be_taken_up(engine: Engine) {
     let account = fixture.account(100).await;
     let (accepted, first) = fixture.turn(account).await;
     let other = NodeId::from_random(2);
-    let early = Terms { node: other, now: START.plus(Duration::from_secs(9)), ..terms() };
+    let early = ClaimOptions { node: other, now: START.plus(Duration::from_secs(9)), ..terms() };
     assert_eq!(claim(&fixture, early).await, []);
     let until = START.plus(Duration::from_secs(99));
-    let late = Terms { now: START.plus(Duration::from_secs(10)), lease_until: until, ..early };
+    let late = ClaimOptions { now: START.plus(Duration::from_secs(10)), lease_until: until, ..early };
     let taken = claim(&fixture, late).await;
     let fence = Fence { answer: first.answer, epoch: first.epoch + 1, node: other };
     let conversation = accepted.conversation.id;
-    assert_eq!(taken, [Claimed { fence, conversation, account, attempts: 2, stop_requested: false }]);
+    assert_eq!(taken, [ClaimedTurn { fence, conversation, account, attempts: 2, stop_requested: false }]);
     fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
     assert!(matches!(fixture.commit_step(first, 1, 1).await, Err(TurnError::Fenced)));
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
@@ -222,7 +223,7 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
         .write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &known, START))
         .await
         .expect("the lease holds");
-    let before = fixture.purse(account).await;
+    let before = fixture.balance(account).await;
     let stale = [
         Fence { epoch: fence.epoch - 1, ..fence },
         Fence { epoch: fence.epoch + 1, ..fence },
@@ -245,7 +246,7 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
         let refused = fixture.store.write(move |tx| turns::release(tx, stale)).await;
         assert!(matches!(refused, Err(TurnError::Fenced)));
     }
-    assert_eq!(fixture.purse(account).await, before);
+    assert_eq!(fixture.balance(account).await, before);
     assert_eq!(fixture.count("SELECT count(*) FROM log").await, 2);
 }
 
@@ -258,9 +259,10 @@ async fn a_lease_is_renewed_and_given_back(engine: Engine) {
     fixture.store.write(move |tx| conversations::request_stop(tx, account, id)).await.expect("it is there");
     let until = START.plus(Duration::from_secs(60));
     let held = fixture.store.write(move |tx| turns::renew(tx, node(), until)).await.expect("a write");
-    let expected = [Held { fence, stop_requested: false }, Held { fence: second, stop_requested: true }];
+    let expected =
+        [HeldLease { fence, stop_requested: false }, HeldLease { fence: second, stop_requested: true }];
     assert!(held.len() == 2 && expected.iter().all(|one| held.contains(one)));
-    let later = Terms { now: START.plus(Duration::from_secs(59)), ..terms() };
+    let later = ClaimOptions { now: START.plus(Duration::from_secs(59)), ..terms() };
     assert_eq!(claim(&fixture, later).await, []);
     fixture.store.write(move |tx| turns::release(tx, second)).await.expect("the lease holds");
     let again = claim(&fixture, later).await;
@@ -276,9 +278,9 @@ async fn a_step_is_settled_and_the_rest_released(engine: Engine) {
     let account = fixture.account(100).await;
     let (_, fence) = fixture.turn(account).await;
     fixture.reserve(fence, 0, 30).await.expect("there are credits");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(70), reserved: Credits(30) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(70), reserved: Credits(30) });
     fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(97), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(97), reserved: Credits(0) });
     let free = fixture.commit_step(fence, 1, 1).await;
     assert!(matches!(free, Err(TurnError::Store(StoreError::Rule(_)))), "nothing is held for it");
     fixture.commit_step(fence, 1, 0).await.expect("it costs nothing");
@@ -306,7 +308,7 @@ async fn a_step_is_committed_once(engine: Engine) {
     assert!(matches!(fixture.commit_step(second, 0, 0).await, Err(TurnError::StepCommitted)));
     fixture.commit_step(second, 1, 0).await.expect("no step of this number was committed");
     assert!(matches!(fixture.commit_step(second, 1, 0).await, Err(TurnError::StepCommitted)));
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(99), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(99), reserved: Credits(0) });
     assert_eq!(fixture.count("SELECT count(*) FROM log").await, 2);
 }
 
@@ -389,11 +391,11 @@ async fn a_reservation_replaces_the_one_before(engine: Engine) {
     fixture.reserve(fence, 0, 10).await.expect("it is held already");
     assert_eq!(fixture.count("SELECT count(*) FROM postings").await, 2);
     fixture.reserve(fence, 0, 40).await.expect("what was held counts");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(0), reserved: Credits(40) });
     assert!(matches!(fixture.reserve(fence, 0, 41).await, Err(TurnError::Short(Shortage::Balance))));
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(0), reserved: Credits(40) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(0), reserved: Credits(40) });
     fixture.reserve(fence, 0, 0).await.expect("it gives back");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(40), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(40), reserved: Credits(0) });
 }
 
 async fn an_answer_ends_once_and_holds_nothing(engine: Engine) {
@@ -406,7 +408,7 @@ async fn an_answer_ends_once_and_holds_nothing(engine: Engine) {
     let completion = fixture.completion(done(fence.answer));
     let again = completion.clone();
     fixture.store.write(move |tx| turns::complete(tx, fence, &completion)).await.expect("the lease holds");
-    assert_eq!(fixture.purse(account).await, Purse { balance: Credits(40), reserved: Credits(0) });
+    assert_eq!(fixture.balance(account).await, Balance { available: Credits(40), reserved: Credits(0) });
     let refused = fixture.store.write(move |tx| turns::complete(tx, fence, &again)).await;
     assert!(matches!(refused, Err(TurnError::Fenced)));
     assert_eq!(fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read"), None);
@@ -448,7 +450,7 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     assert_eq!((turn.model.as_str(), turn.web_search), ("reader", true));
     assert_eq!((turn.outstanding, turn.bill.settled, turn.log.len()), (Credits(10), Credits(0), 0));
     assert_eq!((turn.earlier.len(), turn.earlier_left_out), (1, 0));
-    assert_eq!(turn.measures, Some(MEASURES));
+    assert_eq!(turn.model_limits, Some(MEASURES));
     let earlier = &turn.earlier[0];
     assert_eq!(earlier.question, "What is the rent?");
     assert_eq!(earlier.log.len(), 2);

@@ -8,7 +8,7 @@ use domain::id::AccountId;
 use domain::step::Usage;
 use domain::time::Timestamp;
 use store::turns::{Fence, Log, StepDone};
-use store::usage::{self, Used};
+use store::usage::{self, UsageRow};
 use store::{RowExt, SqlExt, turns};
 
 use crate::fixture::{Engine, Fixture, START};
@@ -48,7 +48,7 @@ async fn settle(fixture: &Fixture, fence: Fence, number: u32, settled: Settled) 
         .expect("the lease holds");
 }
 
-async fn used(fixture: &Fixture, account: AccountId, since: Timestamp) -> Vec<Used> {
+async fn used(fixture: &Fixture, account: AccountId, since: Timestamp) -> Vec<UsageRow> {
     let read = fixture.store.read(move |tx| usage::by_day_and_model(tx, account, since)).await;
     let (rows, more) = read.expect("a read");
     assert!(!more);
@@ -82,7 +82,7 @@ async fn steps_are_added_up_by_day_and_model(engine: Engine) {
         tokens.estimated = estimated_tokens > 0;
         let (day, model, credits) = (day(days), Some(model.to_owned()), Credits(cost));
         let summaries = (0, Credits(0));
-        Used { day, model, steps, summaries, credits, tokens, estimated_tokens }
+        UsageRow { day, model, steps, summaries, credits, tokens, estimated_tokens }
     };
     let both = Usage {
         input_tokens: 110,

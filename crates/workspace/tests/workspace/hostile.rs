@@ -133,7 +133,7 @@ async fn a_tree_without_permissions_is_deleted() {
 fn kept(host: &Host) -> BTreeMap<String, String> {
     let workspaces = Workspaces::new(host.root.path().join("all"), quota()).unwrap();
     let mut found = BTreeMap::new();
-    let visited = workspaces.everything(&mut |kept| {
+    let visited = workspaces.walk_all(&mut |kept| {
         let path: Vec<_> = kept.path.to_str().unwrap().split('/').skip(1).collect();
         let content = match kept.content {
             Content::File(file) => {

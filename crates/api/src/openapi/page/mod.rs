@@ -19,7 +19,7 @@ use self::text::{Description, Line, Plain};
 const STYLE: &str = include_str!("page.css");
 
 /// The document, and the same as JSON, in which fields have lost their order.
-struct Page<'a> {
+struct DocumentationPage<'a> {
     document: &'a OpenApi,
     told: Value,
 }
@@ -27,7 +27,7 @@ struct Page<'a> {
 /// The page that tells of the document.
 pub(super) fn html(document: &OpenApi) -> String {
     let told = serde_json::to_value(document).expect("the schema holds nothing that JSON cannot");
-    Page { document, told }.html()
+    DocumentationPage { document, told }.html()
 }
 
 /// What a browser may do with the page: apply this one style.
@@ -39,7 +39,7 @@ pub(super) fn policy() -> String {
     )
 }
 
-impl Page<'_> {
+impl DocumentationPage<'_> {
     fn html(&self) -> String {
         let info = &self.document.info;
         let mut out = format!(

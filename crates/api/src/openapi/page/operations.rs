@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use utoipa::openapi::path::Operation;
 
-use super::Page;
+use super::DocumentationPage;
 use super::shapes::{kind, row};
 use super::text::{Description, Line, Plain};
 
@@ -26,7 +26,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-impl<'a> Page<'a> {
+impl<'a> DocumentationPage<'a> {
     /// The operations of a tag, in the order of the document.
     pub(super) fn of_tag(&self, tag: &str) -> Vec<Placed<'a>> {
         let paths = self.document.paths.paths.iter();

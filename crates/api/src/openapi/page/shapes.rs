@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use utoipa::openapi::{RefOr, Schema};
 
-use super::Page;
+use super::DocumentationPage;
 use super::text::{Description, Line, Plain};
 
 /// The name of a schema that is referred to.
@@ -73,7 +73,7 @@ pub(super) fn row(name: &str, place: &str, required: bool, schema: &Value, told:
     )
 }
 
-impl Page<'_> {
+impl DocumentationPage<'_> {
     /// Every schema that has a name.
     pub(super) fn schemas(&self) -> String {
         let Some(components) = &self.document.components else { return String::new() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::conversations::Question;
-use control::live::{Citation, Meta, Rope, Shape, ShotPart, Snapshot};
+use control::live::{Citation, Meta, PartKind, Rope, Snapshot, SnapshotPart};
 use domain::agent::AgentName;
 use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
 use domain::catalog::{Language, Localized, ModelEntry, ModelStatus, ProviderName, Setting};
@@ -23,7 +23,7 @@ fn fits(name: &str, value: &Value) {
     check(&document(), &schema, value).unwrap_or_else(|error| panic!("{name}: {error}: {value}"));
 }
 
-fn snapshot(ending: Option<Ending>, parts: Vec<Shape>) -> Snapshot {
+fn snapshot(ending: Option<Ending>, parts: Vec<PartKind>) -> Snapshot {
     let numbered = parts.into_iter().zip(1u128..);
     Snapshot::new(
         Arc::new(Meta {
@@ -36,15 +36,15 @@ fn snapshot(ending: Option<Ending>, parts: Vec<Shape>) -> Snapshot {
         Stamp { epoch: 1, revision: 2 },
         ending,
         Rope::of("Due \"on\" the fifth."),
-        numbered.map(|(shape, id)| ShotPart { id: PartId::from_random(id), shape }).collect(),
+        numbered.map(|(shape, id)| SnapshotPart { id: PartId::from_random(id), shape }).collect(),
     )
 }
 
 /// A part of each shape and a source of each kind. A shape that is new is missed here by the compiler.
-fn every_shape() -> Vec<Shape> {
-    let next = |shape: Option<&Shape>| match shape {
-        None => Some(Shape::Text { html: Rope::of("<p>x</p>"), citations: Vec::new() }),
-        Some(Shape::Text { citations, .. }) if citations.is_empty() => Some(Shape::Text {
+fn every_shape() -> Vec<PartKind> {
+    let next = |shape: Option<&PartKind>| match shape {
+        None => Some(PartKind::Text { html: Rope::of("<p>x</p>"), citations: Vec::new() }),
+        Some(PartKind::Text { citations, .. }) if citations.is_empty() => Some(PartKind::Text {
             html: Rope::of("<p>x</p>"),
             citations: places()
                 .into_iter()
@@ -52,11 +52,11 @@ fn every_shape() -> Vec<Shape> {
                 .map(|(place, number)| Citation { number, place })
                 .collect(),
         }),
-        Some(Shape::Text { .. }) => Some(Shape::Reasoning { html: Rope::of("<p>x</p>") }),
-        Some(Shape::Reasoning { .. }) => Some(tool(RunState::Pending, Vec::new())),
-        Some(Shape::Tool { state: RunState::Pending, .. }) => Some(tool(RunState::Complete, places())),
-        Some(Shape::Tool { state: RunState::Complete, .. }) => Some(tool(RunState::Error, Vec::new())),
-        Some(Shape::Tool { state: RunState::Error, .. }) => Some(Shape::Skill {
+        Some(PartKind::Text { .. }) => Some(PartKind::Reasoning { html: Rope::of("<p>x</p>") }),
+        Some(PartKind::Reasoning { .. }) => Some(tool(RunState::Pending, Vec::new())),
+        Some(PartKind::Tool { state: RunState::Pending, .. }) => Some(tool(RunState::Complete, places())),
+        Some(PartKind::Tool { state: RunState::Complete, .. }) => Some(tool(RunState::Error, Vec::new())),
+        Some(PartKind::Tool { state: RunState::Error, .. }) => Some(PartKind::Skill {
             skill: SkillName {
                 id: SkillId::of("a:b"),
                 name: "b \"b\"".to_owned(),
@@ -64,20 +64,20 @@ fn every_shape() -> Vec<Shape> {
             },
             state: RunState::Complete,
         }),
-        Some(Shape::Skill { .. }) => Some(Shape::WebSearch {
+        Some(PartKind::Skill { .. }) => Some(PartKind::WebSearch {
             query: "rent \"due\"".to_owned(),
             call: "call_2".to_owned(),
             state: RunState::Complete,
             sources: places(),
         }),
-        Some(Shape::WebSearch { .. }) => Some(Shape::Agent {
+        Some(PartKind::WebSearch { .. }) => Some(PartKind::Agent {
             agent: AgentName { id: AgentId::of("a:b"), name: "b".to_owned(), full_name: "a:b".to_owned() },
             state: RunState::Complete,
             html: Rope::of("<p>x</p>"),
             citations: vec![Citation { number: 1, place: places().remove(0) }],
         }),
-        Some(Shape::Agent { .. }) => Some(Shape::File { path: "/a/b.txt".to_owned() }),
-        Some(Shape::File { .. }) => None,
+        Some(PartKind::Agent { .. }) => Some(PartKind::File { path: "/a/b.txt".to_owned() }),
+        Some(PartKind::File { .. }) => None,
     };
     let mut shapes = Vec::new();
     while let Some(shape) = next(shapes.last()) {
@@ -86,8 +86,8 @@ fn every_shape() -> Vec<Shape> {
     shapes
 }
 
-fn tool(state: RunState, sources: Vec<Place>) -> Shape {
-    Shape::Tool { tool: "search".to_owned(), call: "call_1".to_owned(), state, sources }
+fn tool(state: RunState, sources: Vec<Place>) -> PartKind {
+    PartKind::Tool { tool: "search".to_owned(), call: "call_1".to_owned(), state, sources }
 }
 
 fn places() -> Vec<Place> {

@@ -8,7 +8,7 @@ use crate::citation::{self, NumberedPassage};
 use crate::id::InstanceId;
 use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
-use crate::step::{Call, CallResult, Outcome, Purpose};
+use crate::step::{Call, CallResult, Purpose, StepOutcome};
 use crate::turn::{HostFrame, Output};
 use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
@@ -195,7 +195,7 @@ fn interrupted(call: Call) -> CallResult {
         images: Vec::new(),
         call: call.id,
         tool: call.tool,
-        outcome: Outcome::Interrupted,
+        outcome: StepOutcome::Interrupted,
         text: "Interrupted by a restart: this call may or may not have run, and was not run again."
             .to_owned(),
         passages: Vec::new(),

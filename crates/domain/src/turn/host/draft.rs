@@ -142,7 +142,7 @@ impl Draft {
                 let within = (at - before).min(text.len());
                 // Only the last block may still grow.
                 let whole = ended || !is_last || index + 1 < self.blocks.len();
-                return Some((u32::try_from(index).ok()?, citation::spot(text, within, whole)?));
+                return Some((u32::try_from(index).ok()?, citation::marker_position(text, within, whole)?));
             }
             before += text.len();
         }

@@ -44,7 +44,7 @@ use super::HostFrame;
 use super::backoff::pause_after;
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::catalog::ProviderName;
-use crate::credits::{Bill, Credits, Shortage};
+use crate::credits::{AnswerCost, Credits, Shortage};
 use crate::id::InstanceId;
 use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
 
@@ -54,7 +54,7 @@ enum Phase {
     Reserving { step: PendingStep },
     Streaming { step: PendingStep, held: Credits, draft: Draft },
     BackingOff { step: PendingStep, held: Credits, draft: Draft },
-    Committing { entry: LogEntry, bill: Bill, then: Option<PendingStep> },
+    Committing { entry: LogEntry, bill: AnswerCost, then: Option<PendingStep> },
     Ending,
     Over,
 }
@@ -66,7 +66,7 @@ pub struct Turn {
     answer: Answer,
     transcript: Transcript,
     log: Vec<LogEntry>,
-    bill: Bill,
+    bill: AnswerCost,
     phase: Phase,
     /// The machine instance that is connected.
     connected: Option<InstanceId>,

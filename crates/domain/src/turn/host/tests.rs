@@ -6,7 +6,7 @@ use crate::agent::AgentName;
 use crate::citation;
 use crate::credits::{Price, Shortage};
 use crate::id::MessageId;
-use crate::step::{Call, Outcome, Purpose};
+use crate::step::{Call, Purpose, StepOutcome};
 use crate::turn::{ExecutorFrame, Output};
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ fn turn() -> Turn {
         epoch: 1,
         earlier: Vec::new(),
         present,
-        bill: Bill::default(),
+        bill: AnswerCost::default(),
         price: Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
         overhead_tokens: 0,
         context_tokens: 1000,
@@ -114,7 +114,7 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     assert!(!committed.iter().any(|effect| matches!(effect, Effect::Send(_))), "{committed:?}");
     let output = Output {
         images: Vec::new(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
@@ -207,7 +207,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     turn.on(Event::Connected(InstanceId::from_random(2)));
     let output = Output {
         images: Vec::new(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
@@ -229,7 +229,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
         Effect::CommitResult { result, .. } => Some((result.call.as_str(), result.outcome)),
         _ => None,
     });
-    assert_eq!(cut, Some(("b", Outcome::Interrupted)));
+    assert_eq!(cut, Some(("b", StepOutcome::Interrupted)));
 }
 
 fn runs(effects: &[Effect]) -> Vec<&str> {
@@ -273,7 +273,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     for id in ["a", "b"] {
         let output = Output {
             images: Vec::new(),
-            outcome: Outcome::Done,
+            outcome: StepOutcome::Done,
             text: "Due [2], unless [1]; never [3].".into(),
             passages: vec![passage(1), passage(2)],
             written: Vec::new(),
@@ -291,7 +291,7 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
 fn output() -> Output {
     Output {
         images: Vec::new(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "x".into(),
         passages: Vec::new(),
         written: Vec::new(),
@@ -394,7 +394,7 @@ fn a_call_that_waits_is_not_sent_to_another_instance() {
         Effect::CommitResult { result, .. } => Some((result.call.as_str(), result.outcome)),
         _ => None,
     });
-    assert_eq!(cut, Some(("b", Outcome::Interrupted)));
+    assert_eq!(cut, Some(("b", StepOutcome::Interrupted)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::token_budget::TokenBudget;
 use crate::answer::LogEntry;
 use crate::image::IMAGE_TOKENS;
-use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Outcome, Step, USE_SKILL};
+use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, USE_SKILL};
 use crate::turn::estimated_tokens;
 
 /// What stands for a result that is not shown or never came.
@@ -334,7 +334,7 @@ fn left_out(call: Call) -> Item {
         images: Vec::new(),
         call: call.id,
         tool: call.tool,
-        outcome: Outcome::Interrupted,
+        outcome: StepOutcome::Interrupted,
         text: LEFT_OUT.to_owned(),
         passages: Vec::new(),
         written: Vec::new(),

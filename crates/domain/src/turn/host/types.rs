@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Exchange;
 use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
-use crate::credits::{Bill, Credits, Price, Shortage};
+use crate::credits::{AnswerCost, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
 use crate::step::{Call, CallResult, Item, StepError, StepEvent};
 use crate::turn::{ExecutorFrame, HostFrame, Output};
@@ -23,7 +23,7 @@ pub struct Setup {
     /// The present one, with the step log so far.
     pub present: Exchange,
     /// What was used and settled so far.
-    pub bill: Bill,
+    pub bill: AnswerCost,
     /// The model's price.
     pub price: Price,
     /// The tokens that every request has besides the transcript: instructions and tools.
@@ -192,7 +192,7 @@ pub enum Effect {
         /// The cost of the step.
         cost: Credits,
         /// The bill with it.
-        bill: Bill,
+        bill: AnswerCost,
     },
     /// Run a call of a committed step on the host, and come back with `ToolReturned`.
     RunTool(Call),
@@ -219,7 +219,7 @@ pub struct Completion {
     /// The cost of the partial step.
     pub cost: Credits,
     /// The bill with it.
-    pub bill: Bill,
+    pub bill: AnswerCost,
     /// How it ended.
     pub ending: Ending,
     /// The answer with its end.

@@ -2,7 +2,7 @@
 
 use domain::answer::LogEntry;
 use domain::id::MessageId;
-use domain::step::{Call, CallResult, Outcome};
+use domain::step::{Call, CallResult, StepOutcome};
 use domain::turn::host::ToolRouter;
 
 use super::{Seat, World};
@@ -35,7 +35,7 @@ impl World {
 
     /// A call of the machine is given up only when the instance that the step names is gone.
     pub(super) fn check_interrupted(&self, at: Seat, result: &CallResult) {
-        if result.outcome != Outcome::Interrupted || OfHost.runs_on_host(&result.tool) {
+        if result.outcome != StepOutcome::Interrupted || OfHost.runs_on_host(&result.tool) {
             return;
         }
         let row = &self.store.rows[&at.answer];

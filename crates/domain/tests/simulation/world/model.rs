@@ -4,7 +4,7 @@ use domain::agent::AgentName;
 use domain::citation::{Cited, Place};
 use domain::id::{AgentId, SkillId};
 use domain::skill::SkillName;
-use domain::step::{Call, Outcome, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::step::{Call, Purpose, StepError, StepEvent, StepOutcome, StopReason, Usage};
 use domain::turn::Output;
 use domain::turn::host::Event;
 
@@ -33,7 +33,7 @@ impl World {
     pub(super) fn output(&mut self) -> Output {
         Output {
             images: Vec::new(),
-            outcome: if self.rng.chance(80) { Outcome::Done } else { Outcome::Failed },
+            outcome: if self.rng.chance(80) { StepOutcome::Done } else { StepOutcome::Failed },
             text: "r".repeat(self.rng.below(2000) as usize),
             passages: Vec::new(),
             written: Vec::new(),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use domain::step::{Block as Said, Call, CallResult, Item, Outcome, Purpose, Step, ToolSpec};
+use domain::step::{Block as Said, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
 use serde_json::{Value, json};
 
 use super::*;
@@ -46,7 +46,7 @@ fn opaque(json: &str) -> Said {
     Said::Opaque { format: "anthropic".into(), json: json.into() }
 }
 
-fn result(call: &str, outcome: Outcome) -> Item {
+fn result(call: &str, outcome: StepOutcome) -> Item {
     Item::Result(Arc::new(CallResult {
         images: Vec::new(),
         call: call.into(),
@@ -71,7 +71,7 @@ fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
         call("a", r#"{"path":"x"}"#),
         call("functions.read:1", "{\"pa"),
     ]);
-    let results = [result("functions.read:1", Outcome::Failed), result("a", Outcome::Done)];
+    let results = [result("functions.read:1", StepOutcome::Failed), result("a", StepOutcome::Done)];
     let body = sent(&request("claude-opus-4-6", [vec![ask("Q"), said], results.into()].concat()));
     let odd = replay::call_id("functions.read:1");
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
@@ -132,18 +132,20 @@ fn a_budget_needs_room_and_the_thoughts_of_calls_that_wait() {
     let mut small = request(model, vec![ask("Q")]);
     small.output_max_tokens = 1024;
     assert!(sent(&small).get("thinking").is_none());
-    let foreign = request(model, vec![ask("Q"), step(vec![call("a", "{}")]), result("a", Outcome::Done)]);
+    let foreign = request(model, vec![ask("Q"), step(vec![call("a", "{}")]), result("a", StepOutcome::Done)]);
     assert!(sent(&foreign).get("thinking").is_none());
     let thought = opaque(r#"{"type":"thinking","thinking":"t","signature":"s"}"#);
     let own =
-        request(model, vec![ask("Q"), step(vec![thought, call("a", "{}")]), result("a", Outcome::Done)]);
+        request(model, vec![ask("Q"), step(vec![thought, call("a", "{}")]), result("a", StepOutcome::Done)]);
     assert_eq!(sent(&own)["thinking"]["type"], "enabled");
 }
 
 #[test]
 fn tools_that_were_called_are_described_when_none_is_on_offer() {
-    let mut last =
-        request("claude-opus-4-6", vec![ask("Q"), step(vec![call("a", "{}")]), result("a", Outcome::Done)]);
+    let mut last = request(
+        "claude-opus-4-6",
+        vec![ask("Q"), step(vec![call("a", "{}")]), result("a", StepOutcome::Done)],
+    );
     last.tools.clear();
     let body = sent(&last);
     assert_eq!(body["tools"][0]["name"], "read");
@@ -155,16 +157,13 @@ fn tools_that_were_called_are_described_when_none_is_on_offer() {
 #[test]
 fn what_a_server_turns_down_is_said_otherwise() {
     let new = Dialect::of("claude-opus-4-6");
-    let plain = new.otherwise("400: thinking.adaptive.display: extra inputs are not permitted").unwrap();
+    let plain = new.fallback("400: thinking.adaptive.display: extra inputs are not permitted").unwrap();
     assert!(!plain.display && plain.thinking == Thinking::Adaptive);
-    let budget = plain.otherwise("400: adaptive thinking is not supported on this model").unwrap();
+    let budget = plain.fallback("400: adaptive thinking is not supported on this model").unwrap();
     assert_eq!(budget.thinking, Thinking::Budget);
-    assert_eq!(
-        budget.otherwise("400: this model does not support thinking").unwrap().thinking,
-        Thinking::Off
-    );
-    assert!(!new.otherwise("400: this model does not support the effort parameter").unwrap().effort);
-    assert!(!new.otherwise("400: system.0.cache_control: extra inputs are not permitted").unwrap().caching);
-    assert_eq!(new.otherwise("400: messages.1.content.0: invalid `signature` in `thinking` block"), None);
-    assert_eq!(new.otherwise("400: the prompt is odd"), None);
+    assert_eq!(budget.fallback("400: this model does not support thinking").unwrap().thinking, Thinking::Off);
+    assert!(!new.fallback("400: this model does not support the effort parameter").unwrap().effort);
+    assert!(!new.fallback("400: system.0.cache_control: extra inputs are not permitted").unwrap().caching);
+    assert_eq!(new.fallback("400: messages.1.content.0: invalid `signature` in `thinking` block"), None);
+    assert_eq!(new.fallback("400: the prompt is odd"), None);
 }

@@ -84,10 +84,10 @@ fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -
     (recorder.statements.iter().map(of_one).sum(), outcome)
 }
 
-fn terms(limit: u32, per_account_max: u32) -> Terms {
+fn terms(limit: u32, per_account_max: u32) -> ClaimOptions {
     let now = Timestamp::from_micros(1_800_000_000_000_000);
     let lease_until = now.plus(Duration::from_secs(10));
-    Terms { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
+    ClaimOptions { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
 }
 
 #[test]

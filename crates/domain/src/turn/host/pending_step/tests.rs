@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::answer::Ending;
-use crate::credits::{Bill, Price};
+use crate::credits::{AnswerCost, Price};
 use crate::id::{InstanceId, MessageId};
-use crate::step::{Call, CallResult, Outcome, Purpose, StepError, StepEvent};
+use crate::step::{Call, CallResult, Purpose, StepError, StepEvent, StepOutcome};
 use crate::turn::host::{Event, Exchange, Setup, ToolRouter};
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
         epoch: 1,
         earlier: earlier.to_vec(),
         present,
-        bill: Bill::default(),
+        bill: AnswerCost::default(),
         price: Price { base_millis: 1000, input_millis: 1000, output_millis: 1000 },
         overhead_tokens: 0,
         context_tokens: room,
@@ -59,7 +59,7 @@ fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
     let returned = CallResult {
         call: call.id.clone(),
         tool: call.tool.clone(),
-        outcome: Outcome::Done,
+        outcome: StepOutcome::Done,
         text: "r".repeat(result),
         passages: Vec::new(),
         written: Vec::new(),

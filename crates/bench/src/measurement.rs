@@ -1,0 +1,206 @@
+//! Results: a measurement and its baseline in the same run.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+/// In what a figure is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Mebibytes.
+    Mebibytes,
+    /// Kibibytes.
+    Kibibytes,
+    /// Mebibytes in a second.
+    MebibytesPerSecond,
+    /// Times something else.
+    Times,
+    PerSecond,
+}
+
+impl Unit {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Millis => "ms",
+            Self::Micros => "us",
+            Self::Mebibytes => "MiB",
+            Self::Kibibytes => "KiB",
+            Self::MebibytesPerSecond => "MiB/s",
+            Self::Times => "x",
+            Self::PerSecond => "/s",
+        }
+    }
+}
+
+/// The target of a measurement. Missing it is no failure: the speed of the host says nothing about the program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    /// The median is at most this.
+    AtMost(f64),
+    /// The median is at least this.
+    AtLeast(f64),
+    /// The median is at least this part of the baseline's.
+    RatioAtLeast(f64),
+}
+
+/// One figure, measured several times.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    name: String,
+    unit: Unit,
+    values: Vec<f64>,
+    baseline: Option<(&'static str, Vec<f64>)>,
+    goal: Option<Goal>,
+}
+
+impl Measurement {
+    pub(crate) fn new(name: impl Into<String>, unit: Unit, values: Vec<f64>) -> Self {
+        Self { name: name.into(), unit, values, baseline: None, goal: None }
+    }
+
+    /// The same of something barer, measured in the same run.
+    pub(crate) fn beside(mut self, name: &'static str, values: Vec<f64>) -> Self {
+        self.baseline = Some((name, values));
+        self
+    }
+
+    pub(crate) fn goal(mut self, goal: Goal) -> Self {
+        self.goal = Some(goal);
+        self
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        let (_, values) = self.baseline.as_ref()?;
+        let baseline = median(values);
+        (baseline > 0.0).then(|| median(&self.values) / baseline)
+    }
+
+    /// Returns true if the target is met; `None` without a target.
+    fn reached(&self) -> Option<bool> {
+        match self.goal? {
+            Goal::AtMost(most) => Some(median(&self.values) <= most),
+            Goal::AtLeast(least) => Some(median(&self.values) >= least),
+            Goal::RatioAtLeast(least) => self.ratio().map(|ratio| ratio >= least),
+        }
+    }
+
+    fn line(&self) -> String {
+        let [low, middle, high] = spread(&self.values).map(number);
+        let unit = self.unit.text();
+        let mut line = format!("{:<46} {low:>9} {middle:>9} {high:>9} {unit:<4}", self.name);
+        if let Some((name, values)) = &self.baseline {
+            let [low, middle, high] = spread(values).map(number);
+            let ratio = self.ratio().map_or_else(|| "-".to_owned(), number);
+            line.push_str(&format!("{ratio:>8} x {name} ({low} {middle} {high})"));
+        }
+        let told = match (self.goal, self.reached()) {
+            (Some(Goal::AtMost(most)), Some(reached)) => format!("  [at most {most}: {}]", yes(reached)),
+            (Some(Goal::AtLeast(least)), Some(reached)) => format!("  [at least {least}: {}]", yes(reached)),
+            (Some(Goal::RatioAtLeast(least)), Some(reached)) => {
+                format!("  [ratio at least {least}: {}]", yes(reached))
+            }
+            _ => String::new(),
+        };
+        line + &told
+    }
+
+    fn json(&self) -> Value {
+        let values = |values: &[f64]| {
+            let [min, median, max] = spread(values);
+            json!({"min": min, "median": median, "max": max, "values": values})
+        };
+        let baseline = self.baseline.as_ref();
+        let (at_most, at_least, ratio_at_least) = match self.goal {
+            Some(Goal::AtMost(most)) => (Some(most), None, None),
+            Some(Goal::AtLeast(least)) => (None, Some(least), None),
+            Some(Goal::RatioAtLeast(least)) => (None, None, Some(least)),
+            None => (None, None, None),
+        };
+        json!({
+            "name": self.name, "unit": self.unit.text(), "measured": values(&self.values),
+            "baseline": baseline.map(|(name, of)| json!({"name": name, "measured": values(of)})),
+            "ratio": self.ratio(), "atMost": at_most, "atLeast": at_least, "ratioAtLeast": ratio_at_least, "reached": self.reached(),
+        })
+    }
+}
+
+/// Prints what the columns are.
+pub(crate) fn print_head(out: &mut impl Write) -> io::Result<()> {
+    let head = format!("{:<46} {:>9} {:>9} {:>9} {:<4}", "figure", "min", "median", "max", "");
+    writeln!(out, "{head}{:>8}   baseline (min median max)  [goal]", "ratio")
+}
+
+/// Prints a line for each.
+pub(crate) fn print(out: &mut impl Write, measurements: &[Measurement]) -> io::Result<()> {
+    measurements.iter().try_for_each(|measurement| writeln!(out, "{}", measurement.line()))?;
+    out.flush()
+}
+
+/// All of them as one document.
+pub(crate) fn document(measurements: &[Measurement]) -> Value {
+    json!({"figures": measurements.iter().map(Measurement::json).collect::<Vec<_>>()})
+}
+
+/// The value below which this part of all lies (0.5 is the median); 0 of none.
+pub(crate) fn percentile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in the list")]
+    let at = ((sorted.len().saturating_sub(1)) as f64 * part).round() as usize;
+    sorted.get(at).copied().unwrap_or(0.0)
+}
+
+fn median(values: &[f64]) -> f64 {
+    percentile(values, 0.5)
+}
+
+fn spread(values: &[f64]) -> [f64; 3] {
+    [0.0, 0.5, 1.0].map(|part| percentile(values, part))
+}
+
+/// Three digits that count.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+fn yes(reached: bool) -> &'static str {
+    if reached { "reached" } else { "MISSED" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_tell_their_spread_ratio_and_goal() {
+        let measurement =
+            Measurement::new("x", Unit::Millis, vec![3.0, 1.0, 2.0]).beside("bare", vec![4.0, 4.0, 5.0]);
+        assert_eq!(measurement.ratio(), Some(0.5));
+        let measurement = measurement.goal(Goal::AtMost(2.0));
+        assert_eq!(measurement.reached(), Some(true));
+        assert!(measurement.line().contains("1.00      2.00      3.00 ms"), "{}", measurement.line());
+        let measurement = measurement.goal(Goal::RatioAtLeast(0.6));
+        assert_eq!(
+            (measurement.reached(), measurement.json()["reached"].as_bool()),
+            (Some(false), Some(false))
+        );
+        assert!(measurement.line().ends_with("MISSED]"));
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!([0.0, 0.5, 0.99, 1.0].map(|part| percentile(&values, part)), [1.0, 51.0, 99.0, 100.0]);
+        assert_eq!(percentile(&[], 0.5), 0.0);
+    }
+}

@@ -1,0 +1,83 @@
+//! Errors of commands: a code for programs and a sentence for people.
+
+use control::admin::AdminError;
+use control::backup::BackupError;
+use control::service::StartError;
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+use store::keys::KeyError;
+
+/// A command's refusal, as it goes through the service's socket and, with `--json`, to standard error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CliError {
+    /// For programs; upper case with underscores.
+    pub(crate) code: String,
+    /// For people.
+    pub(crate) message: String,
+}
+
+impl CliError {
+    /// A refusal of this code.
+    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into() }
+    }
+}
+
+impl From<AdminError> for CliError {
+    fn from(error: AdminError) -> Self {
+        let code = match &error {
+            AdminError::NoSuchAccount(_) => "NO_SUCH_ACCOUNT",
+            AdminError::NotAnEmail(_) => "INVALID_EMAIL",
+            AdminError::NotAName => "INVALID_NAME",
+            AdminError::NotAnAmount => "INVALID_AMOUNT",
+            AdminError::Past => "INVALID_DATE",
+            AdminError::EmailTaken => "EMAIL_TAKEN",
+            AdminError::Backup(error) => backup(error),
+            AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
+            AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
+            AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
+            AdminError::Key(KeyError::Ended) => "INVALID_DATE",
+            AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
+            AdminError::Workspace(_) => "WORKSPACE_FAILED",
+            AdminError::Password(_) => "PASSWORD_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        let code = match &error {
+            StartError::Store(error) => store(error),
+            StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
+            _ => "DATABASE_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<BackupError> for CliError {
+    fn from(error: BackupError) -> Self {
+        Self::new(backup(&error), error.to_string())
+    }
+}
+
+fn backup(error: &BackupError) -> &'static str {
+    match error {
+        BackupError::Taken(_) => "FILE_EXISTS",
+        BackupError::NotEmpty(_) | BackupError::Store(StoreError::NotEmpty) => "NOT_EMPTY",
+        BackupError::Damaged(_) => "BACKUP_DAMAGED",
+        BackupError::TooNew(_) => "BACKUP_TOO_NEW",
+        BackupError::Place { .. } | BackupError::Io(_) => "BACKUP_FAILED",
+        BackupError::Store(error) => store(error),
+    }
+}
+
+fn store(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Full => "DISK_FULL",
+        StoreError::TooNew { .. } => "DATABASE_TOO_NEW",
+        _ => "DATABASE_FAILED",
+    }
+}

@@ -1,0 +1,152 @@
+//! What operators watch: the metrics, the dashboard made of them, and the audit log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use conformance::{Api, Expect, Options, Request, Service, poll};
+use serde_json::{Value, json};
+
+/// The samples of the metrics by name and labels.
+pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
+    let text = Request::new("GET", "/metrics").send(&api.address).expect_status(200).text();
+    let mut typed = Vec::new();
+    let mut samples = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a name and a kind");
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(kind != "counter" || name.ends_with("_total"), "{line}");
+            typed.push(name.to_owned());
+        } else if !line.starts_with('#') {
+            let (name, value) = line.rsplit_once(' ').expect("a sample");
+            let base = name.split('{').next().unwrap_or(name);
+            assert!(typed.last().is_some_and(|last| base.starts_with(last.as_str())), "{line} has no head");
+            let before = samples.insert(name.to_owned(), value.parse().expect("a number"));
+            assert!(before.is_none(), "{line} is there twice");
+        }
+    }
+    samples
+}
+
+#[test]
+fn the_metrics_tell_what_was_done() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let api = service.api(&account);
+    let answer = api.ask("What is the rent?");
+    let stream = api.events_of(&answer);
+    api.completed(&answer);
+    drop(stream.rest());
+    api.with_key("api-wrong").vm().expect_rejection();
+    api.call("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
+    let told = poll::until("the answer is counted", || {
+        let told = metrics(&api);
+        (told["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(told)
+    });
+    for (sample, wanted) in [
+        ("causerie_requests_total{operation=\"askQuestion\",status=\"202\"}", 1.0),
+        ("causerie_requests_total{operation=\"getVm\",status=\"401\"}", 1.0),
+        ("causerie_requests_total{operation=\"other\",status=\"404\"}", 1.0),
+        ("causerie_request_duration_seconds_count{operation=\"askQuestion\"}", 1.0),
+        ("causerie_answers_total{outcome=\"done\"}", 1.0),
+        ("causerie_answer_duration_seconds_count", 1.0),
+        ("causerie_time_to_first_token_seconds_count", 1.0),
+        ("causerie_credits_settled_total", 1.0),
+        ("causerie_answers_in_progress", 0.0),
+        ("causerie_answers_open", 0.0),
+        ("causerie_streams_open{kind=\"answer\"}", 0.0),
+        ("causerie_machines{state=\"RUNNING\",driver=\"sandbox\"}", 1.0),
+        ("causerie_rate_limited_total{limit=\"failed_keys\"}", 0.0),
+    ] {
+        assert_eq!(told.get(sample), Some(&wanted), "{sample} in {told:#?}");
+    }
+    assert!(told["causerie_store_operation_duration_seconds_count{operation=\"write\"}"] > 3.0);
+    assert!(told["process_resident_memory_bytes"] > 1e6 && told["process_open_fds"] > 3.0);
+    let text = Request::new("GET", "/metrics").send(&api.address).text();
+    for inner in [&account.id, &account.email, &account.key_id, "/uploads"] {
+        assert!(!text.contains(inner), "{inner} is no label");
+    }
+    every_figure_of_the_dashboard_is_told(&told);
+}
+
+/// Each metric that the dashboard names is one that a service tells which has done some work.
+fn every_figure_of_the_dashboard_is_told(told: &BTreeMap<String, f64>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana/causerie.json");
+    let dashboard: Value =
+        serde_json::from_slice(&std::fs::read(path).expect("the dashboard")).expect("it is JSON");
+    let mut seen = 0;
+    for panel in dashboard["panels"].as_array().expect("panels") {
+        for target in panel["targets"].as_array().expect("targets") {
+            let query = target["expr"].as_str().expect("a query");
+            let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names = words.filter(|word| word.starts_with("causerie_") || word.starts_with("process_"));
+            for name in names {
+                let known = told.keys().any(|sample| sample.split('{').next() == Some(name));
+                assert!(known, "{}: nothing tells {name}", panel["title"]);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 20, "{seen} metrics");
+}
+
+#[test]
+fn the_audit_log_tells_who_did_what_and_no_secret() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    let narrow =
+        service.admin(&["key", "create", "--account", &account.email, "--name", "n", "--scope", "read"]);
+    let key = narrow["key"].as_str().expect("a key");
+    let api = service.api(&account).with_key(key);
+    for _ in 0..3 {
+        api.start_vm().expect_code(403, "KEY_SCOPE");
+    }
+    service.admin(&["credits", "grant", "--account", &account.email, "5"]);
+    service.admin(&["key", "revoke", narrow["keyId"].as_str().expect("its id")]);
+    api.vm().expect_rejection();
+    let list = |arguments: &[&str]| {
+        let all = [&["audit", "list"], arguments].concat();
+        service.admin(&all)
+    };
+    let actions = |page: &Value| {
+        let entries = page["entries"].as_array().expect("entries").iter();
+        entries.map(|entry| entry["action"].as_str().expect("a word").to_owned()).collect::<Vec<_>>()
+    };
+    let page = poll::until("the refused uses are noted", || {
+        let page = list(&["--account", &account.email]);
+        (actions(&page).len() == 7).then_some(page)
+    });
+    let mut told = actions(&page);
+    told.sort();
+    let wanted = [
+        "create account",
+        "create key",
+        "create key",
+        "grant credits",
+        "refused key",
+        "refused key",
+        "revoke key",
+    ];
+    assert_eq!(told, wanted, "a refusal is noted once, however often it comes");
+    let refused: Vec<&str> = page["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .filter_map(|entry| entry["detail"].as_str())
+        .collect();
+    assert!(refused.contains(&"revoked") && refused.contains(&"beyond its scope: startVm"), "{refused:?}");
+    let text = page.to_string();
+    assert!(!text.contains(key) && !text.contains(&account.key), "no key is shown");
+    assert!(text.contains("operator uid "), "{text}");
+    let first = list(&["--account", &account.email, "--limit", "4"]);
+    let next = first["next"].as_i64().expect("there is more").to_string();
+    let rest = list(&["--account", &account.email, "--limit", "4", "--before", &next]);
+    assert_eq!([actions(&first), actions(&rest)].concat(), actions(&page));
+    assert_eq!((rest["next"].clone(), actions(&list(&["--since", "2099-01-01"]))), (json!(null), Vec::new()));
+    service.terminate();
+    assert_eq!(
+        service.admin(&["audit", "list", "--account", &account.email]),
+        page,
+        "also without a service"
+    );
+}

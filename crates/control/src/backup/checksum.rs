@@ -1,0 +1,48 @@
+//! What tells that an archive is whole: a sum over every entry in order.
+
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Summary;
+
+/// The last entry.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Checksum {
+    pub(super) sha256: String,
+    #[serde(flatten)]
+    pub(super) summary: Summary,
+}
+
+/// The sum so far.
+#[derive(Default)]
+pub(super) struct Sum(Sha256);
+
+impl Sum {
+    /// An entry begins: its path, where it leads if it is a link, and its length.
+    pub(super) fn entry(&mut self, path: &Path, link: Option<&Path>, length: u64) {
+        self.text(path.as_os_str().as_bytes());
+        self.text(link.map(|link| link.as_os_str().as_bytes()).unwrap_or_default());
+        self.0.update(length.to_le_bytes());
+    }
+
+    pub(super) fn content(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn text(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(super) fn hex(self) -> String {
+        self.0.finalize().iter().fold(String::new(), |mut hex, byte| {
+            // Writing to a text cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Metrics of the jobs that ran here.
+
+use std::time::Duration;
+
+use domain::job::{Job, Next};
+use telemetry::{Counter, Histogram, SLOW_BUCKETS};
+
+/// Counts runs of jobs by kind.
+#[derive(Debug)]
+pub struct JobMetrics {
+    kinds: Vec<JobKindMetrics>,
+}
+
+/// How many jobs of a kind there are, wherever they wait or run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobCounts {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// Jobs that wait for their time or for a process.
+    pub waiting: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that were given up.
+    pub failed: u64,
+}
+
+impl JobCounts {
+    /// Counts by the kinds that this version knows, and the rest together: names in the database may be of a later one.
+    pub(crate) fn by_known_kind(counted: &[store::jobs::JobCounts]) -> Vec<Self> {
+        let mut known: Vec<Self> = Vec::new();
+        for found in counted {
+            let kind = Job::known_kind(&found.kind);
+            let at = known.iter().position(|counts| counts.kind == kind).unwrap_or_else(|| {
+                known.push(Self { kind, waiting: 0, running: 0, failed: 0 });
+                known.len() - 1
+            });
+            known[at].waiting += found.waiting;
+            known[at].running += found.running;
+            known[at].failed += found.failed;
+        }
+        known
+    }
+}
+
+/// Counts runs of one kind of job.
+#[derive(Debug)]
+pub struct JobKindMetrics {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// Runs that succeeded.
+    pub done: Counter,
+    /// Runs that failed and are tried again.
+    pub retried: Counter,
+    /// Runs that failed for good; of recurring jobs those that wait for their next time.
+    pub failed: Counter,
+    /// How long runs took.
+    pub took: Histogram,
+}
+
+impl Default for JobMetrics {
+    fn default() -> Self {
+        let metrics = |kind| JobKindMetrics {
+            kind,
+            done: Counter::default(),
+            retried: Counter::default(),
+            failed: Counter::default(),
+            took: Histogram::new(SLOW_BUCKETS),
+        };
+        Self { kinds: Job::KINDS.into_iter().chain([Job::UNKNOWN]).map(metrics).collect() }
+    }
+}
+
+impl JobMetrics {
+    /// Each kind.
+    #[must_use]
+    pub fn kinds(&self) -> &[JobKindMetrics] {
+        &self.kinds
+    }
+
+    pub(super) fn ended(&self, kind: &str, is_failed: bool, next: Next, took: Duration) {
+        let kind = Job::known_kind(kind);
+        let Some(metrics) = self.kinds.iter().find(|metrics| metrics.kind == kind) else { return };
+        match (is_failed, next) {
+            (false, _) => metrics.done.increment(),
+            (true, Next::Retry(_)) => metrics.retried.increment(),
+            (true, Next::Rerun(_) | Next::Remove | Next::Fail) => metrics.failed.increment(),
+        }
+        metrics.took.observe_duration(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_a_later_version_are_counted_together() {
+        let counts = |kind: &str, waiting, failed| store::jobs::JobCounts {
+            kind: kind.to_owned(),
+            waiting,
+            running: 1,
+            failed,
+        };
+        let known = JobCounts::by_known_kind(&[
+            counts("dance", 1, 2),
+            counts("sing", 3, 4),
+            counts("trim_audit_log", 5, 6),
+        ]);
+        let rest = JobCounts { kind: Job::UNKNOWN, waiting: 4, running: 2, failed: 6 };
+        assert_eq!(known, [rest, JobCounts { kind: "trim_audit_log", waiting: 5, running: 1, failed: 6 }]);
+    }
+
+    #[test]
+    fn runs_are_counted_by_outcome() {
+        let (metrics, at) = (JobMetrics::default(), domain::time::Timestamp::from_micros(1));
+        let took = Duration::from_millis(1);
+        metrics.ended("trim_audit_log", false, Next::Rerun(at), took);
+        metrics.ended("trim_audit_log", true, Next::Retry(at), took);
+        metrics.ended("trim_audit_log", true, Next::Rerun(at), took);
+        metrics.ended("dance", true, Next::Fail, took);
+        let of = |kind| metrics.kinds().iter().find(|metrics| metrics.kind == kind).expect("it is known");
+        let counted = |kind| (of(kind).done.get(), of(kind).retried.get(), of(kind).failed.get());
+        assert_eq!(counted("trim_audit_log"), (1, 1, 1));
+        assert_eq!((counted(Job::UNKNOWN), of(Job::UNKNOWN).took.count()), ((0, 0, 1), 1));
+    }
+}

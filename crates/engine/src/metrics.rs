@@ -1,0 +1,101 @@
+//! AnswerMetrics of answers: how they ended, how soon they began to speak, and what they used.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::answer::Ending;
+use domain::credits::Credits;
+use domain::step::Usage;
+use telemetry::{Counter, Histogram, SLOW_BUCKETS};
+
+/// Models that are counted apart; the rest together. Their names come from the operator's catalog alone.
+const MODELS_MAX: usize = 64;
+/// What the rest is called.
+const OTHER: &str = "other";
+
+/// Counts what answers do.
+#[derive(Debug)]
+pub struct AnswerMetrics {
+    /// Answers that were completed here, by how.
+    pub done: Counter,
+    /// Those that their users stopped.
+    pub stopped: Counter,
+    /// Those that could not be finished.
+    pub failed: Counter,
+    /// From the question to the first word of the answer, or of its reasoning.
+    pub first_word: Histogram,
+    /// From the question to the end of the answer.
+    pub whole: Histogram,
+    /// Credits that were settled.
+    pub credits: Counter,
+    models: Mutex<BTreeMap<String, Tokens>>,
+}
+
+/// What a model read and wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// What it read.
+    pub input: u64,
+    /// What it wrote.
+    pub output: u64,
+}
+
+impl Default for AnswerMetrics {
+    fn default() -> Self {
+        Self {
+            done: Counter::default(),
+            stopped: Counter::default(),
+            failed: Counter::default(),
+            first_word: Histogram::new(SLOW_BUCKETS),
+            whole: Histogram::new(SLOW_BUCKETS),
+            credits: Counter::default(),
+            models: Mutex::default(),
+        }
+    }
+}
+
+impl AnswerMetrics {
+    pub(crate) fn ended(&self, ending: Option<&Ending>, took: Duration) {
+        match ending {
+            Some(Ending::Done) => self.done.increment(),
+            Some(Ending::Stopped) => self.stopped.increment(),
+            Some(Ending::Failed(_)) => self.failed.increment(),
+            None => return,
+        }
+        self.whole.observe_duration(took);
+    }
+
+    pub(crate) fn settled(&self, model: &str, usage: Usage, cost: Credits) {
+        self.credits.add(cost.0);
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = models.contains_key(model) || models.len() < MODELS_MAX;
+        let tokens = models.entry(if known { model } else { OTHER }.to_owned()).or_default();
+        tokens.input = tokens.input.saturating_add(usage.input_tokens);
+        tokens.output = tokens.output.saturating_add(usage.output_tokens);
+    }
+
+    /// What each model read and wrote.
+    #[must_use]
+    pub fn tokens(&self) -> BTreeMap<String, Tokens> {
+        self.models.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_beyond_a_bound_are_counted_together() {
+        let metrics = AnswerMetrics::default();
+        let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
+        for number in 0..1000 {
+            metrics.settled(&format!("model-{number}"), usage, Credits(2));
+        }
+        let tokens = metrics.tokens();
+        assert_eq!(tokens.len(), MODELS_MAX + 1);
+        assert_eq!(tokens[OTHER], Tokens { input: 3 * 936, output: 936 });
+        assert_eq!(metrics.credits.get(), 2000);
+    }
+}

@@ -1,0 +1,157 @@
+//! Ending processes that may make new ones meanwhile: all are stopped before any is killed, and a stopped
+//! process forks no more.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+/// Rounds of looking for new processes before what is found is killed.
+const ROUNDS_MAX: usize = 64;
+/// How long processes may take to end once they are killed, and how often that is looked at.
+const DYING_TIME_MAX: Duration = Duration::from_secs(5);
+const DYING_POLL: Duration = Duration::from_millis(2);
+
+/// What `/proc` tells of a process.
+struct Process {
+    pid: i32,
+    parent: i32,
+    user: u32,
+    is_zombie: bool,
+}
+
+/// Ends all that descends from the calling process, and reaps it. Gives how many there were. The caller must be
+/// the reaper of its descendants.
+pub(super) fn kill_descendants() -> usize {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let reap = || while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {};
+    let ended = kill_selected(reap, |all| {
+        let parents = parents(all);
+        all.iter()
+            .filter(|process| !process.is_zombie && descends(&parents, process.pid, &[own]))
+            .map(|process| process.pid)
+            .collect()
+    });
+    reap();
+    ended
+}
+
+fn parents(all: &[Process]) -> HashMap<i32, i32> {
+    all.iter().map(|process| (process.pid, process.parent)).collect()
+}
+
+/// Whether a process descends from one of these.
+fn descends(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
+    let mut at = pid;
+    // Longer chains than there are processes are none.
+    for _ in 0..parents.len() {
+        match parents.get(&at) {
+            Some(parent) if from.contains(parent) => return true,
+            Some(parent) => at = *parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Ends every process of a user but the calling one and those that descend from the `spared`. Reaping them is their
+/// parents' part.
+pub(super) fn end_user(user: u32, spared: &[i32]) {
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    kill_selected(
+        || (),
+        |all| {
+            let parents = parents(all);
+            let wanted = |process: &&Process| {
+                process.user == user
+                    && !process.is_zombie
+                    && process.pid != own
+                    && !descends(&parents, process.pid, spared)
+            };
+            all.iter().filter(wanted).map(|process| process.pid).collect()
+        },
+    );
+}
+
+/// The user's processes, zombies left out.
+pub(super) fn count_user(user: u32) -> u64 {
+    processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
+}
+
+/// What the user's processes hold in memory that no file backs, in bytes; what they share counts in each.
+pub(super) fn memory_of_user(user: u32) -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| held_by(pid, user)).fold(0, u64::saturating_add)
+}
+
+fn held_by(pid: i32, user: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let number = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    if number("Uid:")? != u64::from(user) {
+        return None;
+    }
+    let kib = number("RssAnon:")?.saturating_add(number("RssShmem:")?);
+    Some(kib.saturating_mul(1024))
+}
+
+fn kill_selected(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> usize {
+    let mut known = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let new: Vec<i32> = select(&processes()).into_iter().filter(|pid| !known.contains(pid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for pid in new {
+            signal(pid, Signal::STOP);
+            known.insert(pid);
+        }
+    }
+    let until = Instant::now() + DYING_TIME_MAX;
+    loop {
+        let left = select(&processes());
+        if left.is_empty() || Instant::now() > until {
+            return known.len();
+        }
+        for pid in left {
+            signal(pid, Signal::KILL);
+            known.insert(pid);
+        }
+        std::thread::sleep(DYING_POLL);
+        reap();
+    }
+}
+
+fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        // It may be gone by now.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(process)
+        .collect()
+}
+
+fn process(pid: i32) -> Option<Process> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next().map(str::to_owned)
+    };
+    Some(Process {
+        pid,
+        parent: field("PPid")?.parse().ok()?,
+        user: field("Uid")?.parse().ok()?,
+        is_zombie: field("State")? == "Z",
+    })
+}

@@ -1,0 +1,119 @@
+//! Pace: nothing is handed to a connection before it has sent what it was handed.
+//!
+//! A connection asks for more of a body long before the client took what came before. For a stream of states
+//! that supersede each other this would make a queue of old ones. So each piece is handed over in a wrapping
+//! that tells when the connection is done with it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::limits::READER_IN_FLIGHT_MAX_PIECES;
+
+/// A reader took nothing for too long and is let go; the connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the reader took nothing for too long")]
+pub struct Stalled;
+
+/// What one body has in flight.
+pub(crate) struct FlowControl {
+    flight: Arc<Mutex<InFlight>>,
+    timeout: Duration,
+    bytes_max: usize,
+    /// While it waits: until when, and how much was taken when that was set.
+    stall: Option<(Pin<Box<Sleep>>, u64)>,
+}
+
+#[derive(Default)]
+struct InFlight {
+    bytes: usize,
+    pieces: usize,
+    taken: u64,
+    waker: Option<Waker>,
+}
+
+struct Piece {
+    bytes: Bytes,
+    flight: Arc<Mutex<InFlight>>,
+}
+
+impl FlowControl {
+    /// With so many bytes in flight at most, and a reader that may take nothing for so long.
+    pub(crate) fn new(timeout: Duration, bytes_max: usize) -> Self {
+        Self { flight: Arc::default(), timeout, bytes_max, stall: None }
+    }
+
+    /// Ready once another piece may be handed over.
+    pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
+        let bytes_max = self.bytes_max;
+        self.poll(context, |flight| flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < bytes_max)
+    }
+
+    /// Ready once all that was handed over is sent.
+    pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
+        self.poll(context, |flight| flight.pieces == 0)
+    }
+
+    /// Wraps a piece that is handed over.
+    pub(crate) fn wrap(&mut self, bytes: Bytes) -> Bytes {
+        let mut flight = lock(&self.flight);
+        flight.pieces += 1;
+        flight.bytes += bytes.len();
+        drop(flight);
+        Bytes::from_owner(Piece { bytes, flight: self.flight.clone() })
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        enough: impl Fn(&InFlight) -> bool,
+    ) -> Poll<Result<(), Stalled>> {
+        let mut flight = lock(&self.flight);
+        if enough(&flight) {
+            self.stall = None;
+            return Poll::Ready(Ok(()));
+        }
+        match &mut flight.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        let taken = flight.taken;
+        drop(flight);
+        let timeout = self.timeout;
+        let (stall, taken_when_armed) = self.stall.get_or_insert_with(|| (Box::pin(sleep(timeout)), taken));
+        if *taken_when_armed != taken {
+            *taken_when_armed = taken;
+            stall.as_mut().reset(Instant::now() + timeout);
+        }
+        stall.as_mut().poll(context).map(|()| Err(Stalled))
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut flight = lock(&self.flight);
+        flight.pieces -= 1;
+        flight.bytes -= self.bytes.len();
+        flight.taken += 1;
+        let waker = flight.waker.take();
+        drop(flight);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn lock(flight: &Mutex<InFlight>) -> std::sync::MutexGuard<'_, InFlight> {
+    flight.lock().unwrap_or_else(PoisonError::into_inner)
+}

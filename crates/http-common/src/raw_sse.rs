@@ -1,0 +1,187 @@
+//! Event streams that are written straight to their connection.
+//!
+//! What serves requests keeps buffers for heads and bodies, and each piece of a body goes through all of it. A reader
+//! of an event stream waits long and is told little at a time. So its connection is taken from there for as long as
+//! the stream lasts: it costs what its socket and its stream cost, and an event is one system call.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::http::response::Parts;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use crate::events::{Framing, Source, StreamSlot};
+use crate::flow_control::Stalled;
+use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
+
+/// Bytes that are read of a client at once while its stream lasts: it has little to say.
+const READ_BYTES: usize = 512;
+/// Pieces that go out with one system call.
+const SLICES_MAX: usize = 16;
+
+/// Whether the response is an event stream, which [`EventWriter`] may write.
+#[must_use]
+pub fn is_event_stream(response: &Response) -> bool {
+    response.extensions().get::<StreamSlot>().is_some()
+}
+
+/// Writes an event stream to a connection of HTTP/1.1, chunk by chunk as its events come.
+///
+/// Gives back the connection with what the client said meanwhile (`EARLY_MAX_BYTES` of it at most; the rest is still to
+/// be read), for its next request. Fails when the connection breaks, and when the reader takes nothing for
+/// [`READER_STALL_TIMEOUT`].
+#[must_use = "a future does nothing unless polled"]
+pub struct EventWriter<C> {
+    connection: Option<C>,
+    early: BytesMut,
+    /// Whether more of what the client says is read.
+    listening: bool,
+    /// Nothing once it has ended.
+    source: Option<Source>,
+    /// What is on its way out.
+    queue: VecDeque<Bytes>,
+    /// While nothing goes out that should.
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl<C> EventWriter<C> {
+    /// Will write `response`, of whose client `early` was read already. The `last` one says so in its head.
+    pub fn new(connection: C, early: Bytes, response: Response, last: bool) -> Self {
+        let (parts, _) = response.into_parts();
+        Self {
+            connection: Some(connection),
+            early: early.into(),
+            listening: true,
+            source: parts.extensions.get().and_then(StreamSlot::take),
+            queue: VecDeque::from([head(parts, last)]),
+            stall: None,
+        }
+    }
+}
+
+impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            self.listen(context)?;
+            ready!(self.poll_sent(context))?;
+            let Some(source) = &mut self.source else { return Poll::Ready(Ok(())) };
+            let more = ready!(source.poll_pieces(Framing::Chunks, &mut self.queue, context));
+            if !more.map_err(io::Error::other)? {
+                self.source = None;
+            }
+        }
+    }
+
+    /// Ready when all is sent.
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(())) };
+        let mut connection = Pin::new(connection);
+        while !self.queue.is_empty() {
+            let Poll::Ready(sent) = poll_write(connection.as_mut(), &self.queue, context) else {
+                return self.poll_stalled(context);
+            };
+            match sent? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => advance(&mut self.queue, sent),
+            }
+            self.stall = None;
+        }
+        if connection.poll_flush(context)?.is_pending() {
+            return self.poll_stalled(context);
+        }
+        self.stall = None;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for a reader that takes nothing; not for ever.
+    fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(READER_STALL_TIMEOUT)));
+        stall.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Stalled)))
+    }
+
+    /// Takes in what the client says, and learns that the connection is broken. A client that has said all may still
+    /// read.
+    fn listen(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        while self.listening {
+            let mut bytes = [0; READ_BYTES];
+            let mut read = ReadBuf::new(&mut bytes);
+            if Pin::new(&mut *connection).poll_read(context, &mut read)?.is_pending() {
+                break;
+            }
+            self.early.extend_from_slice(read.filled());
+            self.listening = !read.filled().is_empty() && self.early.len() < EARLY_MAX_BYTES;
+        }
+        Ok(())
+    }
+}
+
+impl<C: AsyncRead + AsyncWrite + Unpin> Future for EventWriter<C> {
+    type Output = io::Result<(C, Bytes)>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        ready!(self.poll_written(context))?;
+        let early = std::mem::take(&mut self.early).freeze();
+        let connection = self.connection.take().ok_or(io::ErrorKind::NotConnected)?;
+        Poll::Ready(Ok((connection, early)))
+    }
+}
+
+/// The head of a response in chunks.
+fn head(parts: Parts, last: bool) -> Bytes {
+    let mut head = BytesMut::new();
+    head.extend_from_slice(b"HTTP/1.1 ");
+    head.extend_from_slice(parts.status.as_str().as_bytes());
+    head.extend_from_slice(b" ");
+    head.extend_from_slice(parts.status.canonical_reason().unwrap_or_default().as_bytes());
+    let mut headers = parts.headers;
+    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    if last {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Ok(date) = httpdate::fmt_http_date(std::time::SystemTime::now()).try_into() {
+        headers.entry(header::DATE).or_insert(date);
+    }
+    for (name, value) in &headers {
+        for bytes in [&b"\r\n"[..], name.as_str().as_bytes(), b": ", value.as_bytes()] {
+            head.extend_from_slice(bytes);
+        }
+    }
+    head.extend_from_slice(b"\r\n\r\n");
+    head.freeze()
+}
+
+/// Writes as much as the connection takes at once.
+fn poll_write(
+    connection: Pin<&mut impl AsyncWrite>,
+    queue: &VecDeque<Bytes>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    if let (Some(only), 1) = (queue.front(), queue.len()) {
+        return connection.poll_write(context, only);
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    for (slice, piece) in slices.iter_mut().zip(queue) {
+        *slice = IoSlice::new(piece);
+    }
+    connection.poll_write_vectored(context, &slices[..queue.len().min(SLICES_MAX)])
+}
+
+/// Drops what was sent.
+fn advance(queue: &mut VecDeque<Bytes>, mut sent: usize) {
+    while let Some(piece) = queue.front_mut() {
+        if sent < piece.len() {
+            piece.advance(sent);
+            return;
+        }
+        sent -= piece.len();
+        queue.pop_front();
+    }
+}

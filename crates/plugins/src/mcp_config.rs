@@ -1,0 +1,107 @@
+//! Finding the MCP servers of a plugin, and keeping them within bounds.
+
+use mcp::SERVERS_MAX;
+use serde_json::{Map, Value};
+
+use crate::PLUGIN_FILES_MAX;
+use crate::publish::SkillFiles;
+use crate::reader::{MANIFEST, Plugin, Reader, SERVERS};
+use crate::servers::{self, KEY, McpServer, ServerWarning, Source};
+use crate::tree::{Tree, clean, join};
+
+/// The most places at which a manifest may say that servers stand.
+const PLACES_MAX: usize = 16;
+
+impl Reader {
+    /// The servers that a plugin brings: in its own file, in those that its manifest names, and in the manifest.
+    pub(crate) fn servers(
+        &mut self,
+        tree: &Tree,
+        root: &str,
+        plugin: &str,
+        manifest: &Value,
+        entry: &Value,
+    ) -> Vec<McpServer> {
+        let mut found = Vec::new();
+        let own = join(root, SERVERS);
+        if tree.is_file(&own) {
+            self.of_file(tree, &own, plugin, &mut found);
+        }
+        let told = manifest.get(KEY).or_else(|| entry.get(KEY));
+        let places = match told {
+            None | Some(Value::Null) => &[],
+            Some(Value::Array(several)) => several.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+        };
+        let manifest_file = join(root, MANIFEST);
+        for place in places.iter().take(PLACES_MAX) {
+            match place {
+                Value::String(path) => match clean(path).map(|path| join(root, &path)) {
+                    Some(path) if path == own => {}
+                    Some(path) => self.of_file(tree, &path, plugin, &mut found),
+                    None => {
+                        self.skip(tree, &manifest_file, format!("{KEY}: {path:?} leads out of the plugin"))
+                    }
+                },
+                Value::Object(map) => {
+                    let text = self.document(tree, &manifest_file).map(|(_, text)| text).unwrap_or_default();
+                    let source = Source { text: &text, keys: &[KEY] };
+                    self.of_map(tree, &manifest_file, plugin, map, source, &mut found);
+                }
+                _ => self.skip(tree, &manifest_file, format!("{KEY} is no path and no JSON object")),
+            }
+        }
+        found
+    }
+
+    fn of_file(&mut self, tree: &Tree, file: &str, plugin: &str, found: &mut Vec<McpServer>) {
+        let Some((value, text)) = self.document(tree, file) else { return };
+        let none = Map::new();
+        let (map, keys): (_, &[&str]) = match value.get(KEY) {
+            Some(Value::Object(map)) => (map, &[KEY]),
+            Some(_) => {
+                let line = crate::line_numbers::line_of(&text, &[KEY]);
+                self.note(&tree.shown(file), line, format!("{KEY} is no JSON object"), true);
+                (&none, &[KEY])
+            }
+            // Some write the servers alone.
+            None => (value.as_object().unwrap_or(&none), &[]),
+        };
+        self.of_map(tree, file, plugin, map, Source { text: &text, keys }, found);
+    }
+
+    fn of_map(
+        &mut self,
+        tree: &Tree,
+        file: &str,
+        plugin: &str,
+        map: &Map<String, Value>,
+        source: Source<'_>,
+        found: &mut Vec<McpServer>,
+    ) {
+        let mut remarks: Vec<ServerWarning> = Vec::new();
+        found.extend(servers::read(plugin, map, source, &mut remarks));
+        for (line, told, skipped) in remarks {
+            self.note(&tree.shown(file), line, told, skipped);
+        }
+    }
+
+    /// Takes a plugin's servers in, with all its files, which they may need.
+    pub(crate) fn keep_servers(&mut self, plugin: Plugin<'_>, shelf: &mut SkillFiles) {
+        let Plugin { tree, root, servers, .. } = plugin;
+        let Some(files) = self.files_of(tree, &root, PLUGIN_FILES_MAX) else { return };
+        for server in servers {
+            let name = &server.spec.name;
+            if self.library.servers.len() >= SERVERS_MAX {
+                self.skip(tree, &root, format!("there are more than {SERVERS_MAX} MCP servers"));
+                break;
+            }
+            if self.library.servers.iter().any(|other| other.spec.name == *name) {
+                self.skip(tree, &root, format!("there is an MCP server {name} already, which holds"));
+                continue;
+            }
+            self.library.servers.push(server);
+        }
+        shelf.whole = Some((root, files));
+    }
+}

@@ -1,0 +1,493 @@
+//! Entries of the step log.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use domain::agent::AgentName;
+use domain::citation::{Citation, NumberedPassage, Place};
+use domain::id::{AgentId, InstanceId, SkillId};
+use domain::image::{ImageKind, ImageRef};
+use domain::skill::SkillName;
+use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, StopReason, Usage};
+use domain::unread::{UnreadFile, UnreadReason};
+use serde::{Deserialize, Serialize};
+
+use super::{VERSION, known, write};
+use crate::error::StoreError;
+use crate::sql::Result;
+
+#[derive(Serialize, Deserialize)]
+struct StepForm<'a> {
+    v: u32,
+    instance: Cow<'a, str>,
+    blocks: Vec<BlockForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cited: Vec<CitationForm<'a>>,
+    stop: StopForm,
+    usage: UsageForm,
+}
+
+/// A source that the vendor named.
+#[derive(Serialize, Deserialize)]
+struct CitationForm<'a> {
+    block: u32,
+    at: usize,
+    n: u32,
+    place: PlaceForm<'a>,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    quote: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BlockForm<'a> {
+    Text(Cow<'a, str>),
+    Reasoning(Cow<'a, str>),
+    Call {
+        id: Cow<'a, str>,
+        tool: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+        #[serde(flatten)]
+        purpose: PurposeForm<'a>,
+    },
+    Opaque {
+        format: Cow<'a, str>,
+        json: Cow<'a, str>,
+    },
+}
+
+/// What a call is for: one of these, or none of a tool.
+#[derive(Serialize, Deserialize, Default)]
+pub(super) struct PurposeForm<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    skill: Option<NameForm<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<NameForm<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query: Option<Cow<'a, str>>,
+}
+
+/// The names of a skill or an agent; its identifier is made from them.
+#[derive(Serialize, Deserialize)]
+pub(super) struct NameForm<'a> {
+    name: Cow<'a, str>,
+    full: Cow<'a, str>,
+}
+
+impl<'a> From<&'a Purpose> for PurposeForm<'a> {
+    fn from(purpose: &'a Purpose) -> Self {
+        let form = Self::default();
+        match purpose {
+            Purpose::Tool => form,
+            Purpose::Skill(SkillName { name, full_name, .. }) => {
+                Self { skill: Some(NameForm { name: name.into(), full: full_name.into() }), ..form }
+            }
+            Purpose::Agent(AgentName { name, full_name, .. }) => {
+                Self { agent: Some(NameForm { name: name.into(), full: full_name.into() }), ..form }
+            }
+            Purpose::WebSearch { query } => Self { query: Some(query.into()), ..form },
+        }
+    }
+}
+
+impl From<PurposeForm<'_>> for Purpose {
+    fn from(form: PurposeForm<'_>) -> Self {
+        match form {
+            PurposeForm { skill: Some(skill), .. } => Self::Skill(skill.into()),
+            PurposeForm { agent: Some(agent), .. } => Self::Agent(agent.into()),
+            PurposeForm { query: Some(query), .. } => Self::WebSearch { query: query.into_owned() },
+            PurposeForm { skill: None, agent: None, query: None } => Self::Tool,
+        }
+    }
+}
+
+impl From<NameForm<'_>> for SkillName {
+    fn from(form: NameForm<'_>) -> Self {
+        Self { id: SkillId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+    }
+}
+
+impl From<NameForm<'_>> for AgentName {
+    fn from(form: NameForm<'_>) -> Self {
+        Self { id: AgentId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+    }
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum StopForm {
+    Done,
+    Calls,
+    OutputFull,
+    Refused,
+    Stopped,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UsageForm {
+    input: u64,
+    cached: u64,
+    output: u64,
+    reasoning: u64,
+    estimated: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ResultForm<'a> {
+    v: u32,
+    call: Cow<'a, str>,
+    tool: Cow<'a, str>,
+    outcome: OutcomeForm,
+    text: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    passages: Vec<PassageForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    written: Vec<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<UnreadForm<'a>>,
+}
+
+/// A file that could not be read, with the reason's code.
+#[derive(Serialize, Deserialize)]
+struct UnreadForm<'a> {
+    path: Cow<'a, str>,
+    reason: Cow<'a, str>,
+}
+
+/// An image by its file and what that was: never its bytes.
+#[derive(Serialize, Deserialize)]
+struct ImageForm<'a> {
+    path: Cow<'a, str>,
+    mime: Cow<'a, str>,
+    sha256: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum OutcomeForm {
+    Done,
+    Failed,
+    Interrupted,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PassageForm<'a> {
+    n: u32,
+    place: PlaceForm<'a>,
+    text: Cow<'a, str>,
+}
+
+/// Where a passage stands.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PlaceForm<'a> {
+    /// In a file.
+    File {
+        path: Cow<'a, str>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        page: Option<u32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lines: Option<(u32, u32)>,
+    },
+    /// On the web.
+    Web { url: Cow<'a, str>, title: Cow<'a, str> },
+}
+
+impl<'a> From<&'a Place> for PlaceForm<'a> {
+    fn from(place: &'a Place) -> Self {
+        match place {
+            Place::File { path, page, lines } => Self::File { path: path.into(), page: *page, lines: *lines },
+            Place::Web { url, title } => Self::Web { url: url.into(), title: title.into() },
+        }
+    }
+}
+
+impl From<PlaceForm<'_>> for Place {
+    fn from(form: PlaceForm<'_>) -> Self {
+        match form {
+            PlaceForm::File { path, page, lines } => Self::File { path: path.into_owned(), page, lines },
+            PlaceForm::Web { url, title } => Self::Web { url: url.into_owned(), title: title.into_owned() },
+        }
+    }
+}
+
+/// A step as it is stored.
+pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
+    write(&StepForm {
+        v: VERSION,
+        instance: instance.to_string().into(),
+        blocks: step.blocks.iter().map(block_form).collect(),
+        cited: step.cited.iter().map(citation_form).collect(),
+        stop: stop_form(step.stop),
+        usage: UsageForm {
+            input: step.usage.input_tokens,
+            cached: step.usage.cached_tokens,
+            output: step.usage.output_tokens,
+            reasoning: step.usage.reasoning_tokens,
+            estimated: step.usage.estimated,
+        },
+    })
+}
+
+/// The step that [`write_step`] wrote into the row `row` of the log.
+pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)> {
+    let form: StepForm<'_> =
+        serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
+    known(form.v).map_err(|reason| StoreError::damaged("log", row, reason))?;
+    let instance = form.instance.parse().map_err(|error| StoreError::damaged("log", row, error))?;
+    let step = Step {
+        blocks: form.blocks.into_iter().map(block_of).collect(),
+        cited: form.cited.into_iter().map(citation_of).collect(),
+        stop: stop_of(form.stop),
+        usage: Usage {
+            input_tokens: form.usage.input,
+            cached_tokens: form.usage.cached,
+            output_tokens: form.usage.output,
+            reasoning_tokens: form.usage.reasoning,
+            estimated: form.usage.estimated,
+        },
+    };
+    Ok((Arc::new(step), instance))
+}
+
+/// A result as it is stored.
+pub(crate) fn write_result(result: &CallResult) -> Result<String> {
+    write(&ResultForm {
+        v: VERSION,
+        call: (&result.call).into(),
+        tool: (&result.tool).into(),
+        outcome: match result.outcome {
+            StepOutcome::Done => OutcomeForm::Done,
+            StepOutcome::Failed => OutcomeForm::Failed,
+            StepOutcome::Interrupted => OutcomeForm::Interrupted,
+        },
+        text: (&result.text).into(),
+        passages: result
+            .passages
+            .iter()
+            .map(|passage| PassageForm {
+                n: passage.number,
+                place: (&passage.place).into(),
+                text: (&passage.text).into(),
+            })
+            .collect(),
+        written: result.written.iter().map(Into::into).collect(),
+        images: result.images.iter().map(image_form).collect(),
+        unread: result
+            .unread
+            .iter()
+            .map(|file| UnreadForm { path: (&file.path).into(), reason: file.reason.code().into() })
+            .collect(),
+    })
+}
+
+/// The result that [`write_result`] wrote into the row `row` of the log.
+pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
+    let form: ResultForm<'_> =
+        serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
+    known(form.v).map_err(|reason| StoreError::damaged("log", row, reason))?;
+    Ok(Arc::new(CallResult {
+        images: form.images.into_iter().filter_map(image_of).collect(),
+        call: form.call.into_owned(),
+        tool: form.tool.into_owned(),
+        outcome: match form.outcome {
+            OutcomeForm::Done => StepOutcome::Done,
+            OutcomeForm::Failed => StepOutcome::Failed,
+            OutcomeForm::Interrupted => StepOutcome::Interrupted,
+        },
+        text: form.text.into_owned(),
+        passages: form
+            .passages
+            .into_iter()
+            .map(|passage| NumberedPassage {
+                number: passage.n,
+                place: passage.place.into(),
+                text: passage.text.into_owned(),
+            })
+            .collect(),
+        written: form.written.into_iter().map(Cow::into_owned).collect(),
+        // A reason of a later version is none.
+        unread: form
+            .unread
+            .into_iter()
+            .filter_map(|file| {
+                let reason = UnreadReason::of_code(&file.reason)?;
+                Some(UnreadFile { path: file.path.into_owned(), reason })
+            })
+            .collect(),
+    }))
+}
+
+fn image_form(image: &ImageRef) -> ImageForm<'_> {
+    let sha256: String = image.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    ImageForm { path: (&image.path).into(), mime: image.kind.mime().into(), sha256: sha256.into() }
+}
+
+/// `None` for what this version does not know: the image is not shown then.
+fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
+    let kind = ImageKind::of_mime(&form.mime)?;
+    let mut sha256 = [0; 32];
+    if form.sha256.len() != 2 * sha256.len() {
+        return None;
+    }
+    for (byte, pair) in sha256.iter_mut().zip(form.sha256.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(ImageRef { path: form.path.into_owned(), kind, sha256 })
+}
+
+fn block_form(block: &Block) -> BlockForm<'_> {
+    match block {
+        Block::Text(text) => BlockForm::Text(text.into()),
+        Block::Reasoning(text) => BlockForm::Reasoning(text.into()),
+        Block::Call(call) => BlockForm::Call {
+            id: (&call.id).into(),
+            tool: (&call.tool).into(),
+            arguments: (&call.arguments).into(),
+            purpose: (&call.purpose).into(),
+        },
+        Block::Opaque { format, json } => BlockForm::Opaque { format: format.into(), json: json.into() },
+    }
+}
+
+fn block_of(form: BlockForm<'_>) -> Block {
+    match form {
+        BlockForm::Text(text) => Block::Text(text.into_owned()),
+        BlockForm::Reasoning(text) => Block::Reasoning(text.into_owned()),
+        BlockForm::Call { id, tool, arguments, purpose } => Block::Call(Call {
+            id: id.into_owned(),
+            tool: tool.into_owned(),
+            arguments: arguments.into_owned(),
+            purpose: purpose.into(),
+        }),
+        BlockForm::Opaque { format, json } => {
+            Block::Opaque { format: format.into_owned(), json: json.into_owned() }
+        }
+    }
+}
+
+fn citation_form(cited: &Citation) -> CitationForm<'_> {
+    let Citation { block, at, number, place, quote } = cited;
+    CitationForm { block: *block, at: *at, n: *number, place: place.into(), quote: quote.into() }
+}
+
+fn citation_of(form: CitationForm<'_>) -> Citation {
+    let CitationForm { block, at, n: number, place, quote } = form;
+    Citation { block, at, number, place: place.into(), quote: quote.into_owned() }
+}
+
+const fn stop_form(stop: StopReason) -> StopForm {
+    match stop {
+        StopReason::Done => StopForm::Done,
+        StopReason::Calls => StopForm::Calls,
+        StopReason::OutputFull => StopForm::OutputFull,
+        StopReason::Refused => StopForm::Refused,
+        StopReason::Stopped => StopForm::Stopped,
+    }
+}
+
+const fn stop_of(form: StopForm) -> StopReason {
+    match form {
+        StopForm::Done => StopReason::Done,
+        StopForm::Calls => StopReason::Calls,
+        StopForm::OutputFull => StopReason::OutputFull,
+        StopForm::Refused => StopReason::Refused,
+        StopForm::Stopped => StopReason::Stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result() -> CallResult {
+        CallResult {
+            images: vec![ImageRef { path: "/a.png".to_owned(), kind: ImageKind::Png, sha256: [0xaf; 32] }],
+            call: "c\"1".to_owned(),
+            tool: "search".to_owned(),
+            outcome: StepOutcome::Interrupted,
+            text: "nul \0 and line\u{2028}".to_owned(),
+            passages: vec![
+                NumberedPassage {
+                    number: 1,
+                    place: Place::File { path: "/uploads/a.pdf".to_owned(), page: Some(3), lines: None },
+                    text: "one".to_owned(),
+                },
+                NumberedPassage {
+                    number: 2,
+                    place: Place::Web { url: "https://x".to_owned(), title: String::new() },
+                    text: String::new(),
+                },
+            ],
+            written: vec!["/out.txt".to_owned()],
+            unread: vec![UnreadFile { path: "/a.pdf".to_owned(), reason: UnreadReason::Encrypted }],
+        }
+    }
+
+    fn call(purpose: Purpose) -> Block {
+        Block::Call(Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned(), purpose })
+    }
+
+    #[test]
+    fn what_was_written_before_there_were_agents_is_read() {
+        let old = r#"{"v":1,"instance":"00000000-0000-4000-8000-000000000009","blocks":[
+            {"call":{"id":"c","tool":"skill","arguments":"{}","skill":{"name":"b","full":"a:b"}}},
+            {"call":{"id":"d","tool":"read","arguments":"{}"}}],
+            "stop":"calls","usage":{"input":1,"cached":0,"output":1,"reasoning":0,"estimated":false}}"#;
+        let (step, _) = read_step(old, "row").expect("it is known");
+        let purposes: Vec<_> = step.calls().map(|call| &call.purpose).collect();
+        assert!(matches!(purposes[..], [Purpose::Skill(_), Purpose::Tool]), "{purposes:?}");
+    }
+
+    #[test]
+    fn entries_survive_their_form_and_hold_no_nul() {
+        let step = Step {
+            blocks: vec![
+                Block::Reasoning("hm \0".to_owned()),
+                Block::Text("text".to_owned()),
+                call(Purpose::Tool),
+                call(Purpose::Skill(SkillName {
+                    id: SkillId::of("a:b"),
+                    name: "b".to_owned(),
+                    full_name: "a:b".to_owned(),
+                })),
+                call(Purpose::Agent(AgentName {
+                    id: AgentId::of("a:b"),
+                    name: "b".to_owned(),
+                    full_name: "a:b".to_owned(),
+                })),
+                call(Purpose::WebSearch { query: "q \0".to_owned() }),
+                Block::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
+            ],
+            cited: vec![Citation {
+                block: 1,
+                at: 4,
+                number: 3,
+                place: Place::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
+                quote: "q \0".to_owned(),
+            }],
+            stop: StopReason::OutputFull,
+            usage: Usage { input_tokens: u64::MAX, estimated: true, ..Usage::default() },
+        };
+        let instance = InstanceId::from_random(9);
+        let json = write_step(&step, instance).expect("a step has a form");
+        assert!(!json.contains('\0'));
+        assert_eq!(read_step(&json, "row").expect("what was written"), (Arc::new(step), instance));
+        let json = write_result(&result()).expect("a result has a form");
+        assert!(!json.contains('\0'));
+        assert_eq!(*read_result(&json, "row").expect("what was written"), result());
+    }
+
+    #[test]
+    fn what_is_damaged_or_too_new_names_its_row() {
+        let json = write_result(&result()).expect("a result has a form").replacen("\"v\":1", "\"v\":2", 1);
+        for broken in ["", "{", "[]", "null", json.as_str()] {
+            for error in [read_step(broken, "row 7").err(), read_result(broken, "row 7").err()] {
+                let error = error.expect("it is damaged").to_string();
+                assert!(error.starts_with("log row 7 is damaged"), "{error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Room on the disk that the database's files have beyond their ends, so that what is written to them goes on when the
+//! disk is full: a file of one's own that is given up then would be taken by whoever filled the disk.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::mem::ManuallyDrop;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// What is allocated beyond the ends of the database and of its write-ahead log.
+pub(crate) struct PreallocatedSpace {
+    database: PreallocatedFile,
+    log: PreallocatedFile,
+    bytes: u64,
+}
+
+/// A file and up to where it has room.
+struct PreallocatedFile {
+    /// Never closed: closing it would drop the locks that SQLite has on the same file in this process.
+    file: ManuallyDrop<File>,
+    until: u64,
+}
+
+impl PreallocatedSpace {
+    /// Sees to room of so many bytes behind the database at `path`, and in all for its log, which is written from its
+    /// beginning again and again. `None` when the files can't be opened.
+    pub(crate) fn new(path: &Path, bytes: u64) -> Option<Self> {
+        let mut log = OsString::from(path);
+        log.push("-wal");
+        let mut slack = Self {
+            database: PreallocatedFile::open(path)?,
+            log: PreallocatedFile::open(Path::new(&log))?,
+            bytes,
+        };
+        slack.keep();
+        Some(slack)
+    }
+
+    /// Allocates what is missing, if the disk has it. Cheap when nothing is.
+    pub(crate) fn keep(&mut self) {
+        // Half of it is a good deal of room still; so the disk is not asked with each commit.
+        let end = self.database.file.metadata().map_or(0, |known| known.len());
+        if end + self.bytes / 2 > self.database.until {
+            self.database.allocate(end + self.bytes);
+        }
+        if self.log.until < self.bytes {
+            self.log.allocate(self.bytes);
+        }
+    }
+}
+
+impl PreallocatedFile {
+    fn open(path: &Path) -> Option<Self> {
+        let file = OpenOptions::new().write(true).open(path).ok()?;
+        Some(Self { file: ManuallyDrop::new(file), until: 0 })
+    }
+
+    fn allocate(&mut self, until: u64) {
+        // Without it the file grows as long as the disk has room, as before.
+        if fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
+            self.until = until;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::sqlite::open_writer;
+
+    #[test]
+    fn the_files_have_room_beyond_their_ends() {
+        const ROOM: u64 = 4 << 20;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store.db");
+        let connection = open_writer(&path, None).expect("a database");
+        connection.execute_batch("CREATE TABLE things (thing BLOB)").expect("a table");
+        let mut slack = PreallocatedSpace::new(&path, ROOM).expect("the files are there");
+        let allocated = |name: &str| {
+            let known = folder.path().join(name).metadata().expect("it is there");
+            (known.len(), known.blocks() * 512)
+        };
+        let (size, room) = allocated("store.db");
+        assert!(size < ROOM && room >= size + ROOM, "{size} {room}");
+        assert!(allocated("store.db-wal").1 >= ROOM);
+        let grow = "INSERT INTO things VALUES (zeroblob(3000000)); PRAGMA wal_checkpoint(PASSIVE)";
+        connection.execute_batch(grow).expect("a row");
+        slack.keep();
+        let (size, room) = allocated("store.db");
+        assert!(size > 3_000_000 && room >= size + ROOM, "{size} {room}");
+    }
+}

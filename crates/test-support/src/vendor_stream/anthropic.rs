@@ -1,0 +1,234 @@
+//! Anthropic's Messages.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{End, Slot, ToolUse, VendorStream, is_too_long, named_frame};
+use crate::request::{Refusal, THOUGHTFUL, seal};
+use crate::script::Cite;
+
+#[derive(PartialEq, Eq)]
+enum Block {
+    None,
+    Text,
+    Thinking(String),
+}
+
+pub(super) struct Messages {
+    seed: String,
+    model: String,
+    block: Block,
+    /// How many blocks have begun.
+    blocks: u64,
+    called: usize,
+    thought: bool,
+    refused: bool,
+    /// Whether the open text has its source: what is said from now on stands in another block.
+    cited: bool,
+}
+
+impl Messages {
+    pub(super) fn new(seed: String, model: String) -> Self {
+        Self {
+            seed,
+            model,
+            block: Block::None,
+            blocks: 0,
+            called: 0,
+            thought: false,
+            refused: false,
+            cited: false,
+        }
+    }
+
+    fn begin_block(&mut self, block: &Value) -> Bytes {
+        self.blocks += 1;
+        named_frame(&json!({"type": "content_block_start", "index": self.blocks - 1, "content_block": block}))
+    }
+
+    fn delta(&self, delta: &Value) -> Bytes {
+        named_frame(&json!({"type": "content_block_delta", "index": self.blocks - 1, "delta": delta}))
+    }
+
+    fn stop_block(&self) -> Bytes {
+        named_frame(&json!({"type": "content_block_stop", "index": self.blocks - 1}))
+    }
+
+    fn close(&mut self) -> Vec<Bytes> {
+        match std::mem::replace(&mut self.block, Block::None) {
+            Block::None => Vec::new(),
+            Block::Text => vec![self.stop_block()],
+            Block::Thinking(text) => {
+                let signature = self.delta(&json!({"type": "signature_delta", "signature": seal(&text)}));
+                vec![signature, self.stop_block()]
+            }
+        }
+    }
+
+    fn text_block(&mut self) -> Vec<Bytes> {
+        if self.block == Block::Text && !self.cited {
+            return Vec::new();
+        }
+        let mut frames = self.close();
+        self.cited = false;
+        frames.push(self.begin_block(&json!({"type": "text", "text": ""})));
+        if self.blocks == 1 {
+            frames.push(named_frame(&json!({"type": "ping"})));
+        }
+        self.block = Block::Text;
+        frames
+    }
+}
+
+impl VendorStream for Messages {
+    fn begin(&mut self, usage: Option<u64>) -> Vec<Bytes> {
+        let mut message = json!({"id": format!("msg_{}", self.seed), "type": "message", "role": "assistant",
+            "content": [], "model": self.model, "stop_reason": null, "stop_sequence": null});
+        if let Some(read) = usage {
+            message["usage"] = json!({"input_tokens": read, "cache_creation_input_tokens": 0,
+                "cache_read_input_tokens": 0, "output_tokens": 1});
+        }
+        vec![named_frame(&json!({"type": "message_start", "message": message}))]
+    }
+
+    fn say(&mut self, text: &str) -> Vec<Bytes> {
+        let mut frames = self.text_block();
+        frames.push(self.delta(&json!({"type": "text_delta", "text": text})));
+        frames
+    }
+
+    fn think(&mut self, text: &str) -> Vec<Bytes> {
+        let mut frames = Vec::new();
+        if !matches!(self.block, Block::Thinking(_)) {
+            frames = self.close();
+            frames.push(self.begin_block(&json!({"type": "thinking", "thinking": "", "signature": ""})));
+            self.block = Block::Thinking(String::new());
+            self.thought = true;
+        }
+        if let Block::Thinking(whole) = &mut self.block {
+            whole.push_str(text);
+        }
+        frames.push(self.delta(&json!({"type": "thinking_delta", "thinking": text})));
+        frames
+    }
+
+    fn think_hidden(&mut self) -> Vec<Bytes> {
+        let mut frames = self.close();
+        let data = format!("{}{}", seal("hidden"), self.seed);
+        frames.push(self.begin_block(&json!({"type": "redacted_thinking", "data": data})));
+        frames.push(self.stop_block());
+        self.thought = true;
+        frames
+    }
+
+    fn refuse(&mut self, text: &str) -> Vec<Bytes> {
+        self.refused = true;
+        self.say(text)
+    }
+
+    fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
+        let mut frames = self.close();
+        for call in calls {
+            let mark = if self.thought { THOUGHTFUL } else { "_" };
+            let made_up = format!("toolu{mark}{}_{}", self.seed, self.called);
+            let id = call.id.clone().unwrap_or(made_up);
+            self.called += 1;
+            frames.push(
+                self.begin_block(&json!({"type": "tool_use", "id": id, "name": call.tool, "input": {}})),
+            );
+            let piece = |piece: &str| self.delta(&json!({"type": "input_json_delta", "partial_json": piece}));
+            frames.push(piece(""));
+            frames.extend(call.pieces().iter().map(|of| piece(of)));
+            frames.push(self.stop_block());
+        }
+        frames
+    }
+
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let mut frames = if self.block == Block::Text { Vec::new() } else { self.text_block() };
+        self.cited = true;
+        let citation = match (cite.document.as_str(), cite.page) {
+            ("", _) => json!({"type": "web_search_result_location", "url": cite.url, "title": cite.title,
+                "encrypted_index": seal(&cite.url), "cited_text": cite.quote}),
+            (document, Some(page)) => json!({"type": "page_location", "document_index": 0,
+                "document_title": document, "start_page_number": page, "end_page_number": page + 1,
+                "cited_text": cite.quote}),
+            (document, None) => json!({"type": "char_location", "document_index": 0,
+                "document_title": document, "start_char_index": 0,
+                "end_char_index": cite.quote.chars().count(), "cited_text": cite.quote}),
+        };
+        frames.push(self.delta(&json!({"type": "citations_delta", "citation": citation})));
+        frames
+    }
+
+    fn slot(&mut self) -> (Vec<Bytes>, Slot) {
+        (self.text_block(), Slot { index: self.blocks - 1, number: 0 })
+    }
+
+    fn token(&self, slot: Slot, text: &str) -> Bytes {
+        let delta = json!({"type": "text_delta", "text": text});
+        named_frame(&json!({"type": "content_block_delta", "index": slot.index, "delta": delta}))
+    }
+
+    fn error(&mut self, message: &str, code: &Value) -> Bytes {
+        let kind = code.as_str().unwrap_or("api_error");
+        named_frame(&json!({"type": "error", "error": {"type": kind, "message": message}}))
+    }
+
+    fn end(&mut self, end: &End<'_>) -> Vec<Bytes> {
+        let mut frames = self.close();
+        let suggested = match (self.refused, self.called) {
+            (true, _) => "refusal",
+            (false, 0) => "end_turn",
+            (false, _) => "tool_use",
+        };
+        let reason = match end.finish {
+            None => suggested,
+            Some("stop") => "end_turn",
+            Some("length") => "max_tokens",
+            Some("content_filter") => "refusal",
+            Some("tool_calls") => "tool_use",
+            Some(other) => other,
+        };
+        if !reason.is_empty() {
+            let mut delta =
+                json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": null}});
+            if let Some((_, written)) = end.usage {
+                delta["usage"] = json!({"output_tokens": written});
+            }
+            frames.push(named_frame(&delta));
+        }
+        frames.extend((0..end.done).map(|_| named_frame(&json!({"type": "message_stop"}))));
+        frames
+    }
+}
+
+pub(super) fn refusal(refusal: &Refusal) -> Value {
+    let kind = match refusal.status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        529 => "overloaded_error",
+        500.. => "api_error",
+        _ => "invalid_request_error",
+    };
+    let message = if is_too_long(refusal) {
+        "prompt is too long: 5000 tokens > 4096 maximum"
+    } else {
+        &refusal.message
+    };
+    json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_standin"})
+}
+
+pub(super) fn models(names: &[&str]) -> Value {
+    let data: Vec<Value> = names
+        .iter()
+        .map(|name| {
+            json!({"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z",
+                "lifecycle": "active", "max_input_tokens": 100_000, "max_tokens": 32_000})
+        })
+        .collect();
+    json!({"data": data, "first_id": names.first(), "last_id": names.last(), "has_more": false})
+}

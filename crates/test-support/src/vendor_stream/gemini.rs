@@ -1,0 +1,183 @@
+//! Google's `streamGenerateContent`.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{End, Said, Slot, ToolUse, VendorStream, frame, is_too_long};
+use crate::request::{Refusal, seal};
+use crate::script::Cite;
+
+pub(super) struct Contents {
+    seed: String,
+    model: String,
+    called: usize,
+    thought: bool,
+    refused: bool,
+    said: Said,
+    /// What was found, and for which claims.
+    chunks: Vec<Value>,
+    supports: Vec<Value>,
+}
+
+impl Contents {
+    pub(super) fn new(seed: String, model: String) -> Self {
+        Self {
+            seed,
+            model,
+            called: 0,
+            thought: false,
+            refused: false,
+            said: Said::default(),
+            chunks: Vec::new(),
+            supports: Vec::new(),
+        }
+    }
+
+    fn part(&self, part: &Value) -> Bytes {
+        self.candidate(&json!({"content": {"role": "model", "parts": [part]}, "index": 0}), None)
+    }
+
+    fn candidate(&self, candidate: &Value, usage: Option<(u64, u64)>) -> Bytes {
+        let mut chunk =
+            json!({"candidates": [candidate], "modelVersion": self.model, "responseId": self.seed});
+        if let Some((read, written)) = usage {
+            chunk["usageMetadata"] = json!({"promptTokenCount": read, "candidatesTokenCount": written,
+                "totalTokenCount": read + written});
+        }
+        frame(&chunk)
+    }
+}
+
+impl VendorStream for Contents {
+    fn begin(&mut self, _usage: Option<u64>) -> Vec<Bytes> {
+        Vec::new()
+    }
+
+    fn say(&mut self, text: &str) -> Vec<Bytes> {
+        self.said.text.push_str(text);
+        vec![self.part(&json!({"text": text}))]
+    }
+
+    fn think(&mut self, text: &str) -> Vec<Bytes> {
+        self.thought = true;
+        vec![self.part(&json!({"text": text, "thought": true}))]
+    }
+
+    fn think_hidden(&mut self) -> Vec<Bytes> {
+        vec![self.part(&json!({"text": "", "thoughtSignature": seal("")}))]
+    }
+
+    fn refuse(&mut self, text: &str) -> Vec<Bytes> {
+        self.refused = true;
+        self.say(text)
+    }
+
+    fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
+        let mut frames = Vec::new();
+        for call in calls {
+            // What is no object cannot be said in this format: the vendor stops with a reason of its own.
+            let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+            let args = if args.is_null() { json!({}) } else { args };
+            let mut part = json!({"functionCall": {"name": call.tool, "args": args}});
+            if let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) {
+                part["functionCall"]["id"] = Value::from(id);
+            }
+            // The first of calls next to each other is signed.
+            if self.called == 0 {
+                part["thoughtSignature"] = Value::from(seal(&format!("{}{args}", call.tool)));
+            }
+            self.called += 1;
+            frames.push(self.part(&part));
+        }
+        frames
+    }
+
+    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let claim = self.said.claim();
+        self.chunks.push(match cite.document.as_str() {
+            "" => json!({"web": {"uri": cite.url, "title": cite.title}}),
+            document => {
+                json!({"retrievedContext": {"uri": "fileSearchStores/a/documents/b", "title": document,
+                "text": cite.quote}})
+            }
+        });
+        let (text, index) = (self.said.text[claim.clone()].trim_end(), self.chunks.len() - 1);
+        let segment = json!({"startIndex": claim.start, "endIndex": claim.start + text.len(), "text": text});
+        self.supports.push(json!({"segment": segment, "groundingChunkIndices": [index]}));
+        Vec::new() // told with the end
+    }
+
+    fn slot(&mut self) -> (Vec<Bytes>, Slot) {
+        (Vec::new(), Slot { index: 0, number: 0 })
+    }
+
+    fn token(&self, _slot: Slot, text: &str) -> Bytes {
+        self.part(&json!({"text": text}))
+    }
+
+    fn error(&mut self, message: &str, code: &Value) -> Bytes {
+        let code = code.as_u64().unwrap_or(503);
+        frame(&json!({"error": {"code": code, "message": message, "status": status(code)}}))
+    }
+
+    fn end(&mut self, end: &End<'_>) -> Vec<Bytes> {
+        let suggested = if self.refused { "SAFETY" } else { "STOP" };
+        let reason = match end.finish {
+            None => suggested,
+            Some("stop" | "tool_calls") => "STOP",
+            Some("length") => "MAX_TOKENS",
+            Some("content_filter") => "SAFETY",
+            Some(other) => other,
+        };
+        // The reason is the only mark of the end.
+        let marks = if reason.is_empty() { 0 } else { end.done };
+        let part = if self.thought {
+            json!({"text": "", "thoughtSignature": seal("")})
+        } else {
+            json!({"text": ""})
+        };
+        let content = json!({"role": "model", "parts": [part]});
+        (0..marks)
+            .map(|_| {
+                let mut candidate = json!({"content": content, "finishReason": reason, "index": 0});
+                if !self.chunks.is_empty() {
+                    candidate["groundingMetadata"] = json!({"webSearchQueries": ["a query"],
+                        "groundingChunks": self.chunks, "groundingSupports": self.supports});
+                }
+                self.candidate(&candidate, end.usage)
+            })
+            .collect()
+    }
+}
+
+fn status(code: u64) -> &'static str {
+    match code {
+        400 => "INVALID_ARGUMENT",
+        401 => "UNAUTHENTICATED",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        503 | 529 => "UNAVAILABLE",
+        _ => "INTERNAL",
+    }
+}
+
+pub(super) fn refusal(refusal: &Refusal) -> Value {
+    let message = if is_too_long(refusal) {
+        "The input token count (5000) exceeds the maximum number of tokens allowed (4096)."
+    } else {
+        &refusal.message
+    };
+    json!({"error": {"code": refusal.status, "message": message, "status": status(refusal.status.into())}})
+}
+
+pub(super) fn models(names: &[&str]) -> Value {
+    let models: Vec<Value> = names
+        .iter()
+        .map(|name| {
+            json!({"name": format!("models/{name}"), "displayName": name, "inputTokenLimit": 100_000,
+                "outputTokenLimit": 32_000, "supportedGenerationMethods": ["generateContent", "countTokens"]})
+        })
+        .collect();
+    json!({"models": models})
+}

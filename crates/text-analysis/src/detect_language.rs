@@ -1,0 +1,103 @@
+//! Detects the language of a question or a document.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::Language;
+use crate::fold::{fold, lower};
+use crate::token::{Kind, tokens};
+
+/// Words (folded) that are Czech and not Slovak.
+const CZECH: &str = "\
+    lze jak jaky jaka jake jakou jakeho jakych jakym kolik kolika kdo kdy co jsou jsem jsme ktery ktera \
+    ktere kteri kterou kterych kterym byl byla bylo byly byli muze mohou muzu musi smi jeho jeji pro pri \
+    nebo take pouze jestli zda pokud podle mezi pred proc kde ze ve tento teto tato toto jejich vuci mela \
+    mel mam bude budou neni smlouva smlouvy smlouve najem najemce den dnu mesicu mesice mesic koho komu cim \
+    ceho behem dle jen jenom dlouho pristi vypovedni lhuta lhutu zamestnance reditel pronajimatel ucet dum \
+    domu";
+/// Words (folded) that are Slovak and not Czech.
+const SLOVAK: &str = "\
+    ako aky aka ake aku akej akeho akych akym akom kolko kolkych kto kedy co je su som sme ktory ktora ktore \
+    ktori ktoru ktorej ktorych ktorym bol bola bolo boli moze mozu mozem musi smie jeho jej pre pri alebo \
+    tiez iba ci ak podla medzi pred preco kde ze vo tento tejto tato toto ich voci mala mal mam bude budu \
+    nie zmluva zmluvy zmluve najom najomca den dni mesiacov mesiace mesiac koho komu cim coho pocas len dlho \
+    vypovedna lehota lehotu zamestnanca riaditel prenajimatel ucet dom domu sa si aj ked vsetky sposob \
+    zasadnutie zasadnutia konat uvadza mozno vyske vyska okrem spolocnosti odkedy dokedy dovolenky";
+/// Words that are English.
+const ENGLISH: &str = "\
+    the of and is are was were what when who whom whose which how why where does do did must shall may can \
+    should for to in by with from this that under if many much long a an or not be has have it its any each \
+    on at as will than there per after before";
+
+/// Of each of these words, whose it is, in the order of [`Language::ALL`].
+static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
+    let mut known: HashMap<&str, [bool; 3]> = HashMap::new();
+    for (index, words) in [CZECH, SLOVAK, ENGLISH].into_iter().enumerate() {
+        for word in words.split_whitespace() {
+            known.entry(word).or_default()[index] = true;
+        }
+    }
+    known
+});
+
+/// The maximum number of words that are examined.
+const WORDS_MAX: usize = 2_000;
+
+/// The language of a text, if anything in it tells. Meant for short questions and whole documents alike.
+#[must_use]
+pub fn detect_language(text: &str) -> Option<Language> {
+    let mut scores = [0_u32; 3];
+    for token in tokens(text).iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX) {
+        let folded = fold(token.text);
+        let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
+        for (score, known) in scores.iter_mut().zip(known) {
+            *score += if known { 2 } else { 0 };
+        }
+        for c in lower(token.text).chars() {
+            match c {
+                'ě' | 'ř' | 'ů' => scores[0] += 4,
+                'ľ' | 'ĺ' | 'ŕ' | 'ô' | 'ä' => scores[1] += 4,
+                'á' | 'č' | 'ď' | 'é' | 'í' | 'ň' | 'š' | 'ť' | 'ú' | 'ý' | 'ž' => {
+                    scores[0] += 1;
+                    scores[1] += 1;
+                }
+                _ => {}
+            }
+        }
+        scores[1] += u32::from(has_slovak_ending(&folded));
+    }
+    let best = scores.iter().copied().max().filter(|best| *best > 0)?;
+    Language::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
+}
+
+/// Returns true if a word has an ending that is Slovak and not Czech: `zamestnancov`, `konanie`.
+fn has_slovak_ending(folded: &str) -> bool {
+    const ENDINGS: [&str; 6] = ["ov", "och", "anie", "enie", "ania", "enia"];
+    folded.len() > 5 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_questions_tell_their_language() {
+        for (question, language) in [
+            ("Jaká je výpovědní lhůta?", Language::Czech),
+            ("jaka je vypovedni lhuta", Language::Czech),
+            ("Kolik činí kauce?", Language::Czech),
+            ("Kdo byl zvolen předsedou?", Language::Czech),
+            ("Aká je výpovedná lehota?", Language::Slovak),
+            ("aka je vypovedna lehota", Language::Slovak),
+            ("Koľko dní dovolenky má zamestnanec?", Language::Slovak),
+            ("kto je predseda predstavenstva", Language::Slovak),
+            ("What is the notice period?", Language::English),
+            ("how much is the deposit", Language::English),
+            ("Kdy se koná schůze?", Language::Czech),
+            ("Kedy sa koná zasadnutie?", Language::Slovak),
+        ] {
+            assert_eq!(detect_language(question), Some(language), "{question}");
+        }
+        assert_eq!(detect_language("12 500"), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! Walks all files of all accounts for backups. Follows no links, and tolerates changes by machines during the walk.
+
+use std::ffi::{CStr, OsString};
+use std::fs::File;
+use std::io;
+use std::iter;
+use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FileType, Mode, SeekFrom, Stat, fstat, openat, readlinkat, seek};
+use rustix::io::Errno;
+
+use crate::account::Workspaces;
+use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
+use crate::path::is_staging;
+use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
+
+/// The maximum length of a path, relative to the folder of all accounts; longer ones are skipped. Clients of the
+/// interface cannot create half of it, but tools can nest folders without limit.
+const PATH_KEPT_MAX_BYTES: usize = 8 * 1024;
+
+/// So many leased files are looked at again in the end; what comes beyond them is left out.
+const LEASED_MAX: usize = 256;
+
+/// The maximum time that a file stays leased after another process wants to open it: the kernel's default and a margin.
+const LEASE_WAIT: Duration = Duration::from_secs(50);
+
+/// The interval between attempts to open a leased file.
+const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A hole that is smaller than this counts as content.
+const HOLE_MIN_BYTES: u64 = 64 * 1024;
+
+/// A file with more pieces between its holes is left out.
+const PIECES_MAX: usize = 1_000_000;
+
+/// Something in a workspace.
+#[derive(Debug)]
+pub struct WorkspaceEntry {
+    /// Its path, whose first part is the account.
+    pub path: PathBuf,
+    /// Its permissions.
+    pub mode: u32,
+    /// When it was changed, in seconds since 1970.
+    pub modified: u64,
+    pub content: Content,
+}
+
+/// The content of an entry in a backup.
+#[derive(Debug)]
+pub enum Content {
+    /// A file.
+    File(WorkspaceFile),
+    /// A folder; what is in it comes next, but for files that were leased, which come last of all.
+    Folder,
+    /// A link to there.
+    Link(PathBuf),
+    /// It cannot be kept, for this reason. Of a folder nothing that is in it comes.
+    LeftOut(String),
+}
+
+/// A file, open to be read. It may grow and shrink meanwhile.
+#[derive(Debug)]
+pub struct WorkspaceFile {
+    /// The open file.
+    pub file: File,
+    /// The size in bytes when the file was opened.
+    pub size: u64,
+    /// Where it had content, in order; all between are holes.
+    pub pieces: Vec<Range<u64>>,
+    /// The device and inode of a file with more than one name.
+    pub shared: Option<(u64, u64)>,
+}
+
+/// A file to come back to: its path, and where it is.
+type LeasedWalk = (PathBuf, OwnedFd);
+
+impl Workspaces {
+    /// Shows everything, folders before what is in them. What goes while it is looked at is not shown, everything else
+    /// is: what cannot be read, as left out. The service owns the files, so that missing permissions are no reason.
+    /// Blocks; waits at most a minute for files that are leased.
+    ///
+    /// # Errors
+    /// Errors of the file system for the folder of all accounts, and errors of `visit`, which stop the walk.
+    pub fn walk_all(&self, visit: &mut dyn FnMut(WorkspaceEntry) -> io::Result<()>) -> io::Result<()> {
+        self.everything_within(LEASE_WAIT, visit)
+    }
+
+    fn everything_within(
+        &self,
+        lease_wait: Duration,
+        visit: &mut dyn FnMut(WorkspaceEntry) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut walk = TreeWalk::new(openat(self.root(), c".", FOLDER_FLAGS, Mode::empty())?)?;
+        // The path so far, and how long it is in each of the folders on the way.
+        let (mut path, mut lengths) = (Vec::new(), vec![0]);
+        let mut leased = Vec::new();
+        while let Some(next) = walk.next() {
+            let entry = match next {
+                Ok(entry) => entry,
+                Err(errno) => {
+                    path.truncate(lengths.last().copied().unwrap_or(0));
+                    visit(left_out(PathBuf::from(OsString::from_vec(path.clone())), reason(errno)))?;
+                    continue;
+                }
+            };
+            // What uploads under way have written is nobody's yet.
+            if entry.depth == 2 && is_staging(entry.name.to_bytes()) {
+                continue;
+            }
+            lengths.truncate(entry.depth);
+            path.truncate(lengths.last().copied().unwrap_or(0));
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(entry.name.to_bytes());
+            let own = PathBuf::from(OsString::from_vec(path.clone()));
+            let (kept, enters) = match look(&mut walk, &entry, own) {
+                Ok(Some(VisitedEntry::Kept(kept))) => {
+                    let enters = matches!(kept.content, Content::Folder);
+                    (kept, enters)
+                }
+                Ok(Some(VisitedEntry::Leased((path, _)))) if leased.len() >= LEASED_MAX => {
+                    (left_out(path, reason(Errno::WOULDBLOCK)), false)
+                }
+                Ok(Some(VisitedEntry::Leased(file))) => {
+                    leased.push(file);
+                    continue;
+                }
+                Ok(None) => continue,
+                Err(kept) => (kept, false),
+            };
+            visit(kept)?;
+            if enters {
+                lengths.push(path.len());
+            }
+        }
+        // All were asked for at once, so that all have come free after one wait.
+        let deadline = Instant::now() + lease_wait;
+        leased.into_iter().try_for_each(|file| visit(wait(file, deadline)))
+    }
+}
+
+/// The result of examining an entry.
+enum VisitedEntry {
+    Kept(WorkspaceEntry),
+    Leased(LeasedWalk),
+}
+
+/// Looks at an entry and enters it if it is a folder. `None` when it is gone; as an error what is left out.
+fn look(
+    walk: &mut TreeWalk,
+    entry: &TreeEntry,
+    path: PathBuf,
+) -> Result<Option<VisitedEntry>, WorkspaceEntry> {
+    if path.as_os_str().len() > PATH_KEPT_MAX_BYTES {
+        let reason = format!("its path has more than {PATH_KEPT_MAX_BYTES} bytes");
+        return Err(left_out(path, reason));
+    }
+    match entry_of(walk, &entry.name, &path) {
+        Ok(looked) => Ok(Some(looked)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(left_out(path, reason(errno))),
+    }
+}
+
+fn entry_of(walk: &mut TreeWalk, name: &CStr, path: &Path) -> Result<VisitedEntry, Errno> {
+    let at = open_path(walk.folder()?, name)?;
+    let stat = fstat(&at)?;
+    let content = match file_type(&stat) {
+        FileType::RegularFile => match read_file(&at, &stat) {
+            Ok(content) => content,
+            Err(Errno::WOULDBLOCK) => return Ok(VisitedEntry::Leased((path.to_owned(), at))),
+            Err(other) => return Err(other),
+        },
+        FileType::Directory => {
+            walk.enter(name)?;
+            Content::Folder
+        }
+        FileType::Symlink => {
+            let target = readlinkat(&at, c"", Vec::new())?;
+            Content::Link(PathBuf::from(OsString::from_vec(target.into_bytes())))
+        }
+        FileType::Fifo => Content::LeftOut("it is a pipe".to_owned()),
+        FileType::Socket => Content::LeftOut("it is a socket".to_owned()),
+        _ => Content::LeftOut("it is a device".to_owned()),
+    };
+    Ok(VisitedEntry::Kept(kept(path.to_owned(), &stat, content)))
+}
+
+fn read_file(at: &OwnedFd, stat: &Stat) -> Result<Content, Errno> {
+    let opened = open_file(at, stat)?;
+    let stat = fstat(&opened)?;
+    let Some(pieces) = pieces(&opened, &stat)? else {
+        return Ok(Content::LeftOut(format!("it has more than {PIECES_MAX} holes")));
+    };
+    let shared = (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino));
+    Ok(Content::File(WorkspaceFile { file: File::from(opened), size: size(&stat), pieces, shared }))
+}
+
+/// Where a file has content; `None` if that is in too many places.
+fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno> {
+    let end = size(stat);
+    if size_on_disk(stat) >= end {
+        return Ok(Some((end > 0).then_some(0..end).into_iter().collect()));
+    }
+    let mut pieces: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
+    while at < end {
+        let from = match seek(&file, SeekFrom::Data(at)) {
+            Ok(from) if from < end => from,
+            // There is no content any more.
+            Ok(_) | Err(Errno::NXIO) => break,
+            // The file system knows of no holes.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(iter::once(0..end).collect())),
+            Err(other) => return Err(other),
+        };
+        at = match seek(&file, SeekFrom::Hole(from)) {
+            Ok(to) => to.clamp(from + 1, end),
+            Err(Errno::NXIO) => end,
+            Err(other) => return Err(other),
+        };
+        let full = pieces.len() == PIECES_MAX;
+        match pieces.last_mut() {
+            Some(last) if from.saturating_sub(last.end) < HOLE_MIN_BYTES => last.end = at,
+            _ if full => return Ok(None),
+            _ => pieces.push(from..at),
+        }
+    }
+    Ok(Some(pieces))
+}
+
+/// Waits for a file that is leased.
+fn wait((path, at): LeasedWalk, deadline: Instant) -> WorkspaceEntry {
+    loop {
+        let content = fstat(&at).and_then(|stat| Ok((read_file(&at, &stat)?, stat)));
+        match content {
+            Ok((content, stat)) => return kept(path, &stat, content),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LEASE_POLL_INTERVAL),
+            Err(errno) => return left_out(path, reason(errno)),
+        }
+    }
+}
+
+fn kept(path: PathBuf, stat: &Stat, content: Content) -> WorkspaceEntry {
+    let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
+    WorkspaceEntry { path, mode: stat.st_mode & 0o777, modified, content }
+}
+
+fn left_out(path: PathBuf, reason: String) -> WorkspaceEntry {
+    WorkspaceEntry { path, mode: 0, modified: 0, content: Content::LeftOut(reason) }
+}
+
+fn reason(errno: Errno) -> String {
+    match errno {
+        Errno::WOULDBLOCK => "a program holds a lease on it".to_owned(),
+        Errno::STALE => "it was moved while it was read".to_owned(),
+        other => io::Error::from(other).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_file_that_stays_leased_is_left_out_and_named() {
+        const HOLD: &str = "
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open(sys.argv[1], os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+sys.stdin.read()
+";
+        let root = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        std::fs::create_dir(root.path().join("account")).unwrap();
+        for name in ["leased", "other"] {
+            std::fs::write(root.path().join("account").join(name), "content").unwrap();
+        }
+        let mut holder = Command::new("python3");
+        holder.args(["-c", HOLD]).arg(root.path().join("account/leased"));
+        let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        holder.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let (mut files, mut left_out) = (0, Vec::new());
+        let visited = workspaces.everything_within(Duration::ZERO, &mut |kept| {
+            match kept.content {
+                Content::File(_) => files += 1,
+                Content::LeftOut(reason) => left_out.push((kept.path, reason)),
+                Content::Folder | Content::Link(_) => {}
+            }
+            Ok(())
+        });
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        visited.unwrap();
+        assert_eq!(files, 1);
+        assert_eq!(left_out, [(PathBuf::from("account/leased"), reason(Errno::WOULDBLOCK))]);
+    }
+
+    #[test]
+    fn small_holes_count_as_content_and_large_ones_do_not() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        for at in [0, HOLE_MIN_BYTES / 2, 16 * HOLE_MIN_BYTES] {
+            file.write_all_at(b"x", at).unwrap();
+        }
+        let size = 32 * HOLE_MIN_BYTES;
+        file.set_len(size).unwrap();
+        let pieces = pieces(&file, &fstat(&file).unwrap()).unwrap().unwrap();
+        let [first, second] = &pieces[..] else { panic!("{pieces:?}") };
+        assert!(first.start == 0 && first.end > HOLE_MIN_BYTES / 2 && first.end < 16 * HOLE_MIN_BYTES);
+        assert!(second.contains(&(16 * HOLE_MIN_BYTES)) && second.end < size);
+    }
+}

@@ -1,0 +1,169 @@
+//! Checks the vocabulary: replaced identifiers and phrases must not return. `docs/glossary.md` has the terms.
+
+use super::{Complaint, File, Tree};
+
+/// Identifiers that were replaced, in whole words of Rust code, and their replacements.
+const IDENTIFIERS: &[(&str, &str)] = &[
+    ("Allowed", "UrlAllowlist"),
+    ("Asking", "AskRequest"),
+    ("BELIEVED", "CACHE_TTL"),
+    ("Books", "UsageTracker"),
+    ("Briefing", "PromptContext"),
+    ("BrokenOff", "BodyAborted"),
+    ("Denials", "DeniedAccessLog"),
+    ("Doing", "ErrorContext"),
+    ("Errand", "WebCall"),
+    ("FAREWELL", "SHUTDOWN_TIMEOUT"),
+    ("FAREWELLS_MAX", "CLOSES_MAX"),
+    ("Far", "FakeServer"),
+    ("Farewells", "SessionCloser"),
+    ("Gallery", "RequestImages"),
+    ("Gathered", "LogBuffer"),
+    ("Given", "TraceParent"),
+    ("Grown", "DraftChange"),
+    ("Hands", "RoutingTable"),
+    ("Inbox", "TurnInput"),
+    ("LAST_WORDS_TIME_MAX", "STDERR_DRAIN_TIMEOUT"),
+    ("LOOK_EVERY", "CHECK_INTERVAL"),
+    ("Lent", "CachedPageGuard"),
+    ("Measures", "ModelLimits"),
+    ("Misconfigured", "VendorConfigError"),
+    ("Moment", "Generation"),
+    ("NOT_HAD", "DIVISION_BY_ZERO"),
+    ("NotAFrame", "InvalidFrame"),
+    ("NotAHost", "InvalidHost"),
+    ("NotAKey", "InvalidKey"),
+    ("NotANetwork", "InvalidNetwork"),
+    ("NotAPassword", "InvalidPassword"),
+    ("NotARate", "InvalidRate"),
+    ("NotAScope", "InvalidScope"),
+    ("NotAnId", "InvalidId"),
+    ("NotShown", "ImageError"),
+    ("Oversize", "HeadTooLarge"),
+    ("Pace", "FlowControl"),
+    ("Packed", "EventEncoder"),
+    ("Patience", "Timeouts"),
+    ("Pieces", "RenderCache"),
+    ("Piecewise", "StreamedBody"),
+    ("Posted", "LedgerEntry"),
+    ("Proof", "TlsVerification"),
+    ("Purse", "Balance"),
+    ("QUICK", "FAST_BUCKETS"),
+    ("Reach", "WebAccess"),
+    ("Reads", "ModelInputs"),
+    ("Reckoning", "TokenBudget"),
+    ("Remark", "ServerWarning"),
+    ("Remembered", "CachedKey"),
+    ("Seal", "Checksum"),
+    ("Seated", "ActiveTurnGuard"),
+    ("ServerTold", "ServerTools"),
+    ("Shelf", "StreamSlot"),
+    ("ShotPart", "SnapshotPart"),
+    ("Slice", "Pagination"),
+    ("Standin", "FakeVendors"),
+    ("Tenure", "ExclusiveLock"),
+    ("Terms", "ClaimOptions"),
+    ("Then", "AfterStop"),
+    ("ToolsAsked", "ToolsRequest"),
+    ("ToolsTold", "ToolsReply"),
+    ("Trouble", "TxError"),
+    ("UnderWay", "ActiveRequest"),
+    ("Unfit", "InvalidServer"),
+    ("Unkept", "PendingSave"),
+    ("Used", "UsageRow"),
+    ("Verdict", "TxOutcome"),
+    ("Voice", "VendorStream"),
+    ("WORDS_TOLD_MAX", "WORDS_SHOWN_MAX"),
+    ("briefing", "prompt"),
+    ("denials", "denied_access"),
+    ("errand", "web_call"),
+    ("measures", "model_limits"),
+    ("purse", "balance"),
+    ("tenure", "exclusive_lock"),
+];
+
+/// Phrases that were replaced, in documents and comments, and their replacements.
+const PHRASES: &[(&str, &str)] = &[
+    ("the barest", "baseline"),
+    ("less politely", "SIGKILL is also safe"),
+    ("for hostile", "as untrusted"),
+    ("is no matter of", "is not part of"),
+    ("did not tell its models", "model discovery failed"),
+    ("only grows", "a monotonic counter"),
+    ("for trial", "a self-test"),
+    ("as it was told", "as configured"),
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut out = Vec::new();
+    for file in tree.ending(".rs").filter(|file| !file.path.ends_with("tidy/vocabulary.rs")) {
+        for (index, line) in file.text.lines().enumerate() {
+            let (code, comment) = split(line);
+            for (word, instead) in
+                IDENTIFIERS.iter().filter(|(word, _)| words(&code).any(|found| found == *word))
+            {
+                push(
+                    &mut out,
+                    file,
+                    index + 1,
+                    format!("`{word}` is not a term of this project: `{instead}`"),
+                );
+            }
+            phrases(file, index + 1, comment, &mut out);
+        }
+    }
+    for file in tree.ending(".md").filter(|file| file.path != "CHANGELOG.md") {
+        for (index, line) in file.text.lines().enumerate() {
+            phrases(file, index + 1, line, &mut out);
+        }
+    }
+    out
+}
+
+fn push(out: &mut Vec<Complaint>, file: &File, line: usize, text: String) {
+    out.push(Complaint { path: file.path.clone(), line, rule: "vocabulary", text });
+}
+
+fn phrases(file: &File, line: usize, text: &str, out: &mut Vec<Complaint>) {
+    for (phrase, instead) in PHRASES.iter().filter(|(phrase, _)| text.contains(phrase)) {
+        push(out, file, line, format!("\"{phrase}\": write \"{instead}\""));
+    }
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+}
+
+/// Splits a line into code without strings, and its comment.
+fn split(line: &str) -> (String, &str) {
+    let (mut code, mut quoted, mut previous) = (String::new(), false, ' ');
+    for (at, letter) in line.char_indices() {
+        if letter == '"' && previous != '\\' && previous != '\'' {
+            quoted = !quoted;
+        } else if !quoted && line[at..].starts_with("//") {
+            return (code, &line[at..]);
+        } else if !quoted {
+            code.push(letter);
+        }
+        previous = letter;
+    }
+    (code, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replaced_words_are_refused() {
+        let tree = Tree::of(&[
+            ("crates/a/src/lib.rs", "let a: Purse = b; // the barest\nlet c = \"Purse\"; // Purse\nPursed\n"),
+            ("docs/a.md", "It only grows.\nIt grows.\n"),
+            ("CHANGELOG.md", "It only grows.\n"),
+        ]);
+        let mut found = check(&tree);
+        found.sort();
+        let places: Vec<(&str, usize)> = found.iter().map(|found| (&*found.path, found.line)).collect();
+        assert_eq!(places, [("crates/a/src/lib.rs", 1), ("crates/a/src/lib.rs", 1), ("docs/a.md", 1)]);
+    }
+}
