@@ -18,7 +18,7 @@ use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig a
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use reqwest::{Client, Response, redirect};
-use telemetry::trace::{AttributeValue, SpanData, SpanKind, SpanQueue};
+use telemetry::trace::{self, AttributeValue, SpanQueue};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,7 @@ pub(crate) struct Exporter {
     scope: InstrumentationScope,
     url: String,
     /// On its way; kept until the collector has it or it is given up.
-    batch: Vec<SpanData>,
+    batch: Vec<trace::SpanData>,
     /// Whether the last one was given up.
     failing: bool,
 }
@@ -199,7 +199,7 @@ async fn body_within_bound(mut response: Response) -> Bytes {
     body.freeze()
 }
 
-fn span_data(span: &SpanData, scope: &InstrumentationScope) -> SpanData {
+fn span_data(span: &trace::SpanData, scope: &InstrumentationScope) -> SpanData {
     let trace = TraceId::from_bytes(span.context.trace.to_be_bytes());
     let id = |span: u64| SpanId::from_bytes(span.to_be_bytes());
     let attributes = span.attributes.iter().map(|(name, value)| KeyValue::new(*name, attribute(value)));
@@ -213,11 +213,11 @@ fn span_data(span: &SpanData, scope: &InstrumentationScope) -> SpanData {
         ),
         parent_span_id: span.parent.map_or(SpanId::INVALID, id),
         // What a request to us belongs to is its client's.
-        parent_span_is_remote: span.kind == SpanKind::Server && span.parent.is_some(),
+        parent_span_is_remote: span.kind == trace::SpanKind::Server && span.parent.is_some(),
         span_kind: match span.kind {
-            SpanKind::Internal => SpanKind::Internal,
-            SpanKind::Server => SpanKind::Server,
-            SpanKind::Client => SpanKind::Client,
+            trace::SpanKind::Internal => SpanKind::Internal,
+            trace::SpanKind::Server => SpanKind::Server,
+            trace::SpanKind::Client => SpanKind::Client,
         },
         name: span.name.clone(),
         start_time: time(span.start_unix_nanos),
