@@ -55,7 +55,7 @@ fn a_second_signal_ends_it_at_once() {
     let status = service.ended();
     assert_eq!(status.code(), Some(1), "{status}");
     drop(busy);
-    assert!(service.log().contains("told again"));
+    assert!(service.log().contains("second signal"));
     service.restart();
     service.api(&account).vm().expect_status(200);
 }
