@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use domain::retry_after;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 
@@ -16,8 +17,6 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many connections without use are kept for each server.
 const IDLE_MAX: usize = 4;
-/// The longest wait that a server's `Retry-After` is believed.
-const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// The connections to servers that the operator named, made when they are first needed: reading the system's
 /// certificates takes a while. Cheap to clone.
@@ -116,12 +115,7 @@ pub(crate) async fn body(mut response: Response, max_bytes: usize) -> Result<Vec
 
 /// When the server wants to be asked again.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).unwrap_or_default(),
-    };
-    Some(wait.min(RETRY_AFTER_MAX))
+    retry_after::parse(headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
 /// Why no answer came, without the address, which may carry what the user asked.
@@ -153,19 +147,6 @@ mod tests {
         for text in ["", "localhost:8080", "ftp://x", "http://u:p@x/", "http://x/?q", "http://x/#f", "/v1"] {
             assert!(base_url(text, "it").is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_wait_is_a_number_or_a_date_and_bounded() {
-        let of = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(RETRY_AFTER, text.parse().expect("a value"));
-            retry_after(&headers)
-        };
-        assert_eq!(of("7"), Some(Duration::from_secs(7)));
-        assert_eq!(of("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
-        assert_eq!(of("99999999999"), Some(RETRY_AFTER_MAX));
-        assert_eq!(of("soon"), None);
     }
 
     #[test]

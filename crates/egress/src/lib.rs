@@ -32,6 +32,7 @@ mod text;
 pub use address::{URL_MAX_BYTES, WebUrl};
 pub use allowlist::{ALLOWED_MAX, UrlAllowlist};
 pub use connections::USER_AGENT;
+pub use domain::secret::Secret;
 pub use fetch::{
     BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, InvalidHost,
     LINK_TEXT_MAX_BYTES, LINKS_MAX, Link, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page,
@@ -45,7 +46,6 @@ pub use search::{
     Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
     Search, SearchConfig, SearchError, TITLE_MAX_BYTES,
 };
-pub use secret::Secret;
 
 /// What may leave the host besides models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

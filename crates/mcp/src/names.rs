@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::hex;
 use domain::step::ToolSpec;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -60,7 +61,7 @@ pub fn offered(server: &str, tool: &str) -> String {
         .chars()
         .map(|letter| if letter.is_ascii() && fits(letter as u8) { letter } else { '_' })
         .collect();
-    let digest: String = Sha256::digest(tool.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex::encode(&Sha256::digest(tool.as_bytes()));
     let kept = plain.len().min(TOOL_NAME_MAX_BYTES - DIGEST_CHARS - 1);
     format!("{}_{}", &plain[..kept], &digest[..DIGEST_CHARS])
 }
@@ -126,7 +127,7 @@ pub fn digest(tools: &[Tool]) -> String {
             hash.update(piece);
         }
     }
-    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(&hash.finalize()[..16])
 }
 
 /// A result is no page of tools.

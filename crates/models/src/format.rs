@@ -1,12 +1,13 @@
 //! The wire formats that vendors speak: what is the same to ask of each, and where each answers it.
 
 use domain::catalog::ProviderName;
+use domain::secret::Secret;
 use domain::step::{StepError, StepRequest};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
 use crate::lenient::Listing;
-use crate::vendor::{Secret, VendorConfig};
+use crate::vendor::{VendorConfig, header_value};
 use crate::{anthropic, chat_completions, gemini, responses, server, wire};
 
 /// The host of OpenAI's own server, which alone is spoken to in its newer format unless the operator says so.
@@ -108,9 +109,9 @@ impl Format {
     /// The header that carries the key; `None` when the key cannot stand in one.
     pub(crate) fn key_header(self, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
         match self {
-            Self::Anthropic => Some((HeaderName::from_static("x-api-key"), key.header("")?)),
-            Self::ChatCompletions | Self::Responses => Some((AUTHORIZATION, key.header("Bearer ")?)),
-            Self::Gemini => Some((HeaderName::from_static("x-goog-api-key"), key.header("")?)),
+            Self::Anthropic => Some((HeaderName::from_static("x-api-key"), header_value("", key)?)),
+            Self::ChatCompletions | Self::Responses => Some((AUTHORIZATION, header_value("Bearer ", key)?)),
+            Self::Gemini => Some((HeaderName::from_static("x-goog-api-key"), header_value("", key)?)),
         }
     }
 

@@ -38,8 +38,9 @@ pub use attempt::{MODELS_MAX, MODELS_TIMEOUT, STALL_TIMEOUT, STEP_TIMEOUT, Timeo
 pub use catalog::{Catalog, Model};
 pub use configured::{CONFIGURED_MAX, ModelConfig};
 pub use decoder::{Decoder, Next, STREAM_MAX_BYTES};
+pub use domain::secret::Secret;
 pub use format::Format;
 pub use health::Health;
 pub use probe::{ProbeError, VendorHealth};
 pub use provider::{Discovered, Provider, StepStream};
-pub use vendor::{Options, Secret, VendorConfig, VendorConfigError, VendorError, VendorsConfig};
+pub use vendor::{Options, VendorConfig, VendorConfigError, VendorError, VendorsConfig};

@@ -33,10 +33,7 @@ impl CallIds {
         }
         let mut bits = [0; 12];
         getrandom::fill(&mut bits).map_err(|_| wire::unavailable("no random identifiers can be made"))?;
-        let mut id = String::from("call_");
-        for byte in bits {
-            id.push_str(&format!("{byte:02x}"));
-        }
+        let id = format!("call_{}", domain::hex::encode(&bits));
         self.0.insert(id.clone());
         Ok(id)
     }

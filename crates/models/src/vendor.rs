@@ -1,9 +1,9 @@
 //! Which vendors there are, and how their servers are reached.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use domain::catalog::ProviderName;
+use domain::secret::Secret;
 use reqwest::header::HeaderValue;
 use serde_json::{Map, Value};
 
@@ -14,34 +14,11 @@ use crate::wire;
 /// The name under which options hold for every model.
 const EVERY_MODEL: &str = "*";
 
-/// A key that no log and no error shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Keeps the key.
-    #[must_use]
-    pub fn new(key: impl Into<String>) -> Self {
-        Self(key.into())
-    }
-
-    /// A header's value with the key behind `prefix`; `None` when the key cannot stand in a header.
-    pub(crate) fn header(&self, prefix: &str) -> Option<HeaderValue> {
-        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0)).ok()?;
-        value.set_sensitive(true);
-        Some(value)
-    }
-
-    /// The text without the key, should a server have repeated it.
-    pub(crate) fn redact(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[key]")
-    }
+/// The header's value of the key behind `prefix`; `None` when the key cannot stand in a header.
+pub(crate) fn header_value(prefix: &str, key: &Secret) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// How a vendor is reached.

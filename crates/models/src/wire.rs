@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use domain::retry_after::{self, RETRY_AFTER_MAX};
 use domain::step::{StepError, ToolSpec};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -20,8 +21,6 @@ use crate::error;
 pub(crate) const FRAME_MAX_BYTES: usize = 1024 * 1024;
 /// The longest reason that an error carries on.
 const REASON_MAX_CHARS: usize = 300;
-/// The longest wait that a server may ask for.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// How much of a refusal is read.
 pub(crate) const REFUSAL_MAX_BYTES: usize = 64 * 1024;
 
@@ -248,24 +247,18 @@ pub(crate) fn is_passing(status: StatusCode) -> bool {
 /// When the server asked to be tried again: milliseconds, seconds or a date; an hour at most.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let number = |text: &str, scale: f64| {
-        text.parse().ok().and_then(|count: f64| Duration::try_from_secs_f64(count * scale).ok())
-    };
-    let wait = header("retry-after-ms").and_then(|text| number(text, 0.001)).or_else(|| {
-        let text = header("retry-after")?;
-        number(text, 1.0).or_else(|| {
-            let at = httpdate::parse_http_date(text).ok()?;
-            Some(at.duration_since(now).unwrap_or_default())
-        })
-    })?;
-    Some(wait.min(RETRY_AFTER_MAX))
+    let wait = header("retry-after-ms").and_then(|text| text.parse().ok()).map(|wait: f64| wait / 1000.0);
+    let wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match wait {
+        Some(wait) => Some(wait.min(RETRY_AFTER_MAX)),
+        None => retry_after::parse(header("retry-after")?, now),
+    }
 }
 
 /// When a body's details ask to be tried again: `"retryDelay": "34s"`; an hour at most.
 pub(crate) fn retry_delay(details: &Value) -> Option<Duration> {
     let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
-    let seconds: f64 = delay.strip_suffix('s')?.parse().ok()?;
-    Some(Duration::try_from_secs_f64(seconds).ok()?.min(RETRY_AFTER_MAX))
+    retry_after::seconds(delay.strip_suffix('s')?)
 }
 
 /// The body, or `None` when it is longer than `max_bytes`.

@@ -292,7 +292,7 @@ async fn a_vendor_that_tells_no_models_is_told_of_with_its_address_and_the_cause
     let refused = r#"{"error":{"message":"Incorrect API key: sk-secret"}}"#;
     let google = r#"{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}"#;
     for (status, body, trouble, detail) in [
-        (401, refused, ProbeError::Key, "the key is refused (401: Incorrect API key: [key])"),
+        (401, refused, ProbeError::Key, "the key is refused (401: Incorrect API key: [secret])"),
         (403, "", ProbeError::Key, "the key is refused (403: no reason given)"),
         (400, google, ProbeError::Key, "the key is refused (400: API key not valid.)"),
         (404, "", ProbeError::Refused, "404: no reason given"),

@@ -109,7 +109,7 @@ impl Library {
 }
 
 fn hex(digest: &[u8]) -> String {
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    domain::hex::encode(&digest[..digest.len().min(16)])
 }
 
 /// Makes the content of a plugin and leads its link there. Gives the content's name.

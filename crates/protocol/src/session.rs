@@ -164,14 +164,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
 }
 
 fn image_in(image: FoundImage) -> Option<ImageRef> {
-    let digits = image.sha256.as_bytes();
-    let mut sha256 = [0; 32];
-    if digits.len() != 2 * sha256.len() {
-        return None;
-    }
-    for (byte, pair) in sha256.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+    let sha256 = domain::hex::decode_array(&image.sha256)?;
     Some(ImageRef { path: image.path, kind: ImageKind::of_mime(&image.mime)?, sha256 })
 }
 
@@ -181,7 +174,7 @@ pub fn image_out(image: &ImageRef) -> FoundImage {
     FoundImage {
         path: image.path.clone(),
         mime: image.kind.mime().to_owned(),
-        sha256: image.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: domain::hex::encode(&image.sha256),
     }
 }
 

@@ -80,7 +80,7 @@ struct Document {
 impl Document {
     fn of(kind: &'static str, text: String) -> Self {
         let digest = Sha256::digest(text.as_bytes());
-        let tag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let tag = domain::hex::encode(&digest[..16]);
         Self { tag: format!("\"{tag}\""), kind, text: Bytes::from(text) }
     }
 

@@ -71,7 +71,7 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
     server.lists(Some((401, json!({ "error": { "message": "Incorrect API key provided: sk-stand-in" } }))));
     let service = Service::start(Options { environment: server.environment(), ..Options::default() });
     let api = service.api(&service.account());
-    let (base, cause) = (server.base_url(), "the key is refused (401: Incorrect API key provided: [key])");
+    let (base, cause) = (server.base_url(), "the key is refused (401: Incorrect API key provided: [secret])");
     let log = service.log();
     let told =
         |line: &&str| line.contains("OPENAI") && line.contains(&base) && line.contains("the key is refused");

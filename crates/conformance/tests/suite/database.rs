@@ -100,8 +100,7 @@ fn until_said(log: &mut impl BufRead, wanted: &str) {
 fn a_second_service_waits_until_the_first_has_left_the_database() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut service = Service::start(on(&test_support::postgres::shared().new_database(), None));
-    let (_second, mut log) =
-        Second::start(&service, folder.path(), "database lock held by another service");
+    let (_second, mut log) = Second::start(&service, folder.path(), "database lock held by another service");
     assert_eq!(state(&service, "/readyz"), 200, "the first one goes on");
     service.kill();
     until_said(&mut log, "listening on");

@@ -1,6 +1,5 @@
 //! What tells that an archive is whole: a sum over every entry in order.
 
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -39,10 +38,6 @@ impl Sum {
     }
 
     pub(super) fn hex(self) -> String {
-        self.0.finalize().iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a text cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        domain::hex::encode(&self.0.finalize())
     }
 }

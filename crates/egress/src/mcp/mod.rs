@@ -205,8 +205,7 @@ fn headers(headers: &[(String, Secret)], what: &str) -> Result<exchange::Headers
         let header = header.filter(|header| !is_reserved(header.as_str()));
         let header =
             header.ok_or_else(|| ConfigError::Header { what: what.to_owned(), name: name.clone() })?;
-        let value = secret
-            .header("")
+        let value = crate::secret::header_value("", secret)
             .ok_or_else(|| ConfigError::Secret { what: format!("{what}.headers.{name}") })?;
         Ok((header, value, secret.clone()))
     });

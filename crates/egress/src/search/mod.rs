@@ -263,7 +263,7 @@ impl Server {
             Some(key) => {
                 let (name, before) = formats::key_header(engine);
                 let wrong = || ConfigError::Secret { what: engine.name().to_owned() };
-                let value = key.header(before).ok_or_else(wrong)?;
+                let value = crate::secret::header_value(before, &key).ok_or_else(wrong)?;
                 Some((key, name, value))
             }
             None => None,

@@ -128,7 +128,7 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
     let script = format!(r#"STANDIN {{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#);
     let open = test_support::start().await.unwrap();
     let said = say(&self::provider(&open.base_url()), request("standin", &script)).await;
-    assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [key]".to_owned() }));
+    assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
     let script =
         format!(r#"STANDIN {{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#);
     let said = say(&self::provider(&open.base_url()), request("standin", &script)).await;

@@ -54,13 +54,13 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
         assert!(matches!(wrong.error, Some(StepError::Rejected { .. })), "{format:?}");
         let refused = script(&format!(r#"{{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#));
         let said = say(&right, request("standin", &refused)).await;
-        assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [key]".to_owned() }));
+        assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
         let broken = script(&format!(
             r#"{{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#
         ));
         let said = say(&right, request("standin", &broken)).await;
         let told = format!("{:?}", said.error);
-        assert!(told.contains("[key]") && !told.contains(KEY), "{format:?}: {told}");
+        assert!(told.contains("[secret]") && !told.contains(KEY), "{format:?}: {told}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use domain::agent::AgentName;
 use domain::citation::{Citation, NumberedPassage, Place};
+use domain::hex;
 use domain::id::{AgentId, InstanceId, SkillId};
 use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
@@ -321,20 +322,14 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
 }
 
 fn image_form(image: &ImageRef) -> ImageForm<'_> {
-    let sha256: String = image.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex::encode(&image.sha256);
     ImageForm { path: (&image.path).into(), mime: image.kind.mime().into(), sha256: sha256.into() }
 }
 
 /// `None` for what this version does not know: the image is not shown then.
 fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
     let kind = ImageKind::of_mime(&form.mime)?;
-    let mut sha256 = [0; 32];
-    if form.sha256.len() != 2 * sha256.len() {
-        return None;
-    }
-    for (byte, pair) in sha256.iter_mut().zip(form.sha256.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+    let sha256 = hex::decode_array(&form.sha256)?;
     Some(ImageRef { path: form.path.into_owned(), kind, sha256 })
 }
 

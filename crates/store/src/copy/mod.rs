@@ -11,6 +11,7 @@ mod sqlite;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use domain::hex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -214,9 +215,7 @@ impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
                 Cell::Text(text) => serde_json::to_writer(&mut self.text, text).map_err(unwritten)?,
                 Cell::Blob(bytes) => {
                     self.text.extend_from_slice(b"{\"hex\":\"");
-                    for byte in bytes {
-                        write!(self.text, "{byte:02x}").map_err(unwritten)?;
-                    }
+                    self.text.extend_from_slice(hex::encode(bytes).as_bytes());
                     self.text.extend_from_slice(b"\"}");
                 }
             }
@@ -236,13 +235,9 @@ impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
 
 /// The bytes of a blob as [`Chunks::row`] writes it.
 fn blob(cell: &Json) -> Result<Vec<u8>> {
-    let hex = cell.get("hex").and_then(Json::as_str).ok_or_else(|| damaged("a value has an unknown form"))?;
-    let digits = hex.as_bytes();
-    if !digits.len().is_multiple_of(2) || !hex.is_ascii() {
-        return Err(damaged("bytes are not whole"));
-    }
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).map_err(damaged);
-    (0..digits.len()).step_by(2).map(byte).collect()
+    let digits =
+        cell.get("hex").and_then(Json::as_str).ok_or_else(|| damaged("a value has an unknown form"))?;
+    hex::decode(digits).ok_or_else(|| damaged("bytes are not whole"))
 }
 
 /// The tables in an order in which each comes after those that it refers to.

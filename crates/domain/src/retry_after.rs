@@ -1,0 +1,42 @@
+//! The value of the header `Retry-After`, as servers of others send it.
+
+use std::time::{Duration, SystemTime};
+
+/// The longest wait that a server's word is taken for.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
+
+/// Parses seconds, with a fraction or without, or a date; an hour at most. `None` for anything else.
+#[must_use]
+pub fn parse(value: &str, now: SystemTime) -> Option<Duration> {
+    let value = value.trim();
+    let wait = seconds(value).or_else(|| {
+        let at = httpdate::parse_http_date(value).ok()?;
+        Some(at.duration_since(now).unwrap_or_default())
+    })?;
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// Parses seconds, with a fraction or without; an hour at most.
+#[must_use]
+pub fn seconds(text: &str) -> Option<Duration> {
+    let wait = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_a_number_or_a_date_and_bounded() {
+        let wait = |value: &str| parse(value, SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770));
+        assert_eq!(wait(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(wait("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("Tue, 06 Nov 1984 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("99999999999"), Some(RETRY_AFTER_MAX));
+        for nonsense in ["", "-1", "soon", "NaN", "inf"] {
+            assert_eq!(wait(nonsense), None, "{nonsense}");
+        }
+    }
+}
