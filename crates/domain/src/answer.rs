@@ -27,7 +27,7 @@ pub enum LogEntry {
         number: u32,
         /// The model's text and tool calls.
         step: Arc<Step>,
-        /// The agent's life to which the step's calls are given: no other may take an effectful one up.
+        /// The machine instance that may run the step's effectful calls.
         instance: crate::id::InstanceId,
     },
     /// The model's summary of earlier context that became too long. It is not part of the answer.
@@ -77,7 +77,7 @@ pub enum Body {
     Text(String),
     /// Reasoning: Markdown.
     Reasoning(String),
-    /// Something that the agent ran.
+    /// A call: of a tool, a skill, a subagent or a web search.
     Run(Run),
     /// A workspace file that entered the answer: attached by the user or written by the agent.
     File {
@@ -161,7 +161,7 @@ pub enum Change {
         /// The call.
         call: Call,
     },
-    /// Another agent, to which a call gave a task, said more.
+    /// A subagent wrote more.
     Reported {
         /// The call.
         call: String,

@@ -1,11 +1,11 @@
-//! What others want of a turn: a stop, or that it leaves.
+//! Signals to a running turn: stop the answer, or leave it to another node.
 //!
-//! ControlSignals are flags and no queue: none is lost or waits behind anything else, however much the agent says.
+//! Signals are flags, not a queue: none is lost, and none waits behind other inputs.
 
 use domain::turn::host::Event;
 use tokio::sync::watch;
 
-/// What a turn is told.
+/// A signal to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ControlSignal {
     /// The user wants the answer stopped.
@@ -14,14 +14,14 @@ pub(super) enum ControlSignal {
     Leave,
 }
 
-/// All that a turn was told.
+/// All signals that a turn has received.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ControlSignals {
     stop: bool,
     leave: bool,
 }
 
-/// Gives the order. What was given before wakes nobody again.
+/// Sends the signal. A repeated signal wakes nobody.
 pub(super) fn give(signals: &watch::Sender<ControlSignals>, order: ControlSignal) {
     signals.send_if_modified(|signals| {
         let flag = match order {
@@ -32,13 +32,13 @@ pub(super) fn give(signals: &watch::Sender<ControlSignals>, order: ControlSignal
     });
 }
 
-/// Waits for an order and leaves it to be heard by [`next`]. Cancel safe.
+/// Waits for a signal and leaves it to [`next`]. Cancel safe.
 pub(super) async fn given(signals: &watch::Receiver<ControlSignals>) {
     // One whose seat is another's is told so by `next`.
     let _ = signals.clone().changed().await;
 }
 
-/// The strongest of the signals, once there is a new one. Cancel safe.
+/// Returns the strongest signal, once there is a new one. Cancel safe.
 pub(super) async fn next(given: &mut watch::Receiver<ControlSignals>) -> Event {
     if given.changed().await.is_err() {
         return Event::Fenced; // its seat is another's

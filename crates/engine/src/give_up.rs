@@ -1,5 +1,5 @@
-//! The end of an answer that could not be worked on, however often it was taken up: what the store has of it is
-//! damaged, or working on it fails each time. Its user is told so, and gets back what was held.
+//! Fails an answer that can't make progress: its record is damaged, or each attempt failed. The reserved credits are
+//! released.
 
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::id::PostingId;
@@ -11,7 +11,7 @@ use crate::spans::Spans;
 
 const MESSAGE: &str = "The answer was ended: the service could not go on with it.";
 
-/// Completes the answer with an error and tells whether nothing is left to do.
+/// Completes the answer with an error and returns whether nothing is left to do.
 pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, "answer failed: too many leases without progress");
@@ -55,7 +55,7 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
     }
 }
 
-/// Tells the trace and the metrics of the end.
+/// Records the end in trace and metrics.
 async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
     let found = shared.parts.store.read(move |tx| turns::trace(tx, fence.answer)).await;
     // An answer that was deleted meanwhile has nothing to tell.

@@ -1,7 +1,8 @@
-//! Dispatch: takes accepted answers under a lease and sees each to its end.
+//! The engine: works on accepted answers under leases until they are complete.
 //!
-//! The store is the truth: a row for each answer in progress. This node claims rows that nobody holds, runs
-//! a task for each (see [`turn`]), renews its leases, and hears from other use cases about stops. Whatever it misses, the next look at the store shows.
+//! The store is the source of truth, with a row for each answer in progress. This node claims unleased rows, runs a task
+//! for each ([`turn`]), renews its leases and receives stops from use cases. A missed notification is harmless: the next
+//! poll of the store shows the same.
 
 mod agent_session;
 mod control_signal;
@@ -55,28 +56,26 @@ pub use spans::accept;
 pub use templates::PromptTemplates;
 pub use web::{Web, WebAccess};
 
-/// How long a lease holds without being renewed.
+/// The duration of a lease.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often leases are renewed.
+/// The interval between renewals.
 const RENEW_EVERY: Duration = Duration::from_secs(8);
-/// How often the store is looked at when nobody says that there is something to claim.
+/// The interval between polls of the store without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// How long an answer that could not be worked on rests before it is given back; doubles with each attempt in
-/// a row, because whatever failed is likely to fail again.
+/// The backoff before a failed answer is released; doubles with each attempt in a row.
 const REST: Duration = Duration::from_secs(1);
 const REST_DOUBLINGS_MAX: u32 = 5;
-/// How often an answer is taken up without anything of it being committed before it is given up: with the rests
-/// between them, that takes some four minutes.
+/// Leases in a row without progress after which an answer fails: with the backoff between them, some four minutes.
 const ATTEMPTS_MAX: u32 = 12;
-/// Answers that one look claims.
+/// The most answers that one poll claims.
 const CLAIMS_PER_LOOK: u32 = 256;
 
-/// How much is worked on at once.
+/// Bounds how many answers are worked on at once.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatchLimits {
-    /// Answers of one account at once; the rest wait in order.
+    /// Answers of one account; the rest wait in order.
     pub turns_per_account: u32,
-    /// Answers on this node at once.
+    /// Answers on this node.
     pub turns: u32,
 }
 
@@ -86,7 +85,7 @@ impl Default for DispatchLimits {
     }
 }
 
-/// Sees answers to their end. Cheap to clone.
+/// Dispatches answers to turns. Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatch {
     shared: Arc<Shared>,
@@ -102,20 +101,20 @@ pub(crate) struct Shared {
     shutdown: CancellationToken,
 }
 
-/// A turn that runs here.
+/// A turn that runs on this node.
 struct ActiveTurn {
     account: AccountId,
     epoch: u64,
     signals: watch::Sender<ControlSignals>,
 }
 
-/// What dispatch works with.
+/// The parts of the service that the engine uses.
 pub struct Parts {
     /// The store.
     pub store: Store,
     /// Time and randomness.
     pub environment: Environment,
-    /// Where answers are shown.
+    /// Answers that are being written.
     pub live: Arc<Live>,
     /// The accounts' machines.
     pub machines: Machines,
@@ -123,20 +122,20 @@ pub struct Parts {
     pub catalog: Arc<Catalog>,
     /// The skills and agents.
     pub plugins: Plugins,
-    /// The web, as far as answers may go there.
+    /// Web access, as far as the configuration allows it.
     pub web: Web,
-    /// What models are told.
+    /// The prompt templates.
     pub templates: Arc<PromptTemplates>,
     /// Files.
     pub workspaces: Workspaces,
-    /// This process's identity, the same after a restart.
+    /// The identity of this process, which survives restarts.
     pub node: NodeId,
-    /// How much is worked on at once.
+    /// The bounds of concurrent work.
     pub limits: DispatchLimits,
 }
 
 impl Dispatch {
-    /// Takes over what an earlier process of this node held, and begins to work.
+    /// Takes over the leases of an earlier process of this node and starts to claim answers.
     ///
     /// # Errors
     /// When the store fails.
@@ -156,14 +155,14 @@ impl Dispatch {
         Ok(Self { shared })
     }
 
-    /// What answers did here.
+    /// Returns the metrics of answers.
     #[must_use]
     pub fn metrics(&self) -> &AnswerMetrics {
         &self.shared.metrics
     }
 
-    /// A question of the account was accepted: look at once, unless it has to wait for one of the account's that
-    /// is worked on here. When that is over it is looked for.
+    /// Claims an accepted question of the account at once, unless the account's turns on this node are all taken: then
+    /// the end of one of them does.
     pub fn accepted(&self, account: AccountId) {
         let full = self.shared.parts.limits.turns_per_account as usize;
         let working =
@@ -173,18 +172,18 @@ impl Dispatch {
         }
     }
 
-    /// Something may be worked on that could not be before: look at once.
+    /// Polls the store at once.
     pub fn wake(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// The user wants the answer stopped. The store knows it already.
+    /// Stops the answer; the request for it is in the store already.
     pub fn stop(&self, answer: MessageId) {
         self.shared.tell(answer, ControlSignal::Stop);
         self.wake(); // nobody may hold it: then only its end is left to be done
     }
 
-    /// Sees `work` through also when the caller goes away meanwhile. The end of the service waits for it.
+    /// Runs `work` to its end even if the caller is dropped. Shutdown waits for it.
     ///
     /// # Errors
     /// When it panics.
@@ -201,13 +200,13 @@ impl Dispatch {
         self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(work).await });
     }
 
-    /// How many answers are being worked on here.
+    /// Returns the number of turns on this node.
     #[must_use]
     pub fn turns(&self) -> usize {
         self.shared.active_turns().len()
     }
 
-    /// Ends all tasks. Answers under way are given back: they go on when a node claims them again.
+    /// Ends all tasks. Answers in progress are released, and go on when a node claims them again.
     pub async fn shutdown(&self) {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
@@ -221,15 +220,15 @@ impl Shared {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the turn, if it runs here.
+    /// Signals the turn, if it runs on this node.
     fn tell(&self, answer: MessageId, order: ControlSignal) {
         if let Some(seat) = self.active_turns().get(&answer) {
             control_signal::give(&seat.signals, order);
         }
     }
 
-    /// The tools of the MCP servers that plugins bring, in the machine at the end of the link. A server that is called
-    /// like one of the operator's is passed over.
+    /// Returns the tools of the plugins' MCP servers in the connected machine. Servers with the name of one of the
+    /// operator's are skipped.
     async fn tools_of_machine(
         &self,
         account: AccountId,
@@ -288,8 +287,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Prolongs the leases of this node, and tells the turns what the store knows of them. A lease without a
-    /// turn is one that could not be given back: it would be prolonged for ever and its answer never go on.
+    /// Renews the leases of this node and signals stops and lost leases to the turns. A lease without a turn could not be
+    /// released before: it is released now, or its answer would never go on.
     async fn renew(&self) -> Result<(), StoreError> {
         let (node, until) = (self.parts.node, self.parts.environment.now().plus(LEASE));
         let held: Vec<HeldLease> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
@@ -333,7 +332,7 @@ impl Shared {
     }
 }
 
-/// Frees the seat when the turn is over, also by a panic.
+/// Removes the active turn when it is over, also by a panic.
 struct ActiveTurnGuard {
     shared: Arc<Shared>,
     answer: MessageId,
@@ -351,9 +350,9 @@ impl Drop for ActiveTurnGuard {
     }
 }
 
-/// Claims what nobody holds, when told to and now and then, and renews what is held. One does not happen
-/// beside the other, so that a lease never counts as lost between its claim and its turn; and leases are
-/// renewed first, so that none of its own is claimed after a time in which nothing ran.
+/// Claims unleased answers and renews leases, on notification and at intervals. Both happen in one task, so that no lease
+/// counts as lost between its claim and its turn. Leases are renewed first, so that the node never claims its own
+/// expired lease after a pause.
 async fn tend(shared: Arc<Shared>) {
     let mut renewed = shared.parts.environment.now();
     loop {

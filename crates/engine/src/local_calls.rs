@@ -1,4 +1,4 @@
-//! Calls that the service runs itself, beside the turn that made them: each is a task that comes back with `ToolRouter`.
+//! Calls that run on the host beside their turn: each is a task that returns with `ToolReturned`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,27 +11,27 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::control_signal::{self, ControlSignal, ControlSignals};
 
-/// How long other agents may take to leave their work when the answer ends.
+/// The time in which subagents end with their answer.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The calls of one turn that run here.
+/// The calls of one turn that run on the host.
 #[derive(Default)]
 pub(super) struct Running(HashMap<String, Run>);
 
 struct Run {
     task: AbortOnDropHandle<()>,
-    /// Where another agent is told to stop.
+    /// Signals a subagent.
     signals: Option<watch::Sender<ControlSignals>>,
 }
 
 impl Running {
-    /// Runs a call that ends at once when it is dropped.
+    /// Runs a call that is aborted when it is dropped.
     pub(super) fn start(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));
         self.0.insert(call, Run { task, signals: None });
     }
 
-    /// Runs another agent, which has to be told to stop: its tools run in the machine.
+    /// Runs a subagent, which needs a signal to stop: its tools run in the machine.
     pub(super) fn delegate(
         &mut self,
         call: String,
@@ -42,12 +42,12 @@ impl Running {
         self.0.insert(call, Run { task, signals: Some(signals) });
     }
 
-    /// The call came back.
+    /// Removes a call that returned.
     pub(super) fn over(&mut self, call: &str) {
         self.0.remove(call);
     }
 
-    /// Ends all that runs; other agents once they have stopped their tools and paid for what they said.
+    /// Ends all calls; subagents once they have cancelled their calls and settled their cost.
     pub(super) async fn end(&mut self, order: ControlSignal) {
         let others: Vec<Run> =
             self.0.drain().map(|(_, run)| run).filter(|run| run.signals.is_some()).collect();
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-/// What a call came to that could not be run.
+/// Returns the output of a call that could not run.
 pub(super) fn failed(text: impl Into<String>) -> Output {
     Output {
         images: Vec::new(),

@@ -1,4 +1,4 @@
-//! What a turn begins with: its exchange and the model's limits.
+//! Builds the setup of a turn from its exchange and the model's limits.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use store::turns::{ClaimedTurn, TurnRecord};
 use super::prompt_context::{PromptContext, PromptOptions};
 use super::web::Web;
 
-/// What attached files may take of what a model reads: a part in so many.
+/// The divisor of the context that attached files may take.
 const ATTACHED_SHARE: u64 = 4;
-/// How many bytes of text a token has, rather too few than too many.
+/// Bytes of text in a token, rather too few than too many.
 const TOKEN_BYTES: u64 = 3;
-/// The least that is left for the transcript of a model with a small window.
+/// The least tokens of transcript of a model with a small context.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
-/// What a model makes of files.
+/// The inputs that a model accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelInputs {
     /// Whether it is shown images.
     pub(super) images: bool,
-    /// Whether it only quotes passages, and searches for them itself.
+    /// Whether it only quotes passages that it searches itself.
     pub(super) only_quotes: bool,
 }
 
-/// The turn of a claimed answer.
+/// Builds the setup of a claimed answer.
 pub(super) fn setup(
     claimed: &ClaimedTurn,
     record: &TurnRecord,
@@ -64,7 +64,7 @@ pub(super) fn setup(
     }
 }
 
-/// The turn of another agent with a task.
+/// Builds the setup of a subagent's task.
 pub(super) fn delegated(
     id: MessageId,
     epoch: u64,
@@ -84,7 +84,7 @@ pub(super) fn delegated(
     }
 }
 
-/// What is held before a question to this model is accepted.
+/// Returns the credits to reserve before a question is accepted.
 #[must_use]
 pub fn first_reservation(
     question: &str,
@@ -129,7 +129,7 @@ fn base_setup(
     }
 }
 
-/// The paths that are attached to this question and to those before it, the newest first.
+/// Returns the paths attached to this question and to earlier ones, the newest first.
 fn files(record: &TurnRecord) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let earlier = record.earlier.iter().rev().map(|exchange| &exchange.attachments);
@@ -141,8 +141,8 @@ fn files(record: &TurnRecord) -> Vec<String> {
     paths
 }
 
-/// The call that reads what is attached, before the first step, so that the passages of all files have numbers that
-/// this answer can cite.
+/// Builds the call that reads attached files before the first step, so that their passages have numbers that the answer
+/// can cite.
 fn attached(paths: Vec<String>, model_limits: ModelLimits) -> Option<Call> {
     if paths.is_empty() {
         return None;
@@ -159,7 +159,7 @@ fn attached(paths: Vec<String>, model_limits: ModelLimits) -> Option<Call> {
     })
 }
 
-/// The tokens that every request has besides the transcript, and those that the transcript may have.
+/// Returns the tokens of a request besides its transcript, and the most of its transcript.
 pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u64) {
     let ModelLimits { context_tokens, output_max_tokens, .. } = model_limits;
     let overhead_tokens = prompt.tokens();
@@ -167,7 +167,7 @@ pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
 
-/// Who runs what: the service its own tools and those of the operator's MCP servers, the machine all others.
+/// Routes the service's own tools and those of the operator's MCP servers to the host, all others to the machine.
 #[derive(Debug)]
 struct Router {
     web: Web,
@@ -179,7 +179,7 @@ impl ToolRouter for Router {
         self.web.runs(tool)
     }
 
-    /// A tool that is not known changes nothing: it fails. But one that looks like an MCP server's may have been one's.
+    /// An unknown tool fails and changes nothing, but one with the name of an MCP tool may have been one.
     fn is_repeatable(&self, tool: &str) -> bool {
         if self.web.runs(tool) {
             return self.web.repeats(tool);

@@ -1,4 +1,4 @@
-//! The runner around one turn: carries out what the pure [`Turn`] wants, and tells it what comes of it.
+//! The runner of one turn: carries out the effects of the pure [`Turn`] and feeds it the events that follow.
 
 mod calls;
 mod machine_wait;
@@ -40,14 +40,14 @@ use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, give_up, images, set
 use crate::settle::{settle, settle_surely};
 use live::{LiveAnswer, Meta};
 
-/// What waits for one turn of its link and its pauses. A frame may be long, so that they are few.
+/// Inputs that wait for one turn. They are few because a frame may be long.
 pub(super) const INBOX_MAX: usize = 16;
-/// How long an agent may take to be told that the turn is over.
+/// The time in which a session ends after its turn.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What comes to a turn.
+/// An input of a turn.
 pub(super) enum TurnInput {
-    /// Something that the turn itself understands.
+    /// An event of the state machine.
     Event(Event),
     /// An event of a session.
     Session {
@@ -56,11 +56,11 @@ pub(super) enum TurnInput {
         /// The event.
         event: SessionEvent,
     },
-    /// Another agent's work ended in a way that ends this turn's here as well.
+    /// A subagent ended in a way that ends this turn on this node as well.
     Lost(TurnOutcome),
 }
 
-/// Sees a claimed answer to its end, or until another takes it over or the service ends.
+/// Works on a claimed answer until it is complete, another node takes it over or the service shuts down.
 pub(super) async fn run(
     shared: &Arc<Shared>,
     claimed: ClaimedTurn,
@@ -88,7 +88,7 @@ pub(super) async fn run(
     shared.shutdown.run_until_cancelled(settled).await;
 }
 
-/// What is known of an answer without looking at it.
+/// Returns the metadata that a claim holds.
 fn claimed_meta(claimed: &ClaimedTurn) -> Meta {
     Meta {
         answer: claimed.fence.answer,
@@ -99,7 +99,7 @@ fn claimed_meta(claimed: &ClaimedTurn) -> Meta {
     }
 }
 
-/// Works on the answer, or ends it when that was tried too often.
+/// Works on the answer, or fails it after too many attempts.
 async fn attempt(
     shared: &Arc<Shared>,
     claimed: ClaimedTurn,
@@ -117,12 +117,12 @@ async fn attempt(
     })
 }
 
-/// How the work on a claimed answer ended here.
+/// The outcome of a turn on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnOutcome {
-    /// Completed, taken over or deleted: nothing is left to do here.
+    /// Completed, taken over or deleted: nothing is left to do.
     Over,
-    /// Another attempt may do better: the lease goes back.
+    /// Failed for now: the lease is released for another attempt.
     GiveBack,
     /// The machine is stopped: the answer waits in the store until it is started.
     MachineStopped,
@@ -169,7 +169,7 @@ async fn work(
     see_through(&mut runner, &mut inbox, given).await
 }
 
-/// Carries out what the turn wants until it is over or nothing more can be done here.
+/// Carries out effects and feeds events until the turn is over or can't go on here.
 pub(super) async fn see_through(
     runner: &mut TurnRunner,
     inbox: &mut mpsc::Receiver<TurnInput>,
@@ -190,7 +190,7 @@ pub(super) async fn see_through(
         runner.connect_if_wanted();
         let wait_until = runner.session.wait.until(runner.turn.awaits_machine(), Instant::now());
         let event = tokio::select! {
-            biased; // no agent keeps a stop waiting
+            biased; // nothing keeps a stop waiting
             order = control_signal::next(given) => Some(order),
             () = over_at(wait_until) => {
                 Some(Event::MachineFailed("it has not answered for too long".to_owned()))
@@ -215,13 +215,13 @@ pub(super) async fn see_through(
     }
 }
 
-/// What came first.
+/// The next input of the loop.
 enum Came {
     ByInbox(TurnInput),
     Said(Event),
 }
 
-/// What comes next of agent and model: neither keeps the other waiting.
+/// Waits for the next input or model output.
 async fn next(inbox: &mut mpsc::Receiver<TurnInput>, model_stream: &mut Option<ModelStream>) -> Came {
     tokio::select! {
         Some(came) = inbox.recv() => Came::ByInbox(came),
@@ -229,28 +229,28 @@ async fn next(inbox: &mut mpsc::Receiver<TurnInput>, model_stream: &mut Option<M
     }
 }
 
-/// What a turn is worked on with.
+/// Runs one turn.
 pub(super) struct TurnRunner {
     pub(super) store: TurnStore,
     model: Option<Model>,
     settings: Vec<(String, String)>,
     model_limits: ModelLimits,
-    /// When the answer began.
+    /// The start of the answer.
     created_at: Timestamp,
     prompt: PromptContext,
     reading: WebPolicy,
-    /// Calls that open a skill which the account's use of it is to be counted by.
+    /// Calls that open a skill whose use is to be counted.
     opening: HashMap<String, String>,
     /// Skills whose use was counted with the question or an earlier call.
     counted: HashSet<String>,
     pub(super) audience: Audience,
     pub(super) turn: Turn,
     model_stream: Option<ModelStream>,
-    /// The calls that run here.
+    /// The calls that run on the host.
     running: Running,
-    /// How many other agents may work at once.
+    /// Permits of subagents that may work at once.
     others: Arc<Semaphore>,
-    /// Whether nothing of the answer was ever said.
+    /// Whether no output has been received yet.
     silent: bool,
     events: mpsc::Sender<TurnInput>,
     session: SessionState,
@@ -259,11 +259,11 @@ pub(super) struct TurnRunner {
     _guard: Option<TurnGuard>,
 }
 
-/// Who is told what the turn makes of its answer.
+/// The consumer of a turn's changes.
 pub(super) enum Audience {
-    /// Those who read the answer.
+    /// The readers of the answer.
     Readers(Arc<LiveAnswer>),
-    /// The turn that gave the task.
+    /// The turn that called the subagent.
     Caller(SubagentOutput),
 }
 
@@ -276,7 +276,7 @@ impl Audience {
     }
 }
 
-/// What a turn begins with besides its link.
+/// The initial state of a runner.
 pub(super) struct Beginning {
     pub(super) store: TurnStore,
     pub(super) model: Option<Model>,
@@ -293,7 +293,7 @@ pub(super) struct Beginning {
 }
 
 impl TurnRunner {
-    /// `None` when it can't be begun now.
+    /// Creates the runner; `None` when that is not possible now.
     async fn new(
         shared: &Arc<Shared>,
         claimed: ClaimedTurn,
@@ -367,7 +367,7 @@ impl TurnRunner {
         Some(Self::begin(beginning, events))
     }
 
-    /// Begins the work.
+    /// Creates the runner from its initial state.
     pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<TurnInput>) -> Self {
         let Beginning { store, model, settings, model_limits, created_at, .. } = beginning;
         let Beginning { prompt, reading, counted, audience, turn, silent, guard, .. } = beginning;
@@ -395,7 +395,7 @@ impl TurnRunner {
         }
     }
 
-    /// Does what the turn wants and tells what came of it at once, if something did.
+    /// Carries out an effect and returns the event that follows at once, if any.
     async fn carry_out(&mut self, effect: Effect) -> Result<Option<Event>, TurnOutcome> {
         self.store.spans.wanted(&effect);
         match effect {
@@ -478,7 +478,7 @@ impl TurnRunner {
         }
     }
 
-    /// Leaves the session to itself until the guest has the last frames.
+    /// Lets the session send its last frames in the background.
     fn leave_session(&mut self) {
         self.session.frames = None;
         if let Some(task) = self.session.task.take() {
@@ -522,7 +522,7 @@ impl TurnRunner {
         Some(Event::Disconnected)
     }
 
-    /// The images that the model is shown.
+    /// Loads the images that the model is shown.
     async fn images(&mut self, transcript: &[Item]) -> Vec<Image> {
         if !self.model.as_ref().is_some_and(|model| model.entry.sees_images) {
             return Vec::new();
@@ -530,7 +530,7 @@ impl TurnRunner {
         images::load(&self.store.shared.parts.workspaces.of(self.store.account), transcript).await
     }
 
-    /// What the model is asked, but for its name.
+    /// Builds the request, except for the model's name.
     async fn request(&mut self, transcript: Vec<Item>, tools: bool, output_max_tokens: u32) -> StepRequest {
         StepRequest {
             images: self.images(&transcript).await,
@@ -560,7 +560,7 @@ impl TurnRunner {
         self.model_stream = Some(ModelStream { number, attempt, stream, jitter });
     }
 
-    /// Takes note of the answer's first word, and of what its trace tells.
+    /// Records the first output and the trace.
     fn hear(&mut self, event: &Event) {
         self.store.spans.met(event);
         let word =
@@ -570,7 +570,7 @@ impl TurnRunner {
         }
     }
 
-    /// How long ago the answer began.
+    /// Returns the age of the answer.
     fn age(&self) -> Duration {
         self.store.shared.parts.environment.now().since(self.created_at)
     }

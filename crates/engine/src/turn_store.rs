@@ -1,4 +1,4 @@
-//! What a turn writes under its answer's lease: for the answer itself, or for a task that its agent gave to another.
+//! The writes of a turn under its answer's lease, for the answer itself or for a subagent's task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::Shared;
 use super::turn::TurnOutcome;
 use crate::spans::Spans;
 
-/// How long a database that can't be reached is waited for with what is to be written, and between two tries.
+/// The time for which a write waits for an unreachable database, and the pause between two attempts.
 const OUTAGE_MAX: Duration = Duration::from_secs(300);
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-/// How often a failing store is tried again before the answer is given back.
+/// Attempts at a failing write before the answer is released.
 const STORE_ATTEMPTS_MAX: u32 = 5;
-/// The pause before the first of these; doubles.
+/// The pause before the first retry; doubles.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Writes for one turn.
@@ -30,16 +30,16 @@ pub(super) struct TurnStore {
     pub(super) shared: Arc<Shared>,
     pub(super) fence: Fence,
     pub(super) account: AccountId,
-    /// The model that its steps are postings of.
+    /// The model that the postings of its steps name.
     pub(super) model: String,
-    /// The call that gave the task, when the turn is not the answer's own.
+    /// The call of the subagent, when the turn is a subagent's.
     pub(super) delegation: Option<Arc<str>>,
-    /// What the trace is told of the work.
+    /// The spans of the work.
     pub(super) spans: Spans,
 }
 
 impl TurnStore {
-    /// That of a claimed answer.
+    /// Creates the store of a claimed answer.
     pub(super) fn of(shared: &Arc<Shared>, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
         Self {
             shared: shared.clone(),
@@ -51,7 +51,7 @@ impl TurnStore {
         }
     }
 
-    /// Holds the max_cost cost of a step.
+    /// Reserves the maximum cost of a step.
     pub(super) async fn reserve(
         &self,
         number: u32,
@@ -89,7 +89,7 @@ impl TurnStore {
         Ok(event)
     }
 
-    /// Commits what came of a call, and counts the skills that were opened with it.
+    /// Commits the result of a call and counts the skills that it opened.
     pub(super) async fn commit_result(
         &self,
         number: u32,
@@ -107,7 +107,7 @@ impl TurnStore {
         .await
     }
 
-    /// Commits the end, with what stood of the last step. `age` is how old the answer is.
+    /// Commits the end, with the part of the last step that stood. `age` is the age of the answer.
     pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
@@ -146,7 +146,7 @@ impl TurnStore {
     fn step_done(&self, entry: LogEntry, cost: Credits) -> StepDone {
         let (number, step, instance, summary) = match entry {
             LogEntry::Step { number, step, instance } => (number, step, instance, None),
-            // It has no calls that any life of the agent could be given.
+            // A summary has no calls.
             LogEntry::Summary { number, kept, step } => {
                 (number, step, InstanceId::from_random(0), Some(kept))
             }
@@ -165,7 +165,7 @@ impl TurnStore {
         }
     }
 
-    /// Writes under the lease. A store that fails is tried again for a while; then the answer is given back.
+    /// Writes under the lease. A failing store is retried for a while; then the answer is released.
     pub(super) async fn write(
         &self,
         done: Event,
@@ -206,7 +206,7 @@ impl TurnStore {
     }
 }
 
-/// What a reservation that can't be paid for comes to.
+/// Converts a reservation that can't be paid into its event.
 fn refused(done: Event, shortage: Shortage) -> Event {
     match done {
         Event::Reserved { number, attempt, .. } => {

@@ -1,4 +1,4 @@
-//! Calls that the service runs itself: what they are for, and who runs them.
+//! The calls of a turn that run on the host.
 
 use domain::citation::{Cited, Place};
 use domain::step::{Call, Purpose, StepEvent, StepOutcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
@@ -13,7 +13,7 @@ use crate::turn_store::TurnStore;
 use crate::web::WebCall;
 use crate::{local_calls, subagent};
 
-/// The source that a vendor names, if an answer may lead there: what is no page of the public web is none.
+/// Returns the source that a vendor cites, if it is a page of the public web.
 fn citable(cited: Cited) -> Option<Cited> {
     let Place::Web { url, title } = cited.place else { return Some(cited) };
     let url = WebUrl::parse(&url).filter(WebUrl::is_public)?.as_str().to_owned();
@@ -21,7 +21,7 @@ fn citable(cited: Cited) -> Option<Cited> {
 }
 
 impl TurnRunner {
-    /// What the model said, with what a call is for. Nothing is left of a source that no answer may name.
+    /// Completes a model's event with the purpose of its call, and drops sources that may not be cited.
     pub(super) fn named(&self, said: Event) -> Option<Event> {
         Some(match said {
             Event::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
@@ -36,7 +36,7 @@ impl TurnRunner {
         })
     }
 
-    /// Runs a call that is the service's own, and tells what came of it if that is known at once.
+    /// Runs a call on the host and returns its result if that is known at once.
     pub(super) fn run(&mut self, call: Call) -> Option<Event> {
         let output = match (call.tool.as_str(), &call.purpose) {
             (USE_SKILL, _) => self.prompt.open(&call),
@@ -79,7 +79,7 @@ impl TurnRunner {
         Some(Event::ToolReturned { call: call.id, output })
     }
 
-    /// Runs a call beside the turn.
+    /// Runs a call in a task of its own.
     fn start<F: Future<Output = Output> + Send>(
         &mut self,
         call: Call,
@@ -93,7 +93,7 @@ impl TurnRunner {
         });
     }
 
-    /// What a call of the web goes out with.
+    /// Builds a call of the web tools.
     fn web_call(&self) -> WebCall {
         let TurnStore { shared, account, .. } = &self.store;
         WebCall {

@@ -1,11 +1,11 @@
-//! What a model is saying.
+//! The output stream of a model.
 
 use domain::step::StepError;
 use domain::turn::host::Event;
 use futures_util::StreamExt;
 use models::StepStream;
 
-/// A model that is saying a step.
+/// The stream of one attempt at a step.
 pub(super) struct ModelStream {
     pub(super) number: u32,
     pub(super) attempt: u32,
@@ -13,7 +13,7 @@ pub(super) struct ModelStream {
     pub(super) jitter: u64,
 }
 
-/// What the model says next; never, while none is asked.
+/// Returns the next output of the model; waits for ever while none is called.
 pub(super) async fn said(model_stream: &mut Option<ModelStream>) -> Event {
     let Some(ModelStream { number, attempt, stream, jitter }) = model_stream else {
         return std::future::pending().await;

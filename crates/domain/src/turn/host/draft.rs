@@ -1,4 +1,4 @@
-//! The step being said, as far as it has come.
+//! The step that a model is putting out.
 
 use crate::answer::Change;
 use crate::citation::{self, CITED_MAX, Citation, Cited, Place};
@@ -9,7 +9,7 @@ use crate::turn::estimated_tokens;
 /// The longest identifier of a call that is taken over from a model.
 const CALL_ID_MAX_BYTES: usize = 128;
 
-/// A step that a model is putting out.
+/// The output of a step so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Draft {
     blocks: Vec<Block>,
@@ -30,11 +30,11 @@ pub(super) struct Placed {
     quote: String,
 }
 
-/// What an event of the model's stream came to.
+/// The effect of a model's event on the draft.
 pub(super) enum DraftChange {
     /// The answer changed.
     Changed(Change),
-    /// Nothing to show.
+    /// Nothing changed.
     None,
     /// The model is done, or has put out as much as it may.
     Finished { stop: StopReason, usage: Option<Usage> },
@@ -78,7 +78,7 @@ impl Draft {
         }
     }
 
-    /// Whether it holds nothing that an answer or the agent could use.
+    /// Whether it holds neither text nor calls.
     pub(super) fn is_empty(&self) -> bool {
         !self.blocks.iter().any(|block| match block {
             Block::Text(text) => !text.trim().is_empty(),
@@ -180,7 +180,7 @@ impl Draft {
         DraftChange::Changed(Change::ReasoningGrew { block: self.last(), text })
     }
 
-    /// Adds a call under an identifier of its own: the agent tells calls apart by it.
+    /// Adds a call under an identifier that is unique in the answer.
     fn add_call(&mut self, number: u32, mut call: Call, taken: impl Fn(&str) -> bool) -> DraftChange {
         let calls = || {
             self.blocks.iter().filter_map(|block| match block {

@@ -1,4 +1,4 @@
-//! The step that is to be said: the one that is wanted, or the one before it that sums up what has become too long.
+//! The step that comes next: the one that is due, or a summary before it when the transcript has become too long.
 
 #[cfg(test)]
 mod tests;
@@ -15,35 +15,35 @@ use crate::step::{Block, Item, Step, StopReason, Usage};
 /// The most tokens that a summary has.
 const SUMMARY_MAX_TOKENS: u32 = 8192;
 
-/// What is to be said, and how often that was tried.
+/// The step that comes next, and the attempts at it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PendingStep {
-    /// What is to be summed up before it, when this is for that.
+    /// The plan of the summary, when this is one.
     pub(super) plan: Option<Plan>,
-    /// Counts what is said for this number, from 0: its summary, the step, and each anew.
+    /// Counts the calls of the model for this number, from 0: its summary, the step and retries.
     pub(super) attempt: u32,
-    /// Counts the attempts at this alone.
+    /// Counts the attempts at this call alone.
     pub(super) tries: u32,
-    /// Whether the vendor found it too long before.
+    /// Whether the vendor rejected it as too long.
     shrunk: bool,
-    /// Whether it was tried to sum up.
+    /// Whether a summary was attempted.
     summarised: bool,
 }
 
 impl PendingStep {
-    /// The same once more.
+    /// Returns the next attempt.
     pub(super) fn again(&self) -> Self {
         Self { attempt: self.attempt + 1, tries: self.tries + 1, ..self.clone() }
     }
 
-    /// The step behind its summary, whether that came about or not.
+    /// Returns the step after its summary, successful or not.
     fn behind(&self) -> Self {
         Self { plan: None, attempt: self.attempt + 1, tries: 0, summarised: true, ..self.clone() }
     }
 }
 
 impl Turn {
-    /// Wants the most held that comes next: the step, or what sums up before it.
+    /// Reserves the maximum cost of what comes next: the step, or a summary before it.
     pub(super) fn reserve(&mut self, mut step: PendingStep, effects: &mut Vec<Effect>) {
         let number = self.next();
         let known = |entry: &LogEntry| matches!(entry, LogEntry::Summary { number: of, .. } if *of == number);
@@ -85,7 +85,7 @@ impl Turn {
         self.setup.overhead_tokens + shown
     }
 
-    /// What the model is shown.
+    /// Returns the items that the model is shown.
     pub(super) fn shown(&self, step: &PendingStep) -> Vec<Item> {
         let Some(plan) = step.plan else { return self.transcript.items() };
         let mut items = self.transcript.items_to_sum_up(plan);
@@ -131,7 +131,7 @@ impl Turn {
         if step.plan.is_some() {
             return self.reserve(PendingStep { shrunk: true, ..step.behind() }, effects);
         }
-        // What it had said of the step goes: whatever comes next, that is in no log.
+        // Its output so far goes: it is in no log.
         self.publish(Change::StepBegan { number: self.next() }, effects);
         let again = PendingStep { shrunk: true, tries: 0, ..step.again() };
         if again.summarised || self.transcript.plan().is_none() {
