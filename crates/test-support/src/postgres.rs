@@ -8,7 +8,7 @@ use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +24,8 @@ const USER: &str = "store";
 const LINGER_SECONDS: &str = "5";
 /// How often a killed server is tried to be started.
 const STARTS_MAX: u32 = 500;
-/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds.
+/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds. The files of the locks are removed
+/// under the locks; see [`lock`].
 const WATCH: &str = r#"
 while :; do
     flock -x "$1.users" true
@@ -32,9 +33,9 @@ while :; do
     flock -n -x "$1.lock" flock -n -x "$1.users" sh -c '
         kill -QUIT "$(head -n 1 "$1/data/postmaster.pid")" 2>/dev/null
         rm -rf "$1"
+        rm -f "$1.lock" "$1.users"
     ' sh "$1" && break
 done
-rm -f "$1.lock" "$1.users"
 "#;
 
 /// A running server.
@@ -159,8 +160,7 @@ impl Server {
     }
 
     fn with(folder: PathBuf, linger: &str, room: Option<u32>, port: Option<u16>) -> Self {
-        let lock = open(&folder, "lock");
-        lock.lock().expect("the lock of the server");
+        let _lock = lock(&folder);
         let used = open(&folder, "users");
         used.lock_shared().expect("a place among its users");
         let server = Self { folder, room, port, _used: used };
@@ -341,6 +341,19 @@ impl Server {
     }
 }
 
+/// Locks the server in the folder. The file may be removed while it is waited for: then another one counts.
+fn lock(folder: &Path) -> File {
+    loop {
+        let file = open(folder, "lock");
+        file.lock().expect("the lock of the server");
+        let present = fs::metadata(folder.with_extension("lock"));
+        let locked = file.metadata().expect("an open file has metadata");
+        if present.is_ok_and(|present| present.ino() == locked.ino()) {
+            return file;
+        }
+    }
+}
+
 fn open(folder: &Path, what: &str) -> File {
     let path = folder.with_extension(what);
     OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("a file to lock")
@@ -406,7 +419,7 @@ fn is_root() -> bool {
 
 /// Whose this process is.
 fn uid() -> u32 {
-    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").expect("a process"))
+    fs::metadata("/proc/self").expect("a process").uid()
 }
 
 fn nanoseconds() -> u128 {
