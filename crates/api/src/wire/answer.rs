@@ -162,7 +162,7 @@ pub(crate) struct AnswerError<'a> {
     message: &'a str,
 }
 
-/// A part of an answer, told by its `type`. A client that wants the answer alone reads `text`.
+/// A part of an answer, tagged by its `type`. A client that wants the answer alone reads `text`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(discriminator(property_name = "type", mapping(
@@ -351,7 +351,7 @@ pub(crate) struct Citation<'a> {
     source: Source<'a>,
 }
 
-/// Where something was found, told by its `type`.
+/// Where something was found, tagged by its `type`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(discriminator(property_name = "type", mapping(
@@ -394,7 +394,7 @@ pub(crate) struct UrlSource<'a> {
     title: &'a str,
 }
 
-/// A question or an answer, told by its `role`.
+/// A question or an answer, tagged by its `role`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(discriminator(property_name = "role", mapping(
