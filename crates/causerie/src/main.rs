@@ -10,6 +10,7 @@ mod error;
 mod guest;
 mod http;
 mod log;
+mod machine_driver;
 mod memory;
 mod metrics;
 mod model_commands;

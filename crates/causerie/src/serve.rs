@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -12,25 +12,23 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
-use control::{Check, CheckStatus, DiskReserve, Environment, PluginsConfig, Service, ServiceConfig};
+use control::{CheckStatus, DiskReserve, Environment, PluginsConfig, Service, ServiceConfig};
 use http_common::RateLimiter;
-use machine::{DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use workspace::Quota;
 
 use crate::data::{self, Holder};
 use crate::http::Frontend;
 use crate::metrics::{self, Sources};
 use crate::requests::RequestIds;
-use crate::settings::{MachineDriver, Settings};
+use crate::settings::Settings;
 use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
-use crate::{guest, http, log, memory, notify, socket};
+use crate::{http, log, machine_driver, memory, notify, socket};
 
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
@@ -189,7 +187,8 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     };
     DiskReserve::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
-    let driver = driver(&data, &settings).await?;
+    let chosen = machine_driver::choose(&data, &settings).await.map_err(ServeError::Driver)?;
+    tracing::info!(driver = %chosen.driver, reason = %chosen.reason, "machine driver chosen");
     let unheard = |error| ServeError::Listen(settings.listen, error);
     let listener = listen(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
@@ -203,8 +202,8 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
         instructions: settings.instructions,
-        host_checks: host_checks(&driver),
-        driver,
+        host_checks: machine_driver::checks(&chosen),
+        driver: chosen.driver,
         disk: settings.disk,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,
@@ -275,39 +274,5 @@ async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Res
         (status, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
     } else {
         status.into_response()
-    }
-}
-
-/// Reports the machine driver, and for each limit of machines what enforces it on this host.
-fn host_checks(driver: &Driver) -> Vec<Check> {
-    let mut checks = vec![Check::new("machine_driver", CheckStatus::Pass, driver.to_string())];
-    checks.extend(driver.limits_report().into_iter().map(|LimitStatus { limit, enforced_by, detail }| {
-        let status = match enforced_by {
-            Enforcement::Kernel => CheckStatus::Pass,
-            Enforcement::Watch | Enforcement::Nothing => CheckStatus::Warn,
-        };
-        let reason = format!("enforced by {}: {detail}", enforced_by.as_str());
-        Check::new(format!("machine_limit_{limit}"), status, reason)
-    }));
-    checks
-}
-
-async fn driver(data: &Path, settings: &Settings) -> Result<Driver, ServeError> {
-    let refused = |error: DriverError| ServeError::Driver(error.to_string());
-    match settings.driver {
-        MachineDriver::Qemu => {
-            Err(ServeError::Driver("this version has no driver for virtual machines".to_owned()))
-        }
-        MachineDriver::Auto | MachineDriver::Sandbox => {
-            let program = guest::unpack(data).map_err(ServeError::Driver)?;
-            let mut config = SandboxConfig::new(data.join("machines"), program);
-            config.plugins = Some(control::plugins_folder(data));
-            config.limits = settings.machine.clone();
-            let Quota { bytes_max, files_max, .. } = settings.quota;
-            config.disk_quota = Some(DiskQuota { bytes_max, files_max });
-            let sandbox = Sandbox::open(config).map_err(refused)?;
-            sandbox.probe().await.map_err(refused)?;
-            Ok(Driver::Sandbox(sandbox))
-        }
     }
 }

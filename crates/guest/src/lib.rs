@@ -1,5 +1,6 @@
 //! The program in the account's machine: it executes tools, reads documents and keeps the index of the workspace.
 
+pub mod boot;
 pub mod calls;
 pub mod documents;
 pub mod index;

@@ -1,14 +1,17 @@
 //! The listening socket that the machine's driver left open for the agent.
 #![expect(unsafe_code, reason = "an inherited file descriptor is taken over by its number")]
 
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use domain::id::InstanceId;
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketAddrAny, getsockname};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::init::report;
@@ -16,7 +19,7 @@ use crate::serve::Guest;
 use crate::tools::Limits;
 
 /// Names the descriptor of the listening socket.
-const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
+pub(crate) const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
 /// A machine that no service has been connected to for this long ends itself: nobody will stop it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 /// How long to wait when the kernel has no more descriptors.
@@ -44,8 +47,8 @@ fn listen() -> Result<(), String> {
     runtime.map_err(|error| error.to_string())?.block_on(accept(listener, guest))
 }
 
-async fn accept(listener: std::os::unix::net::UnixListener, guest: Guest) -> Result<(), String> {
-    let listener = UnixListener::from_std(listener).map_err(|error| error.to_string())?;
+async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
+    let listener = Listener::new(listener).map_err(|error| error.to_string())?;
     let connections = watch::Sender::new(0_usize);
     let abandoned = abandoned(connections.subscribe());
     tokio::pin!(abandoned);
@@ -55,7 +58,7 @@ async fn accept(listener: std::os::unix::net::UnixListener, guest: Guest) -> Res
             () = &mut abandoned => return Err("no service has been here for an hour".to_owned()),
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok(stream) => {
                 let (guest, connections) = (guest.clone(), connections.clone());
                 connections.send_modify(|open| *open += 1);
                 tokio::spawn(async move {
@@ -83,8 +86,39 @@ async fn abandoned(mut connections: watch::Receiver<usize>) {
     }
 }
 
+/// The inherited socket: a Unix socket in a sandbox, TCP over the link to the host in a virtual machine.
+enum Listener {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        let family = getsockname(&socket).map(|address: SocketAddrAny| address.address_family())?;
+        Ok(match family {
+            AddressFamily::INET => Self::Tcp(TcpListener::from_std(socket.into())?),
+            _ => Self::Unix(UnixListener::from_std(socket.into())?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        })
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
 /// Takes the socket over and hides it, and this process, from the tools.
-fn inherited() -> Result<std::os::unix::net::UnixListener, String> {
+fn inherited() -> Result<OwnedFd, String> {
     let number: RawFd = std::env::var(LISTEN_FD)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -95,12 +129,11 @@ fn inherited() -> Result<std::os::unix::net::UnixListener, String> {
     // SAFETY: the driver opened this descriptor for this process alone, and nothing else here has used it:
     // this is the first thing that the process does.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
-    let text = |error: std::io::Error| format!("{LISTEN_FD}: {error}");
+    let text = |error: io::Error| format!("{LISTEN_FD}: {error}");
     fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|error| text(error.into()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| text(error.into()))?;
-    let listener = std::os::unix::net::UnixListener::from(socket);
-    listener.set_nonblocking(true).map_err(text)?;
-    Ok(listener)
+    rustix::io::ioctl_fionbio(&socket, true).map_err(|error| text(error.into()))?;
+    Ok(socket)
 }
 
 #[cfg(test)]

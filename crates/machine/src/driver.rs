@@ -44,7 +44,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a service has one")]
 pub enum Driver {
-    /// Processes in namespaces of the host.
+    /// Processes in namespaces of the host, on its kernel or on one of their own.
     Sandbox(Sandbox),
     /// Agents inside the service's process, for tests.
     Simulated(Simulated),
@@ -147,7 +147,9 @@ impl RunningMachine {
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sandbox(driver) => write!(f, "sandbox (limits: {})", driver.limits_kind().as_str()),
+            Self::Sandbox(driver) => {
+                write!(f, "{} (limits: {})", driver.kernel().driver_name(), driver.limits_kind().as_str())
+            }
             Self::Simulated(_) => f.write_str("simulated"),
         }
     }

@@ -20,7 +20,10 @@ mod supervisor;
 pub use connection::{Body, ConnectionError, GuestConnection};
 pub use driver::{ByteStream, Driver, DriverError, Home, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
-pub use sandbox::{DiskQuota, Limits, LimitsKind, Sandbox, SandboxConfig, bound_disk, missing_disk_quota};
+pub use sandbox::{
+    DiskQuota, Kernel, Limits, LimitsKind, Sandbox, SandboxConfig, bound_disk, find_kernel,
+    missing_disk_quota,
+};
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;
 pub use supervisor::{

@@ -6,6 +6,7 @@
 //! its own version and of the one before ([`v1`]).
 
 pub mod hello;
+pub mod link;
 pub mod mcp;
 pub mod session;
 pub mod tool;

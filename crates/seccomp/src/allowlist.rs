@@ -327,6 +327,9 @@ pub const FALLOCATE: &[i64] = &[libc::SYS_fallocate];
 /// Makes memory that belongs to no process. Only a control group counts it.
 pub const MEMFD: &[i64] = &[libc::SYS_memfd_create];
 
+/// Traces processes. Forbidden to all but kernels, which see no processes but their own children.
+pub const TRACING: &[i64] = &[libc::SYS_ptrace];
+
 /// Known and forbidden: answered with `EPERM`, as programs expect from a kernel that has them.
 pub const FORBIDDEN: &[i64] = &[
     // Namespaces and mounts.
@@ -353,7 +356,6 @@ pub const FORBIDDEN: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
     // Parts of the kernel that no tool needs.
     libc::SYS_add_key,
     libc::SYS_bpf,

@@ -18,7 +18,15 @@ type Rules = Vec<(i64, Vec<SeccompRule>)>;
 pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
     let mut forbidden = always(allowlist::FORBIDDEN);
     forbidden.push((libc::SYS_clone, namespaces()?));
-    forbidden.push((libc::SYS_personality, personalities()?));
+    match profile {
+        Profile::UserModeLinux { .. } => {
+            forbidden.push((libc::SYS_personality, personalities(KERNEL_PERSONALITIES)?))
+        }
+        _ => {
+            forbidden.push((libc::SYS_personality, personalities(PERSONALITIES)?));
+            forbidden.extend(always(allowlist::TRACING));
+        }
+    }
     forbidden.extend(set_id_modes()?);
     let mut programs = vec![
         refuse(forbidden, libc::EPERM)?,
@@ -27,8 +35,10 @@ pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError
         refuse(vec![(libc::SYS_ioctl, file_flags()?)], libc::ENOTTY)?,
     ];
     match profile {
-        Profile::Agent { counted: true } => programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?),
-        Profile::Agent { counted: false } => {
+        Profile::Agent { counted: true } | Profile::UserModeLinux { counted: true } => {
+            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?)
+        }
+        Profile::Agent { counted: false } | Profile::UserModeLinux { counted: false } => {
             programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
             programs.push(refuse(vec![(libc::SYS_mmap, shared_memory()?)], libc::ENOMEM)?);
         }
@@ -96,10 +106,15 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     flags.into_iter().map(|flag| rule(&[has_bits(0, flag)])).collect()
 }
 
-/// Matches every execution domain but those of usual programs: Linux, 32 bits, the name of an old kernel, a question.
-fn personalities() -> Result<Vec<SeccompRule>, BackendError> {
-    let usual = [0, 0x8, 0x2_0000, 0x2_0008, u32::MAX].map(|value| (0, SeccompCmpOp::Ne, value));
-    Ok(vec![rule(&usual)?])
+/// The execution domains of usual programs: Linux, 32 bits, the name of an old kernel, a question.
+const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
+/// Those of a User Mode Linux kernel, which wants its addresses where it was linked (`ADDR_NO_RANDOMIZE`).
+const KERNEL_PERSONALITIES: &[u32] = &[0, 0x4_0000, u32::MAX];
+
+/// Matches every execution domain but these.
+fn personalities(usual: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+    let others: Vec<_> = usual.iter().map(|value| (0, SeccompCmpOp::Ne, *value)).collect();
+    Ok(vec![rule(&others)?])
 }
 
 /// Matches modes by which a program would run as its file's owner or group. Within the machine that is of no use,

@@ -25,6 +25,12 @@ pub enum Profile {
         /// True if a control group accounts the memory of the whole machine.
         counted: bool,
     },
+    /// A User Mode Linux kernel, which traces the processes of its machine: what [`Profile::Agent`] allows, and
+    /// `ptrace`.
+    UserModeLinux {
+        /// As for the agent.
+        counted: bool,
+    },
     /// A command line or another program that runs on behalf of a model.
     Program,
     /// A process that reads or writes one document: starts nothing and opens no socket.
@@ -52,8 +58,11 @@ fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
     if !matches!(profile, Profile::Program) {
         allowed.extend(allowlist::FALLOCATE);
     }
-    if !matches!(profile, Profile::Agent { counted: false }) {
+    if !matches!(profile, Profile::Agent { counted: false } | Profile::UserModeLinux { counted: false }) {
         allowed.extend(allowlist::MEMFD);
+    }
+    if matches!(profile, Profile::UserModeLinux { .. }) {
+        allowed.extend(allowlist::TRACING);
     }
     let mut programs = vec![allow(allowed)];
     programs.extend(conditions::programs(profile)?);
@@ -102,9 +111,11 @@ fn allow(mut calls: Vec<i64>) -> BpfProgram {
 mod tests {
     use super::*;
 
-    const PROFILES: [Profile; 4] = [
+    const PROFILES: [Profile; 6] = [
         Profile::Agent { counted: true },
         Profile::Agent { counted: false },
+        Profile::UserModeLinux { counted: true },
+        Profile::UserModeLinux { counted: false },
         Profile::Program,
         Profile::Worker,
     ];
@@ -157,6 +168,7 @@ mod tests {
             allowlist::STARTING,
             allowlist::FALLOCATE,
             allowlist::MEMFD,
+            allowlist::TRACING,
             allowlist::FORBIDDEN,
         ];
         let all: Vec<i64> = lists.concat();

@@ -41,12 +41,18 @@ pub(crate) enum MachineDriver {
     Auto,
     /// Virtual machines
     Qemu,
+    /// A kernel for each machine, as a process of the host (User Mode Linux)
+    Uml,
     /// Processes in namespaces of their own
     Sandbox,
 }
 
-const DRIVERS: &[(&str, MachineDriver)] =
-    &[("auto", MachineDriver::Auto), ("qemu", MachineDriver::Qemu), ("sandbox", MachineDriver::Sandbox)];
+const DRIVERS: &[(&str, MachineDriver)] = &[
+    ("auto", MachineDriver::Auto),
+    ("qemu", MachineDriver::Qemu),
+    ("uml", MachineDriver::Uml),
+    ("sandbox", MachineDriver::Sandbox),
+];
 
 impl MachineDriver {
     /// Its name as it is set.
@@ -92,6 +98,8 @@ pub(crate) struct Settings {
     /// The largest upload.
     pub(crate) upload_max_bytes: Option<u64>,
     pub(crate) driver: MachineDriver,
+    /// The User Mode Linux kernel, where it is not `linux.uml` in `PATH`.
+    pub(crate) kernel: Option<PathBuf>,
     /// The limits of a machine.
     pub(crate) machine: machine::sandbox::Limits,
     /// The life cycle rules of machines.
@@ -167,6 +175,7 @@ impl Settings {
                 MachineDriver::Auto,
                 choice(DRIVERS, |driver| form::quoted(driver.name())),
             ),
+            kernel: from.optional("machine.kernel", path()),
             machine: machine_limits(from, quota),
             rules: rules(from),
             dispatch: dispatch(from),

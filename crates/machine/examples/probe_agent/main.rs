@@ -1,6 +1,6 @@
 //! The tests' agent: it greets, runs what it is told inside the jail, and tries to get out.
 //!
-//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`serve`), and, run
+//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), and, run
 //! inside as the tools' user, the one that makes attempts (`attempt`).
 #![expect(unsafe_code, reason = "attempts are bare system calls")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
@@ -9,6 +9,7 @@ mod attacks;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
@@ -22,16 +23,20 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::{GuestConnection, Home, Sandbox, SandboxConfig, sandbox};
+use machine::{ByteStream, GuestConnection, Home, Sandbox, SandboxConfig, sandbox};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
-        Some("serve") => serve(PathBuf::from(&arguments[2]), &arguments[3]),
-        Some("measure") => measure(PathBuf::from(&arguments[2]), arguments.get(3)),
+        Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
+        Some("measure") => measure(&arguments[2..]),
+        Some(protocol::link::BOOT_ARGUMENT) => {
+            let _ = guest::boot::run();
+        }
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some("attack") => println!("{}", attacks::attack(&arguments[2])),
+        Some("serve") => agent_of_a_kernel(),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
     }
@@ -39,9 +44,11 @@ fn main() {
 
 /// A service that starts a machine in this folder and then does nothing, to be killed.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn serve(folder: PathBuf, account: &str) {
+async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let program = std::env::current_exe().unwrap();
-    let sandbox = Sandbox::open(SandboxConfig::new(folder.join("machines"), program)).unwrap();
+    let mut config = SandboxConfig::new(folder.join("machines"), program);
+    config.kernel = kernel.map(PathBuf::from);
+    let sandbox = Sandbox::open(config).unwrap();
     let home = Home { account: account.parse().unwrap(), ordinal: 0, workspace: folder.join("workspace") };
     let _machine = sandbox.start(&home).await.unwrap();
     println!("started");
@@ -49,12 +56,15 @@ async fn serve(folder: PathBuf, account: &str) {
 }
 
 /// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
-/// agent is this program, or the one that is named.
+/// arguments are a folder, and, if given, the agent instead of this program and a kernel.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn measure(folder: PathBuf, agent: Option<&String>) {
-    let program = agent.map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
+async fn measure(arguments: &[String]) {
+    let folder = PathBuf::from(&arguments[0]);
+    let program = arguments.get(1).map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
-    let sandbox = Sandbox::open(SandboxConfig::new(folder.join("machines"), program)).unwrap();
+    let mut config = SandboxConfig::new(folder.join("machines"), program);
+    config.kernel = arguments.get(2).map(PathBuf::from);
+    let sandbox = Sandbox::open(config).unwrap();
     for number in 0..10 {
         let account = AccountId::from_random(number + 1);
         let home = Home { account, ordinal: 0, workspace: folder.join("workspace") };
@@ -79,22 +89,45 @@ fn proportional_kib(pid: i32) -> u64 {
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
+/// The agent on the host's kernel.
 #[tokio::main(flavor = "current_thread")]
 async fn agent() {
     // SAFETY: the launcher hands the listening socket over under this number, to nobody else.
     let listener = unsafe { UnixListener::from_raw_fd(3) };
     listener.set_nonblocking(true).unwrap();
     let listener = tokio::net::UnixListener::from_std(listener).unwrap();
-    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
-    let instance: &'static str = Box::leak(random.trim().to_owned().into_boxed_str());
+    let instance = instance();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        tokio::spawn(async move {
-            let service = service_fn(move |request| answer(request, instance));
-            let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-            connection.serve_connection(TokioIo::new(stream), service).await
-        });
+        tokio::spawn(serve(stream, instance));
     }
+}
+
+/// The agent on a kernel of its own.
+#[tokio::main(flavor = "current_thread")]
+async fn agent_of_a_kernel() {
+    let number = std::env::var("CAUSERIE_LISTEN_FD").unwrap().parse().unwrap();
+    // SAFETY: process 1 hands the listening socket over under this number, to nobody else.
+    let listener = unsafe { TcpListener::from_raw_fd(number) };
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    let instance = instance();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        tokio::spawn(serve(stream, instance));
+    }
+}
+
+fn instance() -> &'static str {
+    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
+    Box::leak(random.trim().to_owned().into_boxed_str())
+}
+
+async fn serve(stream: impl ByteStream, instance: &'static str) {
+    let service = service_fn(move |request| answer(request, instance));
+    let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    // The service closes it when it likes.
+    let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<Full<Bytes>>, Infallible> {

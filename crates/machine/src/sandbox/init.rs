@@ -13,9 +13,18 @@ use super::sys;
 /// The log is emptied when it has grown to this.
 const LOG_MAX_BYTES: u64 = 1024 * 1024;
 
+/// The processes that a machine lives by.
+#[derive(Clone, Copy)]
+pub(crate) struct Processes {
+    /// The agent, or the kernel that runs it.
+    pub(crate) agent: Pid,
+    /// The process that connects a kernel with the service; it asks the machine to power off on SIGTERM.
+    pub(crate) bridge: Option<Pid>,
+}
+
 /// Lives until the agent ends; gives its exit code. What else still runs inside ends with the first process.
-pub(crate) fn watch(agent: Pid, output: PipeReader, mut log: File) -> i32 {
-    match follow(agent, output, &mut log) {
+pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File) -> i32 {
+    match follow(processes, output, &mut log) {
         Ok(code) => code,
         Err(error) => {
             note(&mut log, &format!("the machine's first process failed: {error}"));
@@ -24,11 +33,11 @@ pub(crate) fn watch(agent: Pid, output: PipeReader, mut log: File) -> i32 {
     }
 }
 
-fn follow(agent: Pid, output: PipeReader, log: &mut File) -> io::Result<i32> {
+fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Result<i32> {
     let signals = sys::signals()?;
     let mut output = Some(OwnedFd::from(output));
     // The agent may have ended before its signal could be caught.
-    if let Some(code) = reap(agent, log) {
+    if let Some(code) = reap(processes, log) {
         return Ok(code);
     }
     loop {
@@ -45,11 +54,11 @@ fn follow(agent: Pid, output: PipeReader, log: &mut File) -> io::Result<i32> {
             output = None;
         }
         if signalled {
-            if terminated(&signals) {
+            if sys::received_term(&signals) {
                 // It may have ended already.
-                let _ = kill_process(agent, Signal::TERM);
+                let _ = kill_process(processes.bridge.unwrap_or(processes.agent), Signal::TERM);
             }
-            if let Some(code) = reap(agent, log) {
+            if let Some(code) = reap(processes, log) {
                 return Ok(code);
             }
         }
@@ -78,23 +87,17 @@ fn note(log: &mut File, line: &str) {
     write(log, format!("{line}\n").as_bytes());
 }
 
-/// Returns true if SIGTERM was received.
-fn terminated(signals: &OwnedFd) -> bool {
-    /// The size of the kernel's `signalfd_siginfo`; its first four bytes are the signal's number.
-    const RECORD: usize = 128;
-    let mut records = [0; RECORD * 4];
-    let length = rustix::io::read(signals, &mut records).unwrap_or(0);
-    records.get(..length).unwrap_or_default().chunks_exact(RECORD).any(|record| {
-        record.first_chunk().is_some_and(|number| i32::from_ne_bytes(*number) == Signal::TERM.as_raw())
-    })
-}
-
 /// Reaps all children that have ended; gives the agent's exit code if it is among them.
-fn reap(agent: Pid, log: &mut File) -> Option<i32> {
+fn reap(processes: Processes, log: &mut File) -> Option<i32> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        if pid == agent {
+        if pid == processes.agent {
             note(log, &format!("the agent ended: {status:?}"));
             return Some(status.exit_status().unwrap_or(1));
+        }
+        // Without an error the bridge ends because the kernel has, whose status is still to come.
+        if Some(pid) == processes.bridge && status.exit_status() != Some(0) {
+            note(log, &format!("the bridge ended: {status:?}"));
+            return Some(1);
         }
     }
     None

@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
-use super::init;
+use super::bridge;
+use super::init::{self, Processes};
+use super::kernel;
 use super::launch::word;
 use super::privileges;
 use super::root::{self, Sources, tree};
@@ -75,6 +78,7 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
             workspace: tree(&plan.spec.workspace, false)?,
             index: tree(&plan.spec.index, false)?,
             agent: tree(&plan.spec.agent, false)?,
+            kernel: plan.spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
             plugins: plan.spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
         },
     };
@@ -95,7 +99,7 @@ fn listen() -> io::Result<UnixListener> {
 
 /// The life of the first process.
 fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
-    let (agent, output) = match prepare(&mut plan, listener, sources) {
+    let (processes, output) = match prepare(&mut plan, listener, sources) {
         Ok(started) => started,
         Err(failure) => fail(&mut plan.up, &failure),
     };
@@ -107,15 +111,16 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     if !committed || sys::close_all_but(&kept).is_err() {
         sys::exit_now(1);
     }
-    sys::exit_now(init::watch(agent, output, plan.log))
+    sys::exit_now(init::watch(processes, output, plan.log))
 }
 
-/// Makes the machine around itself and starts the agent in it. Gives the agent and its output.
+/// Makes the machine around itself and starts the agent in it, or the kernel that runs it. Gives the processes and their
+/// output.
 fn prepare(
     plan: &mut Plan<'_>,
     listener: &UnixListener,
     sources: &Sources,
-) -> Result<(Pid, PipeReader), Failure> {
+) -> Result<(Processes, PipeReader), Failure> {
     // The launcher holds this process before it may do anything lasting.
     plan.down.read_exact(&mut [0]).doing("waiting for the launcher")?;
     rustix::process::setsid().doing("leaving the service's session")?;
@@ -126,14 +131,21 @@ fn prepare(
     }
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
     root::enter(sources, &plan.spec.limits, plan.spec.grouped())?;
-    privileges::limit(&plan.spec.limits, plan.spec.grouped())?;
+    privileges::limit(&plan.spec.host_limits(), plan.spec.grouped())?;
     privileges::reduce()?;
 
     let (output, output_inside) = io::pipe().doing("making a pipe")?;
     let (mut executed, mut executed_inside) = io::pipe().doing("making a pipe")?;
+    let bridge = match plan.spec.kernel {
+        Some(_) => Some(start_bridge(plan, listener)?),
+        None => None,
+    };
     let agent = match sys::fork().doing("forking")? {
         Fork::Child => {
-            let failure = become_agent(plan.spec, listener, &output_inside);
+            let failure = match &bridge {
+                Some(bridge) => kernel::start(plan.spec, &bridge.kernel_end, &output_inside),
+                None => become_agent(plan.spec, listener, &output_inside),
+            };
             // The first process sees this, or the end of the pipe.
             let _ = executed_inside.write_all(format!("{}\n{}", failure.what, failure.source).as_bytes());
             sys::exit_now(127)
@@ -148,10 +160,69 @@ fn prepare(
         let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
         return Err(Failure::other(what, why));
     }
-    if plan.spec.task == Task::Check {
-        check(agent)?;
+    let Some(Bridge { pid, kernel_end, mut ready }) = bridge else {
+        if plan.spec.task == Task::Check {
+            check(agent)?;
+        }
+        return Ok((Processes { agent, bridge: None }, output));
+    };
+    drop(kernel_end);
+    // The bridge ends when the kernel does.
+    match ready.read(&mut [0]).doing("waiting for the kernel")? {
+        0 => Err(Failure::other("booting the machine's kernel", &boot_failure(agent, output))),
+        _ => Ok((Processes { agent, bridge: Some(pid) }, output)),
     }
-    Ok((agent, output))
+}
+
+/// The bridge, and what the first process holds until the machine has started.
+struct Bridge {
+    pid: Pid,
+    kernel_end: OwnedFd,
+    ready: PipeReader,
+}
+
+fn start_bridge(plan: &Plan<'_>, listener: &UnixListener) -> Result<Bridge, Failure> {
+    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+    let (bridge_end, kernel_end) = pair.doing("making the kernel's link")?;
+    let (ready, ready_inside) = io::pipe().doing("making a pipe")?;
+    match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop((kernel_end, ready));
+            let served =
+                sys::close_all_but(&[listener.as_raw_fd(), bridge_end.as_raw_fd(), ready_inside.as_raw_fd()])
+                    .doing("closing descriptors")
+                    .and_then(|()| sys::set_name(c"machine-bridge").doing("naming the bridge"))
+                    .and_then(|()| privileges::renounce(plan.spec.grouped()))
+                    .and_then(|()| {
+                        bridge::serve(listener.as_fd(), bridge_end, ready_inside).doing("bridging")
+                    });
+            sys::exit_now(i32::from(served.is_err()))
+        }
+        Fork::Parent(pid) => Ok(Bridge { pid, kernel_end, ready }),
+    }
+}
+
+/// The kernel's last words and how it ended, for the report of a failed start.
+fn boot_failure(kernel: Pid, output: PipeReader) -> String {
+    /// Shown at most, in bytes.
+    const SHOWN_MAX: usize = 512;
+    const READ_MAX: u64 = 64 * 1024;
+    let status = waitpid(Some(kernel), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
+    let ended = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+        Some((Some(code), _)) => format!("it ended with status {code}"),
+        Some((None, Some(signal))) => format!("it ended by signal {signal}"),
+        _ => "it is gone".to_owned(),
+    };
+    let mut text = Vec::new();
+    // What was read until it failed is shown.
+    let _ = output.take(READ_MAX).read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text);
+    let panic = text.lines().find_map(|line| line.split_once("Kernel panic - "));
+    let words = panic.map_or_else(|| text.trim(), |(_, reason)| reason.trim());
+    let start = words.len().saturating_sub(SHOWN_MAX);
+    let words: String =
+        words.char_indices().filter(|(at, _)| *at >= start).map(|(_, letter)| letter).collect();
+    if words.is_empty() { ended } else { format!("{ended}: {words}") }
 }
 
 /// Becomes the agent; comes back only with what failed.
@@ -175,7 +246,7 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Fa
     }
 }
 
-fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> {
+pub(crate) fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> {
     let Limits {
         memory_bytes,
         processes,

@@ -270,8 +270,12 @@ fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
     };
     Ok(Sources {
         workspace: shown(&spec.workspace, spec.ids.tools_uid, spec.ids.tools_gid)?,
-        index: shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
+        index: match spec.kernel {
+            Some(_) => shown(&spec.index, spec.ids.tools_uid, spec.ids.tools_gid)?,
+            None => shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
+        },
         agent: tree(&spec.agent, false)?,
+        kernel: spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
         plugins: spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
     })
 }

@@ -4,10 +4,12 @@
 //! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
 //! identity by which a later service finds it, the log and the index.
 
+mod bridge;
 mod cgroup;
 mod identity;
 mod init;
 mod jail;
+mod kernel;
 mod launch;
 mod privileges;
 mod project;
@@ -36,6 +38,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 pub use self::cgroup::LimitsKind;
+pub use self::kernel::find_kernel;
 pub use self::launch::launch_main;
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::spec::Limits;
@@ -74,6 +77,8 @@ pub struct SandboxConfig {
     pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
+    /// The program of a User Mode Linux kernel, on which each machine then runs; `None` runs them on the host's.
+    pub kernel: Option<PathBuf>,
     /// The limits of each machine.
     pub limits: Limits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
@@ -88,6 +93,7 @@ impl SandboxConfig {
             machines,
             agent,
             plugins: None,
+            kernel: None,
             launcher: PathBuf::from("/proc/self/exe"),
             limits: Limits::default(),
             disk_quota: None,
@@ -101,6 +107,35 @@ pub struct Sandbox {
     config: SandboxConfig,
     users: Users,
     cgroups: Cgroups,
+}
+
+/// The kernel that a machine runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// The host's, shared with it.
+    Host,
+    /// One of the machine's own, a process of the host (User Mode Linux).
+    UserModeLinux,
+}
+
+impl Kernel {
+    /// The name by which operators know it.
+    #[must_use]
+    pub const fn driver_name(self) -> &'static str {
+        match self {
+            Self::Host => "sandbox",
+            Self::UserModeLinux => "uml",
+        }
+    }
+
+    /// The folder of the index in a machine's folder. Each kernel has one: on the host's it belongs to the agent's user,
+    /// on another to the user that runs the kernel.
+    const fn index(self) -> &'static str {
+        match self {
+            Self::Host => "index",
+            Self::UserModeLinux => "index-uml",
+        }
+    }
 }
 
 /// Where the two users of a machine come from.
@@ -130,6 +165,15 @@ impl Sandbox {
         Ok(Self { config, users, cgroups: Cgroups::find() })
     }
 
+    /// Returns which kernel machines run on.
+    #[must_use]
+    pub const fn kernel(&self) -> Kernel {
+        match self.config.kernel {
+            Some(_) => Kernel::UserModeLinux,
+            None => Kernel::Host,
+        }
+    }
+
     /// Which limits hold for a machine as a whole.
     #[must_use]
     pub const fn limits_kind(&self) -> LimitsKind {
@@ -139,7 +183,7 @@ impl Sandbox {
     /// Lists the limits of machines, and what enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
-        report::limits(&self.cgroups, self.users, self.no_disk_quota().as_deref())
+        report::limits(self.kernel(), &self.cgroups, self.users, self.no_disk_quota().as_deref())
     }
 
     /// Returns why the kernel does not bound what accounts take on disk; `None` when it does.
@@ -167,7 +211,7 @@ impl Sandbox {
     /// [`DriverError::AskRefused`] with what the kernel would not give.
     pub async fn probe(&self) -> Result<(), DriverError> {
         let trial = self.config.machines.join(format!(".trial-{}", std::process::id()));
-        let (workspace, index) = (trial.join("workspace"), trial.join("index"));
+        let (workspace, index) = (trial.join("workspace"), trial.join(self.kernel().index()));
         for folder in [&trial, &workspace, &index] {
             private_folder(folder)?;
         }
@@ -177,6 +221,7 @@ impl Sandbox {
             workspace: workspace.clone(),
             index: index.clone(),
             agent: self.config.agent.clone(),
+            kernel: self.config.kernel.clone(),
             plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
             ids: self.ids(0),
@@ -204,26 +249,27 @@ impl Sandbox {
             return Err(DriverError::Refused("there are no more ids for this many accounts".into()));
         }
         let folder = self.folder(home.account);
-        let index = folder.join("index");
+        let index = folder.join(self.kernel().index());
         private_folder(&folder)?;
         if !index.exists() {
             private_folder(&index)?;
         }
         self.bound_disk(home, &index).await;
-        let cgroups = self.cgroups.make(&group_name(home.account), &self.config.limits);
-        let cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
-        let spec = Spec {
+        let mut spec = Spec {
             task: Task::Run,
             machine: folder.clone(),
             workspace: home.workspace.clone(),
             index,
             agent: self.config.agent.clone(),
+            kernel: self.config.kernel.clone(),
             plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
             ids: self.ids(home.ordinal),
             limits: self.config.limits.clone(),
-            cgroups,
+            cgroups: Vec::new(),
         };
+        let cgroups = self.cgroups.make(&group_name(home.account), &spec.host_limits());
+        spec.cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
         match self.launch(&spec).await {
             Ok(Report::Running(identity)) => SandboxMachine::open(&folder, identity)?
                 .ok_or_else(|| DriverError::Failed("the machine ended as soon as it had started".into())),
@@ -299,7 +345,7 @@ impl Sandbox {
     /// When something of it is left.
     pub async fn remove(&self, home: &Home) -> Result<(), DriverError> {
         let folder = self.folder(home.account);
-        let index = folder.join("index");
+        let index = folder.join(Kernel::Host.index());
         if index.exists() {
             let spec = Spec {
                 task: Task::Clear,
@@ -307,6 +353,7 @@ impl Sandbox {
                 workspace: home.workspace.clone(),
                 index,
                 agent: self.config.agent.clone(),
+                kernel: None,
                 plugins: self.config.plugins.clone(),
                 privileged: matches!(self.users, Users::Root),
                 ids: self.ids(home.ordinal),
@@ -458,14 +505,14 @@ fn public_folder(path: &Path) -> Result<(), DriverError> {
         .map_err(|error| failed(&format!("making {}", path.display()), error))
 }
 
-/// Removes a machine's folder, whose index is empty. That may belong to the agent's user, so that nobody else may
+/// Removes a machine's folder, whose index on the host's kernel is empty. That may belong to the agent's user, so that nobody else may
 /// look into it.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     let gone = |outcome: io::Result<()>| match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
     };
-    gone(fs::remove_dir(folder.join("index")))?;
+    gone(fs::remove_dir(folder.join(Kernel::Host.index())))?;
     gone(fs::remove_dir_all(folder))
 }
 

@@ -84,6 +84,16 @@ pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
     filter(grouped)
 }
 
+/// Filters the system calls of a User Mode Linux kernel.
+pub(crate) fn filter_kernel(grouped: bool) -> Result<(), Failure> {
+    seccomp::apply(Profile::UserModeLinux { counted: grouped }).doing("filtering system calls")
+}
+
+/// Gives up every capability of the calling process.
+pub(crate) fn drop_capabilities() -> Result<(), Failure> {
+    capabilities(CapabilitySet::empty())
+}
+
 /// Filters system calls. What only a control group counts is refused where there is none.
 pub(crate) fn filter(grouped: bool) -> Result<(), Failure> {
     seccomp::apply(Profile::Agent { counted: grouped }).doing("filtering system calls")
@@ -104,6 +114,9 @@ fn landlock() -> Result<RestrictionStatus, RulesetError> {
         .scope(Scope::from_all(KNOWN))?
         .create()?
         .add_rules(path_beneath_rules(["/"], look))?
-        .add_rules(path_beneath_rules(["/workspace", "/index", "/tmp", "/dev", "/proc"], every))?
+        .add_rules(path_beneath_rules(
+            ["/workspace", "/index", "/tmp", "/run/memory", "/dev", "/proc"],
+            every,
+        ))?
         .restrict_self()
 }

@@ -1,13 +1,18 @@
 //! Reports which sandbox limits the kernel enforces on this host.
 
-use super::Users;
 use super::cgroup::{Cgroups, LimitsKind};
+use super::{Kernel, Users};
 use crate::limits::{Enforcement, LimitStatus};
 
 /// Lists every limit.
 ///
 /// `no_disk_quota` says why there are no project quotas.
-pub(super) fn limits(cgroups: &Cgroups, users: Users, no_disk_quota: Option<&str>) -> Vec<LimitStatus> {
+pub(super) fn limits(
+    kernel: Kernel,
+    cgroups: &Cgroups,
+    users: Users,
+    no_disk_quota: Option<&str>,
+) -> Vec<LimitStatus> {
     let kind = cgroups.kind();
     let counted = kind != LimitsKind::Rlimit;
     let by_kernel = |limit, detail: &str| status(limit, Enforcement::Kernel, detail);
@@ -19,6 +24,10 @@ pub(super) fn limits(cgroups: &Cgroups, users: Users, no_disk_quota: Option<&str
     } else {
         let detail = format!("machines run at a lower priority than the service; {delegate}");
         status("cpu", Enforcement::Nothing, &detail)
+    };
+    let own_kernel = kernel == Kernel::UserModeLinux;
+    let by_own_kernel = |limit, otherwise: LimitStatus| {
+        if own_kernel { by_kernel(limit, "the machine's own kernel") } else { otherwise }
     };
     let epoll = match users {
         Users::Root => by_kernel("epoll_watches", "each machine has users of its own"),
@@ -37,23 +46,29 @@ pub(super) fn limits(cgroups: &Cgroups, users: Users, no_disk_quota: Option<&str
         }
     };
     vec![
-        grouped(
+        by_own_kernel(
             "memory",
-            status(
+            grouped(
                 "memory",
-                Enforcement::Watch,
-                &format!(
-                    "each process has its bound, what no process holds is refused, and command lines end that hold \
-                     twice as much together; {delegate}"
+                status(
+                    "memory",
+                    Enforcement::Watch,
+                    &format!(
+                        "each process has its bound, what no process holds is refused, and command lines end that \
+                         hold twice as much together; {delegate}"
+                    ),
                 ),
             ),
         ),
-        grouped(
+        by_own_kernel(
             "kernel_memory",
-            status(
+            grouped(
                 "kernel_memory",
-                Enforcement::Watch,
-                &format!("sockets are counted, pipes and files bounded for each process; {delegate}"),
+                status(
+                    "kernel_memory",
+                    Enforcement::Watch,
+                    &format!("sockets are counted, pipes and files bounded for each process; {delegate}"),
+                ),
             ),
         ),
         by_kernel("processes", if counted { &group } else { "RLIMIT_NPROC" }),
@@ -62,8 +77,8 @@ pub(super) fn limits(cgroups: &Cgroups, users: Users, no_disk_quota: Option<&str
         disk("disk_files"),
         by_kernel("file_size", "RLIMIT_FSIZE"),
         by_kernel("temporary_files", "size of tmpfs"),
-        epoll,
-        by_kernel("inotify_watches", "user namespace"),
+        by_own_kernel("epoll_watches", epoll),
+        by_own_kernel("inotify_watches", by_kernel("inotify_watches", "user namespace")),
         by_kernel("ipc", "refused by the filter of system calls"),
     ]
 }

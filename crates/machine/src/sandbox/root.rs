@@ -13,6 +13,7 @@ use rustix::mount::{
     unmount,
 };
 
+use super::kernel;
 use super::spec::{Limits, TOOLS_ID};
 use super::sys::{ErrorContext, Failure, mount_setattr};
 
@@ -51,6 +52,7 @@ pub(crate) struct Sources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
+    pub(crate) kernel: Option<OwnedFd>,
     pub(crate) plugins: Option<OwnedFd>,
 }
 
@@ -90,6 +92,13 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     restrict(&sources.agent, false, READ_ONLY, "/agent")?;
     fs::write("agent", "").doing("making /agent")?;
     attach(&sources.agent, "agent")?;
+    if let Some(kernel) = &sources.kernel {
+        restrict(kernel, false, READ_ONLY, kernel::PROGRAM)?;
+        fs::write(kernel::PROGRAM, "").doing("making the kernel's file")?;
+        attach(kernel, kernel::PROGRAM)?;
+        // The kernel maps its memory from a file, and runs code there.
+        place(&tmpfs(limits.with_kernel().memory_bytes, "1777", MountAttrFlags::empty())?, kernel::MEMORY)?;
+    }
     if let Some(plugins) = &sources.plugins {
         restrict(plugins, false, READ_ONLY, "/plugins")?;
         place(plugins, "plugins")?;
@@ -99,7 +108,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     rustix::process::pivot_root(".", ".").doing("changing the root")?;
     unmount(".", UnmountFlags::DETACH).doing("letting the host's root go")?;
     rustix::process::chdir("/").doing("entering the root")?;
-    own_index()
+    if sources.kernel.is_some() { Ok(()) } else { own_index() }
 }
 
 /// As an ordinary user's service the index folder is that user's until the agent's user takes it over, once.

@@ -38,6 +38,23 @@ pub struct Limits {
     pub open_files: u64,
 }
 
+impl Limits {
+    /// What the host must allow to a kernel whose machine has these limits.
+    pub(crate) fn with_kernel(&self) -> Self {
+        const KERNEL_MEMORY_BYTES: u64 = 96 << 20;
+        const OPEN_FILES: u64 = 65_536;
+        let memory_bytes = self.memory_bytes.saturating_add(self.memory_bytes / 8 + KERNEL_MEMORY_BYTES);
+        Self {
+            memory_bytes,
+            processes: self.processes.saturating_mul(2).saturating_add(64),
+            // The memory of the machine, with the kernel itself, is a file of the kernel's.
+            file_bytes: self.file_bytes.max(memory_bytes),
+            open_files: self.open_files.max(OPEN_FILES),
+            ..self.clone()
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -79,6 +96,8 @@ pub(crate) struct Spec {
     pub(crate) workspace: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) agent: PathBuf,
+    /// The program of a User Mode Linux kernel, which then runs the agent; `None` runs it on the host's kernel.
+    pub(crate) kernel: Option<PathBuf>,
     /// The files of skills, shown to all machines read-only.
     pub(crate) plugins: Option<PathBuf>,
     /// True if the service runs as root and maps ids itself.
@@ -90,6 +109,15 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// The limits of the machine's processes on the host. A kernel of its own takes memory for itself, and a process of
+    /// the host for each of the machine.
+    pub(crate) fn host_limits(&self) -> Limits {
+        match self.kernel {
+            Some(_) => self.limits.with_kernel(),
+            None => self.limits.clone(),
+        }
+    }
+
     /// Returns true if control groups limit all processes of the machine together.
     pub(crate) fn grouped(&self) -> bool {
         !self.cgroups.is_empty()

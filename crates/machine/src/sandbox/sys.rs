@@ -1,7 +1,7 @@
 //! System calls that rustix does not wrap, or wraps as unsafe. Contains all unsafe code of this crate.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper; each block says why it is sound")]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -171,6 +171,19 @@ pub(crate) fn signals() -> io::Result<OwnedFd> {
     }
 }
 
+/// Returns true if SIGTERM was received through the descriptor of [`signals`].
+pub(crate) fn received_term(signals: &OwnedFd) -> bool {
+    /// The size of the kernel's `signalfd_siginfo`; its first four bytes are the signal's number.
+    const RECORD: usize = 128;
+    let mut records = [0; RECORD * 4];
+    let length = rustix::io::read(signals, &mut records).unwrap_or(0);
+    records
+        .get(..length)
+        .unwrap_or_default()
+        .chunks_exact(RECORD)
+        .any(|record| record.first_chunk().is_some_and(|number| i32::from_ne_bytes(*number) == libc::SIGTERM))
+}
+
 /// Puts signals back to what a fresh program expects: none blocked, SIGPIPE ending it.
 pub(crate) fn reset_signals() -> io::Result<()> {
     // SAFETY: the set lives on the stack through the calls; the default action needs no handler.
@@ -205,6 +218,18 @@ pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) ->
     // SAFETY: both arrays end with a null pointer, and their strings live through the call.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// Has the program that is executed next put its addresses where it was linked.
+pub(crate) fn keep_addresses() -> io::Result<()> {
+    let domain = libc::c_ulong::try_from(libc::ADDR_NO_RANDOMIZE).map_err(io::Error::other)?;
+    // SAFETY: changes how later programs are laid out, and nothing of this one.
+    if unsafe { libc::personality(domain) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sets the name under which process lists show the calling process; 15 bytes of it.
+pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
+    rustix::thread::set_name(name).map_err(Into::into)
 }
 
 /// Keeps descriptor 3 occupied, so that no pipe gets the number that the agent's listener will have.

@@ -1,10 +1,20 @@
 //! What is inside stays inside.
 
-use crate::site::{Site, as_agent, as_tools};
+use crate::site::{Kind, Site, as_agent, as_tools};
 
-#[tokio::test]
-async fn nothing_of_the_host_is_there() {
-    let site = Site::new();
+on_each_driver!(
+    nothing_of_the_host_is_there,
+    processes_of_the_host_are_not_seen,
+    the_system_cannot_be_written,
+    forbidden_calls_are_refused,
+    tools_are_another_user_than_the_agent,
+    the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s,
+    the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them,
+    greed_is_bounded,
+);
+
+async fn nothing_of_the_host_is_there(kind: Kind) {
+    let site = Site::new(kind);
     let (_machine, link) = site.start().await;
     let top = as_tools(&link, "ls -A / | tr '\\n' ' '").await;
     let allowed =
@@ -25,20 +35,24 @@ async fn nothing_of_the_host_is_there() {
     assert_eq!(as_tools(&link, "hostname").await, "machine");
 }
 
-#[tokio::test]
-async fn processes_of_the_host_are_not_seen() {
-    let site = Site::new();
+async fn processes_of_the_host_are_not_seen(kind: Kind) {
+    let site = Site::new(kind);
     let (machine, link) = site.start().await;
     let seen = as_tools(&link, "ls /proc | grep -c '^[0-9]'").await;
-    assert!(seen.parse::<u32>().unwrap() <= 8, "{seen} processes");
+    // A kernel has threads of its own.
+    let expected = if kind == Kind::Uml { 64 } else { 8 };
+    assert!(seen.parse::<u32>().unwrap() <= expected, "{seen} processes");
+    let host = format!("ls -d /proc/{}", std::process::id());
+    assert!(as_tools(&link, &host).await.contains("No such file"));
     let inside = as_tools(&link, "sleep 60 >/dev/null 2>&1 & echo started").await;
     assert_eq!(inside, "started");
-    assert_eq!(machine.processes().unwrap().len(), 3, "the first one, the agent, the sleeper");
+    if kind == Kind::Sandbox {
+        assert_eq!(machine.processes().unwrap().len(), 3, "the first one, the agent, the sleeper");
+    }
 }
 
-#[tokio::test]
-async fn the_system_cannot_be_written() {
-    let site = Site::new();
+async fn the_system_cannot_be_written(kind: Kind) {
+    let site = Site::new(kind);
     let (_machine, link) = site.start().await;
     for target in
         ["/x", "/usr/x", "/usr/bin/x", "/etc/x", "/dev/x", "/agent", "/proc/sys/kernel/core_pattern"]
@@ -54,9 +68,8 @@ async fn the_system_cannot_be_written() {
     assert_eq!(as_tools(&link, "echo x > /tmp/x && cat /tmp/x").await, "x");
 }
 
-#[tokio::test]
-async fn forbidden_calls_are_refused() {
-    let site = Site::new();
+async fn forbidden_calls_are_refused(kind: Kind) {
+    let site = Site::new(kind);
     let (_machine, link) = site.start().await;
     let attempts = [
         "mount",
@@ -103,9 +116,8 @@ async fn forbidden_calls_are_refused() {
     assert!(as_tools(&link, "cat /proc/net/dev | grep -vc -e lo: -e '|'").await.starts_with('0'));
 }
 
-#[tokio::test]
-async fn tools_are_another_user_than_the_agent() {
-    let site = Site::new();
+async fn tools_are_another_user_than_the_agent(kind: Kind) {
+    let site = Site::new(kind);
     let (_machine, link) = site.start().await;
     assert_eq!(as_tools(&link, "id -u; id -g; id -G").await, "1000\n1000\n1000");
     assert_eq!(as_agent(&link, "id -u; id -G").await, "0\n0");
@@ -122,20 +134,20 @@ async fn tools_are_another_user_than_the_agent() {
         assert!(seen.contains("Permission denied"), "{path}: {seen}");
     }
     assert!(as_tools(&link, "find / -xdev -type s 2>/dev/null").await.is_empty());
-    // Only the agent's three capabilities are left to it, and none to tools.
+    // Only the agent's capabilities are left to it, and none to tools.
     assert_eq!(
         as_tools(&link, "grep -E 'CapEff|CapPrm|CapAmb|NoNewPrivs' /proc/self/status | cut -f2 | sort -u")
             .await,
         "0000000000000000\n1"
     );
-    assert_eq!(as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await, "00000000000000e0");
+    let capabilities = as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await;
+    assert_eq!(capabilities, if kind == Kind::Uml { "00000000000000e2" } else { "00000000000000e0" });
     assert_eq!(as_agent(&link, "grep Seccomp: /proc/self/status | cut -f2").await, "2");
 }
 
-#[tokio::test]
-async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s() {
+async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s(kind: Kind) {
     use std::os::unix::fs::MetadataExt;
-    let site = Site::new();
+    let site = Site::new(kind);
     let workspace = site.folder.path().join("workspace");
     std::fs::write(workspace.join("question.txt"), "host").unwrap();
     let (_machine, link) = site.start().await;
@@ -155,10 +167,9 @@ async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s()
     assert_eq!(as_agent(&link, "echo x > /index/x && cat /index/x").await, "x");
 }
 
-#[tokio::test]
-async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them() {
+async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them(kind: Kind) {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let site = Site::new();
+    let site = Site::new(kind);
     let plugins = site.folder.path().join("plugins");
     let scripts = plugins.join(".content/1/skills/s/scripts");
     std::fs::create_dir_all(&scripts).unwrap();
@@ -202,9 +213,8 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
     assert_eq!(as_tools(&link, "cat /plugins/p/skills/s/new.txt").await, "new");
 }
 
-#[tokio::test]
-async fn greed_is_bounded() {
-    let site = Site::new();
+async fn greed_is_bounded(kind: Kind) {
+    let site = Site::new(kind);
     let (_machine, link) = site.start().await;
     let bomb = "(for i in $(seq 200); do sleep 30 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
                 while read -r line; do echo \"$line\"; done </tmp/bomb";

@@ -13,7 +13,17 @@ use machine::{
 };
 use tokio::time::timeout;
 
-use crate::site::{Site, as_tools, config, program};
+use crate::site::{Kind, Site, as_tools, config, program};
+
+on_each_driver!(
+    a_host_is_tried_for_real,
+    a_machine_outlives_its_service_and_is_taken_over,
+    stopping_ends_every_process,
+    a_machine_ends_with_its_agent,
+    an_abandoned_start_leaves_nothing,
+    an_agent_that_cannot_be_executed_fails_the_start_with_the_reason,
+    a_jail_that_is_killed_is_started_again_for_a_turn,
+);
 
 /// One that has ended and that the host's first process has not reaped yet does nothing any more.
 fn lives(pid: i32) -> bool {
@@ -21,21 +31,20 @@ fn lives(pid: i32) -> bool {
     line.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-#[tokio::test]
-async fn a_host_is_tried_for_real() {
-    let site = Site::new();
+async fn a_host_is_tried_for_real(kind: Kind) {
+    let site = Site::new(kind);
     site.sandbox.probe().await.unwrap();
     let left: Vec<_> = std::fs::read_dir(site.folder.path().join("machines")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
-#[tokio::test]
-async fn a_machine_outlives_its_service_and_is_taken_over() {
-    let site = Site::new();
+async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
+    let site = Site::new(kind);
     let mut service = Command::new(program())
-        .arg("serve")
+        .arg("service")
         .arg(site.folder.path())
         .arg(site.home().account.to_string())
+        .args(config(site.folder.path(), kind).kernel)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -50,7 +59,7 @@ async fn a_machine_outlives_its_service_and_is_taken_over() {
     let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
     assert_eq!(as_tools(&link, "echo alive").await, "alive");
     // A second service finds the same life of the agent, and can't start another machine beside it.
-    let other = Sandbox::open(config(site.folder.path())).unwrap();
+    let other = Sandbox::open(config(site.folder.path(), kind)).unwrap();
     let again = RunningMachine::Sandbox(other.attach(site.home().account).unwrap().unwrap());
     assert_eq!(
         GuestConnection::open(again.connect().await.unwrap()).await.unwrap().instance(),
@@ -59,9 +68,8 @@ async fn a_machine_outlives_its_service_and_is_taken_over() {
     assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
 }
 
-#[tokio::test]
-async fn stopping_ends_every_process() {
-    let site = Site::new();
+async fn stopping_ends_every_process(kind: Kind) {
+    let site = Site::new(kind);
     let (machine, link) = site.start().await;
     as_tools(
         &link,
@@ -78,9 +86,8 @@ async fn stopping_ends_every_process() {
     assert_eq!(as_tools(&link, "echo again").await, "again");
 }
 
-#[tokio::test]
-async fn a_machine_ends_with_its_agent() {
-    let site = Site::new();
+async fn a_machine_ends_with_its_agent(kind: Kind) {
+    let site = Site::new(kind);
     let (machine, link) = site.start().await;
     as_tools(&link, "sleep 600 >/dev/null 2>&1 &").await;
     let processes = machine.processes().unwrap();
@@ -93,9 +100,8 @@ async fn a_machine_ends_with_its_agent() {
     assert!(log.contains("the agent ended"), "{log}");
 }
 
-#[tokio::test]
-async fn an_abandoned_start_leaves_nothing() {
-    let site = Site::new();
+async fn an_abandoned_start_leaves_nothing(kind: Kind) {
+    let site = Site::new(kind);
     // Cut at many points of the launch, from its beginning to past its end.
     for delay in 0..40 {
         let cut = timeout(Duration::from_millis(delay), site.sandbox.start(&site.home())).await;
@@ -109,16 +115,16 @@ async fn an_abandoned_start_leaves_nothing() {
     assert_eq!(as_tools(&link, "echo fine").await, "fine");
 }
 
-#[tokio::test]
-async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason() {
-    let site = Site::new();
+async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason(kind: Kind) {
+    let site = Site::new(kind);
     let broken = site.folder.path().join("broken");
     std::fs::write(&broken, "no program").unwrap();
-    let mut config = config(site.folder.path());
+    let mut config = config(site.folder.path(), kind);
     config.agent = broken;
     let sandbox = Sandbox::open(config).unwrap();
     let error = sandbox.start(&site.home()).await.expect_err("it is no program");
-    assert!(error.to_string().contains("executing the agent"), "{error}");
+    let reason = if kind == Kind::Uml { "Requested init /agent failed" } else { "executing the agent" };
+    assert!(error.to_string().contains(reason), "{error}");
     sandbox.stop(site.home().account).await.unwrap();
 }
 
@@ -142,11 +148,10 @@ impl MachineRecords for OneAccount {
     }
 }
 
-#[tokio::test]
-async fn a_jail_that_is_killed_is_started_again_for_a_turn() {
-    let site = Site::new();
+async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: Kind) {
+    let site = Site::new(kind);
     let account = site.home().account;
-    let driver = Driver::Sandbox(Sandbox::open(config(site.folder.path())).unwrap());
+    let driver = Driver::Sandbox(Sandbox::open(config(site.folder.path(), kind)).unwrap());
     let machines = Machines::new(driver, std::sync::Arc::new(OneAccount(site.home())), Rules::default());
     machines.begin().await.unwrap();
     let _turn = machines.turn(account).await.unwrap();

@@ -43,14 +43,14 @@ fn all_of_it_holds_for_an_ordinary_user() {
             as_ordinary_user(&format!("{UID}:1700000000:65536\n"), &["attacks::", "escape::", "life::"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains("20 passed"), "{text}");
+        assert!(text.contains("39 passed"), "{text}");
     }
 }
 
 #[test]
 fn an_ordinary_user_without_subordinate_ids_is_told() {
     if root() {
-        let output = as_ordinary_user("", &["life::a_host_is_tried_for_real"]);
+        let output = as_ordinary_user("", &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success());
         assert!(text.contains("user ordinary has no subordinate ids in /etc/subuid"), "{text}");
@@ -63,7 +63,7 @@ fn an_ordinary_user_without_subordinate_ids_is_told() {
 fn an_ordinary_user_whose_subordinate_ids_another_has_too_is_told() {
     if root() {
         let ids = format!("somebody:1700000000:65536\n{UID}:1700000000:65536\n");
-        let output = as_ordinary_user(&ids, &["life::a_host_is_tried_for_real"]);
+        let output = as_ordinary_user(&ids, &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success());
         assert!(text.contains("overlap 1700000000-1700065535 of user somebody"), "{text}");

@@ -7,7 +7,28 @@ use bytes::Bytes;
 use domain::id::AccountId;
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use machine::{GuestConnection, Home, Limits, RunningMachine, Sandbox, SandboxConfig};
+use machine::{GuestConnection, Home, Limits, RunningMachine, Sandbox, SandboxConfig, find_kernel};
+
+/// The kernels that machines run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The host's.
+    Sandbox,
+    /// Their own, User Mode Linux.
+    Uml,
+}
+
+/// Runs each of these tests on each kind of machine.
+macro_rules! on_each_driver {
+    ($($name:ident),* $(,)?) => {
+        mod sandbox {
+            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Sandbox).await })*
+        }
+        mod uml {
+            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Uml).await })*
+        }
+    };
+}
 
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
@@ -34,7 +55,7 @@ pub(crate) fn home(folder: &Path) -> Home {
     }
 }
 
-pub(crate) fn config(folder: &Path) -> SandboxConfig {
+pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
     let limits = Limits {
         memory_bytes: 192 << 20,
         processes: 40,
@@ -48,15 +69,19 @@ pub(crate) fn config(folder: &Path) -> SandboxConfig {
         launcher: program(),
         limits,
         plugins: Some(folder.join("plugins")),
+        kernel: match kind {
+            Kind::Sandbox => None,
+            Kind::Uml => Some(find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)")),
+        },
         disk_quota: None,
     }
 }
 
 impl Site {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("workspace")).unwrap();
-        let sandbox = Sandbox::open(config(folder.path())).unwrap();
+        let sandbox = Sandbox::open(config(folder.path(), kind)).unwrap();
         Self { folder, sandbox }
     }
 

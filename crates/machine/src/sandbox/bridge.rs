@@ -1,0 +1,334 @@
+//! The bridge between the service's connections and a kernel's link: a process of the jail beside the kernel.
+//!
+//! ```text
+//! service ── agent.sock ── bridge ── Ethernet frames over a socket pair ── kernel ── TCP ── agent
+//! ```
+//! The link has no other host and no route. Each connection of the service becomes a TCP connection to the agent, with
+//! its bounds: buffers of [`BUFFER_BYTES`] each way, and what a side does not read stops the other one. The kernel and
+//! all it sends are untrusted; frames that fit no connection are dropped.
+
+use std::io::{self, PipeWriter, Write};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant as Clock};
+
+use protocol::link;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
+use smoltcp::socket::tcp::{self, State};
+use smoltcp::time::Instant;
+use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
+
+use super::sys;
+
+/// The largest packet on the link, in bytes.
+pub(crate) const MTU: usize = 16_000;
+/// The most connections at once; the service needs one for each of its processes.
+const CONNECTIONS_MAX: usize = 16;
+/// The buffer of a connection for each direction.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// The most frames that are taken from the kernel before connections are served.
+const FRAMES_PER_TURN_MAX: u32 = 64;
+/// The first port of connections; they are used in turn.
+const PORT_FIRST: u16 = 49_152;
+const ETHERNET_HEADER: [u8; 14] = {
+    let (to, from) = (MACHINE_MAC, link::HOST_MAC);
+    [to[0], to[1], to[2], to[3], to[4], to[5], from[0], from[1], from[2], from[3], from[4], from[5], 8, 0]
+};
+/// The hardware address of the kernel's end.
+pub(crate) const MACHINE_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
+
+/// Serves connections until the kernel is gone. Writes a byte to `ready` once the machine has sent its first frame,
+/// which it does when its listeners are open. SIGTERM asks the machine to power off.
+pub(crate) fn serve(listener: BorrowedFd<'_>, link: OwnedFd, ready: PipeWriter) -> io::Result<()> {
+    let signals = sys::signals()?;
+    rustix::io::ioctl_fionbio(listener, true)?;
+    rustix::io::ioctl_fionbio(&link, true)?;
+    let mut bridge = Bridge::new(link);
+    let mut ready = Some(ready);
+    loop {
+        let connects = bridge.device.is_up && bridge.clients.len() < CONNECTIONS_MAX;
+        let events = bridge.wait(&signals, connects.then_some(listener))?;
+        if events.signalled && sys::received_term(&signals) {
+            bridge.power_off();
+        }
+        if events.connected
+            && let Ok(client) = accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
+        {
+            bridge.connect(link::AGENT.port(), Some(client));
+        }
+        bridge.advance();
+        if bridge.device.is_up
+            && let Some(mut ready) = ready.take()
+        {
+            ready.write_all(b"r")?;
+        }
+        if bridge.device.is_closed {
+            return Ok(());
+        }
+    }
+}
+
+struct Events {
+    signalled: bool,
+    connected: bool,
+}
+
+struct Bridge {
+    device: Link,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    clients: Vec<Client>,
+    started: Clock,
+    ports_used: u16,
+}
+
+/// A TCP connection, and the service's connection that it carries. The request to power off carries none.
+struct Client {
+    connection: SocketHandle,
+    stream: Option<OwnedFd>,
+    /// True if the service has ended its side.
+    ended: bool,
+}
+
+impl Bridge {
+    fn new(link: OwnedFd) -> Self {
+        let started = Clock::now();
+        let mut device = Link { link, unsent: None, is_up: false, is_closed: false };
+        let mut interface =
+            Interface::new(Config::new(HardwareAddress::Ip), &mut device, Instant::from_micros(0));
+        interface.update_ip_addrs(|addresses| {
+            // The list is empty and has room for one.
+            let _ = addresses.push(IpCidr::Ipv4(Ipv4Cidr::new(link::HOST, link::PREFIX_BITS)));
+        });
+        Self {
+            device,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            clients: Vec::new(),
+            started,
+            ports_used: 0,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_micros(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn connect(&mut self, port: u16, stream: Option<OwnedFd>) {
+        let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
+        let mut socket = tcp::Socket::new(buffer(), buffer());
+        socket.set_nagle_enabled(false);
+        socket.set_ack_delay(None);
+        let local = PORT_FIRST + self.ports_used;
+        self.ports_used = (self.ports_used + 1) % (u16::MAX - PORT_FIRST);
+        if socket.connect(self.interface.context(), (link::MACHINE, port), local).is_ok() {
+            let connection = self.sockets.add(socket);
+            self.clients.push(Client { connection, stream, ended: false });
+        }
+    }
+
+    fn power_off(&mut self) {
+        self.connect(link::POWER_OFF.port(), None);
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self, signals: &OwnedFd, listener: Option<BorrowedFd<'_>>) -> io::Result<Events> {
+        let now = self.now();
+        let delay = self.interface.poll_delay(now, &self.sockets).map(Duration::from);
+        let delay =
+            delay.map(|delay| Timespec::try_from(delay).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
+        let link_wants =
+            if self.device.unsent.is_some() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds = vec![PollFd::new(signals, PollFlags::IN), PollFd::new(&self.device.link, link_wants)];
+        let is_listening = listener.is_some();
+        fds.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener, PollFlags::IN)));
+        let clients = self.clients.iter().filter_map(|client| {
+            let wanted = client.wants(self.sockets.get(client.connection));
+            let stream = client.stream.as_ref().filter(|_| !wanted.is_empty())?;
+            Some(PollFd::new(stream, wanted))
+        });
+        fds.extend(clients);
+        match poll(&mut fds, delay.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        Ok(Events { signalled: is_ready(0), connected: is_listening && is_ready(2) })
+    }
+
+    /// Moves what can be moved, in both directions.
+    fn advance(&mut self) {
+        self.device.flush();
+        let now = self.now();
+        for _ in 0..FRAMES_PER_TURN_MAX {
+            let result = self.interface.poll_ingress_single(now, &mut self.device, &mut self.sockets);
+            if matches!(result, smoltcp::iface::PollIngressSingleResult::None) {
+                break;
+            }
+        }
+        let sockets = &mut self.sockets;
+        self.clients.retain_mut(|client| {
+            let goes_on = client.advance(sockets.get_mut(client.connection));
+            if !goes_on {
+                sockets.get_mut::<tcp::Socket<'_>>(client.connection).abort();
+            }
+            goes_on
+        });
+        // Aborted connections send their reset here and are forgotten.
+        while !matches!(
+            self.interface.poll_egress(now, &mut self.device, &mut self.sockets),
+            smoltcp::iface::PollResult::None
+        ) {}
+        let kept: Vec<SocketHandle> = self.clients.iter().map(|client| client.connection).collect();
+        let gone: Vec<SocketHandle> =
+            self.sockets.iter().map(|(handle, _)| handle).filter(|handle| !kept.contains(handle)).collect();
+        for handle in gone {
+            self.sockets.remove(handle);
+        }
+    }
+}
+
+impl Client {
+    fn wants(&self, socket: &tcp::Socket<'_>) -> PollFlags {
+        let mut wanted = PollFlags::empty();
+        if !self.ended && socket.can_send() {
+            wanted |= PollFlags::IN;
+        }
+        if socket.can_recv() {
+            wanted |= PollFlags::OUT;
+        }
+        wanted
+    }
+
+    /// Moves bytes in both directions; returns false when the connection is over.
+    fn advance(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
+        let Some(stream) = &self.stream else { return socket.state() != State::Closed };
+        while !self.ended && socket.can_send() {
+            match socket.send(|room| taken(rustix::io::read(stream, room))) {
+                Ok(Ok(0)) => {
+                    self.ended = true;
+                    socket.close();
+                }
+                Ok(Ok(_)) => {}
+                Ok(Err(Errno::AGAIN | Errno::INTR)) => break,
+                Ok(Err(_)) | Err(_) => return false,
+            }
+        }
+        while socket.can_recv() {
+            match socket.recv(|bytes| taken(send(stream, bytes, SendFlags::NOSIGNAL))) {
+                Ok(Ok(_)) => {}
+                Ok(Err(Errno::AGAIN | Errno::INTR)) => break,
+                Ok(Err(_)) | Err(_) => return false,
+            }
+        }
+        match socket.state() {
+            State::Closed | State::TimeWait => false,
+            // The agent has ended its side, and all of it was passed on.
+            State::CloseWait => socket.can_recv(),
+            _ => true,
+        }
+    }
+}
+
+/// The number of bytes that a call took from a buffer, and its outcome.
+fn taken(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
+    (outcome.unwrap_or(0), outcome)
+}
+
+/// The kernel's link: IP packets in Ethernet frames.
+struct Link {
+    link: OwnedFd,
+    /// A frame that the kernel's queue had no room for.
+    unsent: Option<Vec<u8>>,
+    /// True once the machine has sent something.
+    is_up: bool,
+    /// True once the kernel is gone.
+    is_closed: bool,
+}
+
+impl Link {
+    fn flush(&mut self) {
+        if let Some(frame) = self.unsent.take() {
+            self.send(frame);
+        }
+    }
+
+    fn send(&mut self, frame: Vec<u8>) {
+        match send(&self.link, &frame, SendFlags::NOSIGNAL) {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => self.unsent = Some(frame),
+            Err(_) => self.is_closed = true,
+        }
+    }
+
+    fn receive_packet(&mut self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; ETHERNET_HEADER.len() + MTU];
+        match recv(&self.link, &mut *frame, RecvFlags::empty()) {
+            Ok((0, _)) => {
+                self.is_closed = true;
+                None
+            }
+            Ok((length, _)) => {
+                self.is_up = true;
+                frame.truncate(length);
+                frame.drain(..ETHERNET_HEADER.len().min(length));
+                Some(frame)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(_) => {
+                self.is_closed = true;
+                None
+            }
+        }
+    }
+}
+
+impl phy::Device for Link {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sending<'a>;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
+        if self.unsent.is_some() {
+            return None; // a packet may have to be answered
+        }
+        let packet = self.receive_packet()?;
+        Some((Received(packet), Sending(self)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
+        if self.unsent.is_some() || self.is_closed { None } else { Some(Sending(self)) }
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = MTU;
+        // Frames pass through memory; the kernel checks what it receives, as it always does.
+        capabilities.checksum.ipv4 = Checksum::Tx;
+        capabilities.checksum.tcp = Checksum::Tx;
+        capabilities
+    }
+}
+
+struct Received(Vec<u8>);
+
+impl phy::RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, use_packet: F) -> R {
+        use_packet(&self.0)
+    }
+}
+
+struct Sending<'a>(&'a mut Link);
+
+impl phy::TxToken for Sending<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
+        let mut frame = vec![0; ETHERNET_HEADER.len() + length];
+        frame[..ETHERNET_HEADER.len()].copy_from_slice(&ETHERNET_HEADER);
+        let result = fill(&mut frame[ETHERNET_HEADER.len()..]);
+        self.0.send(frame);
+        result
+    }
+}

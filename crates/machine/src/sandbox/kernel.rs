@@ -1,0 +1,86 @@
+//! The User Mode Linux kernel of a machine: a process of the jail that runs the agent and its tools.
+//!
+//! Whoever is root in the machine controls this process, so the jail confines it as it confines an agent: a user of its
+//! own, no capability, no file but what the jail shows, a filter of system calls. Of other processes it may trace its
+//! own children only, because it sees no others.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use protocol::link::BOOT_ARGUMENT;
+use rustix::thread::{Gid, Uid};
+
+use super::bridge::{MACHINE_MAC, MTU};
+use super::jail::{LISTENER, environment};
+use super::privileges;
+use super::spec::{Limits, Spec, TOOLS_ID};
+use super::sys::{self, ErrorContext, Failure};
+
+/// The kernel's program in the jail, and the folder of the file that is the machine's memory. The machine mounts its own
+/// file system over `/run`.
+pub(crate) const PROGRAM: &str = "run/kernel";
+pub(crate) const MEMORY: &str = "run/memory";
+/// Calibrations that the kernel does at boot for algorithms it never uses; they took 1.5 s of 1.9.
+const NO_CALIBRATION: &str = "initcall_blacklist=raid6_select_algo,raid6_init,calibrate_xor_blocks";
+
+/// Finds the kernel's program: the one that is `named`, by a path or a name to look for in `PATH`, else `linux.uml`.
+#[must_use]
+pub fn find_kernel(named: Option<&Path>) -> Option<PathBuf> {
+    let named = named.unwrap_or(Path::new("linux.uml"));
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+    // An absolute path stays what it is.
+    let places = std::env::split_paths(&path).map(|folder| folder.join(named));
+    places.filter_map(|place| place.canonicalize().ok()).find(|place| place.is_file())
+}
+
+/// Becomes the kernel; comes back only with what failed.
+pub(crate) fn start(spec: &Spec, link: &OwnedFd, output: &impl AsFd) -> Failure {
+    let prepared = || -> Result<(), Failure> {
+        sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
+        sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
+        sys::inherit_as(link.as_fd(), LISTENER).doing("handing over the link")?;
+        sys::reset_signals().doing("resetting signals")?;
+        // The kernel takes the addresses up to its heap, which the host puts up to 1 GiB away, for memory it must manage.
+        sys::keep_addresses().doing("fixing addresses")?;
+        // The owner of the workspace: what the machine writes there is the service's.
+        let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
+        rustix::thread::set_thread_groups(&[]).doing("leaving groups")?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).doing("becoming the kernel's group")?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).doing("becoming the kernel's user")?;
+        privileges::drop_capabilities()?;
+        privileges::filter_kernel(spec.grouped())
+    };
+    if let Err(failure) = prepared() {
+        return failure;
+    }
+    let arguments = arguments(&spec.limits);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let host = [format!("TMPDIR=/{MEMORY}"), "PATH=/usr/bin:/bin".to_owned(), "HOME=/tmp".to_owned()];
+    Failure::new("executing the kernel", sys::exec(&format!("/{PROGRAM}"), &arguments, &host))
+}
+
+/// The command line of the kernel; what it does not know it hands to process 1.
+fn arguments(limits: &Limits) -> Vec<String> {
+    let mac = MACHINE_MAC.map(|byte| format!("{byte:02x}")).join(":");
+    let mut arguments = vec![
+        format!("mem={}M", limits.memory_bytes >> 20),
+        "umid=machine".to_owned(),
+        "uml_dir=/tmp".to_owned(),
+        "rootfstype=hostfs".to_owned(),
+        "ro".to_owned(),
+        "quiet".to_owned(),
+        "selinux=0".to_owned(),
+        "panic=-1".to_owned(),
+        "con=null".to_owned(),
+        "con0=null,fd:1".to_owned(),
+        "ssl=null".to_owned(),
+        "pty.legacy_count=0".to_owned(),
+        NO_CALIBRATION.to_owned(),
+        format!("vec0:transport=fd,fd={LISTENER},depth=64,mtu={MTU},mac={mac}"),
+        "init=/agent".to_owned(),
+    ];
+    // Within the machine its kernel counts all memory.
+    arguments.extend(environment(limits, true));
+    arguments.extend(["--".to_owned(), BOOT_ARGUMENT.to_owned()]);
+    arguments
+}
