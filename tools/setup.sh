@@ -2,11 +2,12 @@
 # Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, fuzz, deny, typos.
 set -eu
 
-# gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under.
-PACKAGES="gcc libc6-dev uidmap"
+# gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
+# kernel of machines.
+PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
 # kernel and a disk of its own.
-TEST_PACKAGES="postgresql util-linux user-mode-linux e2fsprogs"
+TEST_PACKAGES="postgresql util-linux e2fsprogs"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.

@@ -20,7 +20,7 @@ pub(crate) struct Chosen {
 }
 
 /// Tries the driver that is set; with `auto` the best one that works here: User Mode Linux, then the sandbox. Trying one
-/// starts a machine and takes it down again.
+/// starts a machine and takes it down again, once for each boot of the host.
 ///
 /// # Errors
 /// The reason why this host has no such driver, with the mend where it is known.
@@ -63,7 +63,7 @@ async fn sandbox(data: &Path, settings: &Settings) -> Result<Driver, String> {
 async fn open(config: SandboxConfig) -> Result<Driver, String> {
     let words = |error: DriverError| error.to_string();
     let sandbox = Sandbox::open(config).map_err(words)?;
-    sandbox.probe().await.map_err(words)?;
+    sandbox.probe_once().await.map_err(words)?;
     Ok(Driver::Sandbox(sandbox))
 }
 

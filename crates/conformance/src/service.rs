@@ -289,12 +289,12 @@ impl Service {
         child.wait_with_output().expect("it ends")
     }
 
-    /// The binary with the environment of this service and nothing else.
+    /// The binary with the environment of this service and nothing else but the machine driver that the tests run on.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.env_clear();
-        for name in ["PATH", "HOME"] {
+        for name in ["PATH", "HOME", "CAUSERIE_MACHINE_DRIVER"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }

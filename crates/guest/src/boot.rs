@@ -31,12 +31,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::init::report;
 
-/// The capabilities of the agent: it runs tools as another user, ends them, and reads the index, whose files the
-/// kernel shows as the tools' user's.
+/// The capabilities of the agent: it runs tools as another user, ends them, reads the index, whose files the kernel shows
+/// as the tools' user's, and opens a workspace that a tool has closed.
 const AGENT_CAPABILITIES: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID)
-    .union(CapabilitySet::DAC_OVERRIDE);
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER);
 /// Device files: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];

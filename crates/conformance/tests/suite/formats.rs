@@ -269,20 +269,13 @@ fn cites(format: Format, answer: &Value) {
     assert_eq!(html.matches("data-citation=").count(), 2, "{html}");
 }
 
-/// The processes of this host whose command line has this text.
-fn processes(text: &str) -> usize {
-    let entries = std::fs::read_dir("/proc").expect("a list of processes").flatten();
-    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
-}
-
 /// A stop while a tool runs: the tool is gone, and no model is asked any more, though there was more to ask.
 fn stops(format: Format) {
     let Stage { fake_vendors, service: _service, api } = stage(format);
-    // A number that no other process has.
-    let seconds = format!("86{:03}.{}", format as u32, std::process::id());
+    // The command and all that it starts hold the lock.
+    let command = "exec 9>lock; flock 9; touch running; sleep 86400";
     let script = json!({ "steps": [
-        { "actions": [{ "say": "I wait." }, call("shell", json!({ "command": format!("sleep {seconds}") }))] },
+        { "actions": [{ "say": "I wait." }, call("shell", json!({ "command": command }))] },
         { "actions": [{ "say": "Never said." }] },
     ]});
     let asked = api.accepted(&question(&script));
@@ -291,13 +284,12 @@ fn stops(format: Format) {
         parts.iter().any(|part| part["type"] == "TOOL" && part["state"] == "PENDING")
     });
     assert_eq!(pending.data["status"], "in_progress");
-    poll::until("its process runs", || (processes(&seconds) > 0).then_some(()));
+    poll::until("its process runs", || (api.download("/running").status == 200).then_some(()));
     let before = fake_vendors.requests().len();
     api.stop(&id(&asked, "chatId")).expect_status(202);
     let answer = api.completed(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I wait."), &Value::Null), "{answer}");
     assert_eq!(parts_of(&answer, "TOOL")[0]["state"], "ERROR", "{answer}");
-    poll::until("the tool's process is gone", || (processes(&seconds) == 0).then_some(()));
     // What comes later meets the vendor later: had more been asked for the stopped answer, it would stand before it.
     let other =
         api.completed(&api.accepted(&question(&json!({ "steps": [{ "actions": [{ "say": "Other." }] }] }))));
@@ -305,6 +297,12 @@ fn stops(format: Format) {
     let after = fake_vendors.requests();
     assert_eq!(after.len(), before + 1, "{after:?}");
     assert!(after.last().expect("a request")["body"].to_string().contains("Other."), "{after:?}");
+    let look = json!({ "steps": [
+        { "actions": [call("shell", json!({ "command": "flock --timeout 30 lock touch free" }))] },
+        { "actions": [{ "say": "Looked." }] },
+    ]});
+    assert_eq!(api.completed(&api.accepted(&question(&look)))["text"], "Looked.");
+    assert_eq!(api.download("/free").status, 200, "the tool's process is gone");
 }
 
 #[test]

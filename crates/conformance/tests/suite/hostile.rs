@@ -132,14 +132,14 @@ fn a_machine_has_no_network_no_secret_and_no_other_file() {
         &api,
         &vendor,
         "id -u; ls /; cat /proc/*/environ | tr '\\0' '\\n'; ls /root /home; \
-         find / -xdev -name '*.sqlite*' 2>/dev/null; (echo > /dev/tcp/1.1.1.1/80) 2>&1; touch /usr/x /etc/x",
+         find / -xdev -name 'causerie.db*' 2>/dev/null; (echo > /dev/tcp/1.1.1.1/80) 2>&1; touch /usr/x /etc/x",
     );
     assert!(!told.contains("sk-stand-in"), "the vendor's key is not in the machine: {told}");
     assert!(!told.contains(&account.key), "nor is the account's");
     let data = service.data();
     let folder = data.file_name().and_then(|name| name.to_str()).expect("a name");
     assert!(!told.contains(&format!("{}/{folder}", data.parent().expect("a parent").display())), "{told}");
-    assert!(!told.contains(".sqlite"), "{told}");
+    assert!(!told.contains("causerie.db"), "{told}");
     let (_, interfaces) = shell(&api, &vendor, "sed -e 1,2d -e 's/ *\\([^:]*\\):.*/<\\1>/' /proc/net/dev");
     assert_eq!(tags(&interfaces), ["lo"], "{interfaces}");
     for outside in ["/usr/x", "/etc/x"] {

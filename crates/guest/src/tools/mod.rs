@@ -29,6 +29,8 @@ mod supervise;
 pub(crate) mod watch;
 mod write;
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use domain::step::{ATTACHED_FILES, Call};
@@ -71,6 +73,7 @@ pub async fn run(
             Err(_) => failed("the arguments are not valid"),
         };
     }
+    open_workspace(&limits.workspace);
     let stopped = async move {
         if killed.wait_for(|killed| *killed).await.is_err() {
             std::future::pending::<()>().await;
@@ -94,6 +97,17 @@ pub async fn run(
         Err(text) => failed(&text),
     };
     within_bounds(output)
+}
+
+/// Opens the workspace's folder to its owner again, where an earlier tool closed it. The service does so on the host, but
+/// a kernel of the machine's own keeps the mode that it saw. Without the capability, on the host's kernel, this does
+/// nothing.
+fn open_workspace(workspace: &Path) {
+    const OWNER: u32 = 0o700;
+    let Ok(mode) = workspace.metadata().map(|metadata| metadata.permissions().mode()) else { return };
+    if mode & OWNER != OWNER {
+        let _ = std::fs::set_permissions(workspace, PermissionsExt::from_mode(mode | OWNER));
+    }
 }
 
 async fn dispatch(

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -60,6 +60,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between attempts to take the lock of a dying process, and their total duration.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
+/// The file that remembers what was probed.
+const PROBED: &str = ".probed";
 /// The first of the host's ids that a root service gives to machines, two for each account.
 const IDS_FIRST: u32 = 0x7000_0000;
 /// The most accounts of one root service.
@@ -203,6 +205,25 @@ impl Sandbox {
         if let Err(error) = bounding.map_err(io::Error::other).and_then(|outcome| outcome) {
             tracing::warn!(account = %home.account, %error, "project quota not set");
         }
+    }
+
+    /// Tries the jail as [`Self::probe`] does, unless that has succeeded before with the same boot of the host, kernel,
+    /// agent and user. A kernel takes some tenths of a second to boot.
+    ///
+    /// # Errors
+    /// As [`Self::probe`].
+    pub async fn probe_once(&self) -> Result<(), DriverError> {
+        let Some(kernel) = &self.config.kernel else { return self.probe().await };
+        let stamp = probe_stamp(&[kernel, &self.config.agent]);
+        let stamp = stamp.map_err(|error| failed("reading the kernel and the agent", error))?;
+        let remembered = self.config.machines.join(PROBED);
+        if fs::read_to_string(&remembered).is_ok_and(|text| text == stamp) {
+            return Ok(());
+        }
+        self.probe().await?;
+        // Without it the next start tries again.
+        let _ = fs::write(&remembered, stamp);
+        Ok(())
     }
 
     /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.
@@ -475,6 +496,17 @@ impl SandboxMachine {
             Err(error) => Err(failed("signalling the machine", error)),
         }
     }
+}
+
+/// Identifies this boot of the host, its user and these programs.
+fn probe_stamp(programs: &[&Path]) -> io::Result<String> {
+    let mut stamp = format!("{} {}", identity::boot_id()?, rustix::process::geteuid().as_raw());
+    for program in programs {
+        let metadata = fs::metadata(program)?;
+        let (changed, size, inode) = (metadata.ctime_nsec(), metadata.len(), metadata.ino());
+        stamp.push_str(&format!("\n{} {inode} {size} {} {changed}", program.display(), metadata.ctime()));
+    }
+    Ok(stamp)
 }
 
 fn group_name(account: AccountId) -> String {

@@ -141,7 +141,7 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         "0000000000000000\n1"
     );
     let capabilities = as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await;
-    assert_eq!(capabilities, if kind == Kind::Uml { "00000000000000e2" } else { "00000000000000e0" });
+    assert_eq!(capabilities, if kind == Kind::Uml { "00000000000000ea" } else { "00000000000000e0" });
     assert_eq!(as_agent(&link, "grep Seccomp: /proc/self/status | cut -f2").await, "2");
 }
 
