@@ -59,7 +59,8 @@ fn the_metrics_tell_what_was_done() {
     ] {
         assert_eq!(told.get(sample), Some(&wanted), "{sample} in {told:#?}");
     }
-    let machines = |driver: &str| told.get(&format!("causerie_machines{{state=\"RUNNING\",driver=\"{driver}\"}}"));
+    let machines =
+        |driver: &str| told.get(&format!("causerie_machines{{state=\"RUNNING\",driver=\"{driver}\"}}"));
     assert_eq!(machines("uml").or(machines("sandbox")), Some(&1.0), "{told:#?}");
     assert!(told["causerie_store_operation_duration_seconds_count{operation=\"write\"}"] > 3.0);
     assert!(told["process_resident_memory_bytes"] > 1e6 && told["process_open_fds"] > 3.0);

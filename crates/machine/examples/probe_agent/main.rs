@@ -37,6 +37,8 @@ fn main() {
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some("attack") => println!("{}", attacks::attack(&arguments[2])),
         Some("serve") => agent_of_a_kernel(),
+        // The first argument of a kernel.
+        Some(memory) if memory.starts_with("mem=") => hostile_kernel(),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
     }
@@ -208,6 +210,51 @@ fn attempt(what: &str, argument: Option<&String>) -> String {
         other => panic!("unknown: {other}"),
     };
     if outcome == -1 { format!("refused: {}", io::Error::last_os_error()) } else { format!("got {outcome}") }
+}
+
+/// Stands where the kernel of a machine does, and is what a kernel becomes that a machine has taken over: makes every
+/// attempt, writes down what came of each, and then floods the link.
+fn hostile_kernel() {
+    std::env::set_current_dir("/workspace").unwrap();
+    let mut report = String::new();
+    for line in include_str!("attempts.txt").lines() {
+        let mut words = line.split(' ').map(ToOwned::to_owned);
+        let (kind, what, argument) = (words.next().unwrap(), words.next().unwrap(), words.next());
+        let outcome = match kind.as_str() {
+            "attempt" => attempt(&what, argument.as_ref()),
+            _ => attacks::attack(&what),
+        };
+        report.push_str(&format!("{line}: {outcome}\n"));
+    }
+    for path in [
+        "/etc/shadow",
+        "/home",
+        "/root",
+        "/sys",
+        "/proc/1/mem",
+        "/proc/2/mem",
+        "/proc/1/root",
+        "/usr/x",
+        "/agent",
+    ] {
+        let opened = std::fs::OpenOptions::new()
+            .read(true)
+            .append(path.starts_with("/usr") || path == "/agent")
+            .open(path);
+        report.push_str(&format!(
+            "open {path}: {}\n",
+            opened.map_or_else(|error| format!("refused: {error}"), |_| "got it".to_owned())
+        ));
+    }
+    std::fs::write("report.txt", report).unwrap();
+    for number in 0..20_000_usize {
+        let frame = vec![u8::try_from(number % 251).unwrap(); number % 20_000 + 1];
+        // SAFETY: the launcher hands the link over under this number; the frame lives through the call.
+        unsafe { libc::send(3, frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
+    }
+    loop {
+        std::thread::park();
+    }
 }
 
 fn connect() -> String {

@@ -10,5 +10,6 @@ mod site;
 
 mod attacks;
 mod escape;
+mod kernel;
 mod life;
 mod ordinary;
