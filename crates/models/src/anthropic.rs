@@ -5,22 +5,18 @@ mod request;
 
 use serde_json::Value;
 
-use crate::lenient::{self, Listing};
-use crate::provider::Discovered;
+use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
-
-/// The version of the format that is spoken.
-pub(crate) const VERSION: &str = "2023-06-01";
 
 /// The models of the vendor's list, in its order, which is the newest first.
 pub(crate) fn models(body: &[u8]) -> Option<Listing> {
     Listing::read(body, &["data"], |model, name| {
         let lifecycle = model["lifecycle"].as_str();
         (lifecycle != Some("retired")).then(|| Discovered {
-            context_tokens: lenient::tokens(model, &["max_input_tokens"]),
-            output_max_tokens: lenient::tokens(model, &["max_tokens"]),
-            label: lenient::label(model, "display_name"),
+            context_tokens: listing::tokens(model, &["max_input_tokens"]),
+            output_max_tokens: listing::tokens(model, &["max_tokens"]),
+            label: listing::label(model, "display_name"),
             reasons: model["capabilities"]["thinking"]["supported"].as_bool(),
             deprecated: lifecycle == Some("deprecated"),
             created: 0,

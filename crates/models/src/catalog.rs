@@ -10,16 +10,18 @@ use domain::step::{StepError, StepEvent, StepRequest};
 use domain::time::{Clock, Timestamp};
 use futures_util::{StreamExt, future};
 
-use crate::attempt::Vendor;
+use crate::attempt::StepStream;
+use crate::config::{VendorConfig, VendorConfigError, VendorsConfig};
 use crate::configured::{self, ModelConfig};
 use crate::format::Format;
 use crate::health::Health;
 use crate::known;
+use crate::listing::Discovered;
 use crate::names;
 use crate::probe::{Failure, Probe, ProbeError, VendorHealth};
-use crate::provider::{Discovered, Provider, StepStream};
+use crate::provider::Provider;
 use crate::reader;
-use crate::vendor::{VendorConfig, VendorConfigError, VendorsConfig};
+use crate::vendor::Vendor;
 
 /// What a model costs where the operator sets no price: an answer over a few documents some three to ten credits.
 pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, output_millis: 500 };
@@ -385,7 +387,7 @@ impl Catalog {
 /// The vendors that are configured and how they are spoken to, in the order in which their models are preferred.
 fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     let anthropic = config.anthropic.iter().map(|vendor| (Format::Anthropic, vendor));
-    let openai = config.openai.iter().map(|vendor| (Format::of_openai(vendor), vendor));
+    let openai = config.openai.iter().map(|vendor| (vendor.openai_format(), vendor));
     let google = config.google.iter().map(|vendor| (Format::Gemini, vendor));
     anthropic.chain(openai).chain(google).collect()
 }

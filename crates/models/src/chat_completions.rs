@@ -3,8 +3,8 @@
 mod events;
 mod request;
 
-use crate::lenient::{self, Listing};
-use crate::provider::Discovered;
+use crate::lenient;
+use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
 
@@ -14,7 +14,7 @@ pub(crate) fn models(body: &[u8]) -> Option<Listing> {
         Some(Discovered {
             created: lenient::count_of(&model["created"]).unwrap_or(0),
             // What a server holds to stands before what the model could do.
-            context_tokens: lenient::tokens(model, &["max_model_len", "context_length", "context_window"]),
+            context_tokens: listing::tokens(model, &["max_model_len", "context_length", "context_window"]),
             name: name.to_owned(),
             ..Discovered::default()
         })

@@ -4,6 +4,7 @@
 //! then `reqwest` does it, which knows how.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -82,6 +83,12 @@ impl Client {
 }
 
 impl Response {
+    /// Returns true for a JSON document, false for a stream.
+    pub(crate) fn is_json(&self) -> bool {
+        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        kind.is_some_and(|kind| kind.starts_with("application/json"))
+    }
+
     /// The next piece of the body; `None` at its end.
     pub(crate) fn poll_chunk(
         &mut self,
@@ -100,6 +107,18 @@ impl Response {
                 }
             },
         }
+    }
+
+    /// Reads the body to its end; `None` when it is longer than `max_bytes`.
+    pub(crate) async fn read(&mut self, max_bytes: usize) -> Result<Option<Vec<u8>>, ConnectionError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = poll_fn(|context| self.poll_chunk(context)).await? {
+            if body.len() + chunk.len() > max_bytes {
+                return Ok(None);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Some(body))
     }
 }
 

@@ -5,20 +5,12 @@ use std::collections::{HashSet, VecDeque};
 use domain::step::{StepError, StepEvent};
 
 use crate::format::Format;
-use crate::wire::{self, Frame, Frames};
-use crate::{anthropic, chat_completions, gemini, responses};
+use crate::output::Next;
+use crate::sse::{Frame, Frames};
+use crate::{anthropic, chat_completions, error, gemini, responses};
 
 /// The most that is read of one step's stream.
 pub const STREAM_MAX_BYTES: usize = 64 * 1024 * 1024;
-
-/// Whether more is to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Yes.
-    More,
-    /// The step is finished.
-    End,
-}
 
 /// What a step's stream has told so far, by its format.
 #[derive(Debug)]
@@ -42,7 +34,7 @@ impl Fold {
     fn document(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         match self {
             Self::ChatCompletions(fold) => fold.document(body, ready),
-            Self::Anthropic(_) | Self::Gemini(_) | Self::Responses(_) => Err(wire::document(body)),
+            Self::Anthropic(_) | Self::Gemini(_) | Self::Responses(_) => Err(error::document(body)),
         }
     }
 
@@ -98,14 +90,14 @@ impl Decoder {
     pub fn push(&mut self, bytes: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         self.read_bytes += bytes.len();
         if self.read_bytes > STREAM_MAX_BYTES {
-            return Err(wire::unavailable("its stream does not end"));
+            return Err(error::unavailable("its stream does not end"));
         }
         if let Some(whole) = &mut self.whole {
             whole.extend_from_slice(bytes);
             return Ok(Next::More);
         }
         self.frames.push(bytes);
-        while let Some(frame) = self.frames.next().map_err(|error| wire::unavailable(error.to_string()))? {
+        while let Some(frame) = self.frames.next().map_err(|error| error::unavailable(error.to_string()))? {
             if let Next::End = self.fold.frame(&frame, ready)? {
                 return Ok(Next::End);
             }
@@ -135,5 +127,106 @@ impl Decoder {
     /// When it was not done.
     pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         self.fold.end(ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What a step comes to whose stream has these frames: its text, and whether its usage is known.
+    fn said(format: Format, frames: &[Value]) -> Result<(String, bool), StepError> {
+        let mut decoder = Decoder::new(format, false, HashSet::new());
+        let (mut text, mut finished, mut ready) = (String::new(), None, VecDeque::new());
+        let mut next = Next::More;
+        for frame in frames {
+            if next == Next::More {
+                next = decoder.push(format!("data: {frame}\n\n").as_bytes(), &mut ready)?;
+            }
+        }
+        if next == Next::More {
+            decoder.ended(&mut ready)?;
+        }
+        for event in ready {
+            match event {
+                StepEvent::Text(more) => text.push_str(&more),
+                StepEvent::Finished { usage, .. } => finished = Some(usage.is_some()),
+                _ => {}
+            }
+        }
+        Ok((text, finished.expect("it was finished")))
+    }
+
+    /// A stream of each format that says "Hi", in which `odd` stands wherever no word of the answer does.
+    fn stream(format: Format, odd: &Value) -> Vec<Value> {
+        match format {
+            Format::ChatCompletions => vec![
+                json!({"object": odd, "usage": odd, "choices": [null, {"index": odd, "finish_reason": odd, "delta": {
+                    "role": odd, "content": "Hi", "refusal": odd, "reasoning": odd, "reasoning_content": odd,
+                    "annotations": odd, "tool_calls": [null]}}], "created": odd}),
+                json!({"choices": [{"delta": {}, "message": null, "finish_reason": "stop"}]}),
+                json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": odd,
+                    "prompt_tokens_details": odd, "completion_tokens_details": {"reasoning_tokens": odd}}}),
+            ],
+            Format::Anthropic => vec![
+                json!({"type": "message_start", "message": {"id": odd, "usage": {"input_tokens": 1,
+                    "cache_read_input_tokens": odd, "output_tokens_details": odd}}}),
+                json!({"type": odd, "index": odd, "message": odd, "usage": odd}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": odd}}),
+                json!({"type": "content_block_delta", "index": 0, "usage": odd, "message": odd, "delta":
+                    {"type": "text_delta", "text": "Hi", "signature": odd, "thinking": odd, "stop_reason": odd}}),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "text": odd}, "usage": odd}),
+                json!({"type": "message_stop"}),
+            ],
+            Format::Responses => vec![
+                json!({"type": odd, "output_index": odd, "content_index": odd, "summary_index": odd}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi",
+                    "summary_index": odd, "annotation": odd}),
+                json!({"type": "response.completed", "response": {"error": null, "incomplete_details": odd,
+                    "usage": {"input_tokens": 1, "output_tokens": odd, "input_tokens_details": odd,
+                    "output_tokens_details": {"reasoning_tokens": odd}}}}),
+            ],
+            Format::Gemini => vec![
+                json!({"usageMetadata": odd, "promptFeedback": odd, "candidates": [null, {"index": odd,
+                    "finishReason": odd, "groundingMetadata": odd, "citationMetadata": odd, "content": {"role": odd,
+                    "parts": [{"text": "Hi", "thought": odd, "thoughtSignature": null}]}}]}),
+                json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1,
+                    "candidatesTokenCount": odd, "thoughtsTokenCount": odd}}),
+            ],
+        }
+    }
+
+    #[test]
+    fn one_odd_field_takes_no_word_of_an_answer_along() {
+        for format in Format::ALL {
+            for odd in [json!(null), json!([1]), json!({"a": 1}), json!(-1.5), json!(false)] {
+                let came = said(format, &stream(format, &odd));
+                assert_eq!(came, Ok(("Hi".to_owned(), true)), "{format:?} {odd}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_field_that_comes_twice_is_read_as_its_last() {
+        for (format, frames) in [
+            (
+                Format::ChatCompletions,
+                r#"{"choices":[{"index":0,"index":0,"delta":{"content":"H","content":"Hi"},"finish_reason":"stop"}]}"#,
+            ),
+            (
+                Format::Gemini,
+                r#"{"candidates":[],"candidates":[{"content":{"parts":[{"text":"H","text":"Hi"}]},"finishReason":"STOP"}]}"#,
+            ),
+        ] {
+            let mut decoder = Decoder::new(format, false, HashSet::new());
+            let mut ready = VecDeque::new();
+            let stream = format!("data: {frames}\n\n");
+            assert_eq!(decoder.push(stream.as_bytes(), &mut ready), Ok(Next::More), "{format:?}");
+            decoder.ended(&mut ready).expect("it was finished");
+            assert_eq!(ready.front(), Some(&StepEvent::Text("Hi".to_owned())), "{format:?}");
+        }
     }
 }

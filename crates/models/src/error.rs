@@ -1,14 +1,23 @@
 //! What a refusal means.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::error::Error;
+use std::io;
+use std::time::{Duration, SystemTime};
 
+use domain::retry_after::{self, RETRY_AFTER_MAX};
 use domain::step::StepError;
 use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::wire;
+use crate::connection::ConnectionError;
+
+/// The longest reason that an error carries on.
+const REASON_MAX_CHARS: usize = 300;
+/// How much of a refusal is read.
+pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 
 /// An error as servers write it, in any of the forms in use.
 #[derive(Debug, Default, Deserialize)]
@@ -55,7 +64,7 @@ impl Problem {
             message: text(&told.message),
             code: text(&told.code),
             kind: text(if told.r#type.is_null() { &told.status } else { &told.r#type }),
-            retry_after: wire::retry_delay(&told.details),
+            retry_after: retry_delay(&told.details),
         }
     }
 
@@ -102,15 +111,15 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
     // Whoever has no credit with the vendor gets the status of those who ask too often.
     let spent = status == StatusCode::TOO_MANY_REQUESTS
         && [&problem.code, &problem.kind].iter().any(|text| *text == "insufficient_quota");
-    if wire::is_passing(status) && !spent {
-        match wire::unavailable(reason) {
+    if is_passing(status) && !spent {
+        match unavailable(reason) {
             StepError::Unavailable { reason, .. } => {
                 StepError::Unavailable { reason, retry_after: retry_after.or(problem.retry_after) }
             }
             other @ (StepError::TooLong | StepError::Rejected { .. }) => other,
         }
     } else {
-        wire::rejected(reason)
+        rejected(reason)
     }
 }
 
@@ -122,7 +131,7 @@ pub(crate) fn in_stream(body: &str) -> StepError {
     }
     let reason: Cow<'_, str> = problem.reason("it reported an error").into();
     let status = problem.code.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
-    let lasting = status.is_some_and(|status| status.is_client_error() && !wire::is_passing(status))
+    let lasting = status.is_some_and(|status| status.is_client_error() && !is_passing(status))
         || matches!(
             problem.kind.as_str(),
             "invalid_request_error"
@@ -140,7 +149,100 @@ pub(crate) fn in_stream(body: &str) -> StepError {
                 | "data_residency_mismatch"
                 | "bio_policy"
         );
-    if lasting { wire::rejected(reason) } else { wire::unavailable(reason) }
+    if lasting { rejected(reason) } else { unavailable(reason) }
+}
+
+/// What it means that a server which should stream answers with one document.
+pub(crate) fn document(body: &[u8]) -> StepError {
+    let body = String::from_utf8_lossy(body);
+    match serde_json::from_str::<Value>(&body) {
+        Ok(value) if value.get("error").is_some() => in_stream(&body),
+        _ => unavailable("its answer is no stream"),
+    }
+}
+
+/// A connection that failed, without the address, which may be an operator's secret.
+pub(crate) fn connection(error: ConnectionError) -> StepError {
+    unavailable(match &error {
+        ConnectionError::Timeout => "it did not answer in time",
+        ConnectionError::Connect(_) => unconnected(&error),
+        ConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
+        ConnectionError::Proxied(inner) if inner.is_connect() => unconnected(inner),
+        ConnectionError::Broken(_) | ConnectionError::Proxied(_) => "the connection broke",
+    })
+}
+
+/// Why no connection was made.
+fn unconnected(error: &dyn Error) -> &'static str {
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let words = inner.to_string();
+        if let Some(inner) = inner.downcast_ref::<io::Error>() {
+            match inner.kind() {
+                io::ErrorKind::ConnectionRefused => return "it cannot be reached: the connection was refused",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    return "it cannot be reached: there is no way to its host";
+                }
+                _ => {}
+            }
+        }
+        if words.contains("dns error") || words.contains("failed to lookup address") {
+            return "it cannot be reached: its host's name cannot be looked up";
+        }
+        if words.contains("certificate") {
+            return "it cannot be reached: its certificate is not trusted";
+        }
+        source = inner.source();
+    }
+    "it cannot be reached"
+}
+
+pub(crate) fn unavailable(reason: impl Into<String>) -> StepError {
+    StepError::Unavailable { reason: short(&reason.into()), retry_after: None }
+}
+
+pub(crate) fn rejected(reason: impl Into<String>) -> StepError {
+    StepError::Rejected { reason: short(&reason.into()) }
+}
+
+/// The text on one line, cut to a bearable length.
+fn short(text: &str) -> String {
+    let mut out = String::new();
+    for word in text.split_whitespace() {
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+        if out.len() > 4 * REASON_MAX_CHARS {
+            break;
+        }
+    }
+    match out.char_indices().nth(REASON_MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &out[..end]),
+        None => out,
+    }
+}
+
+/// Whether a status is worth trying again.
+fn is_passing(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 408 | 409 | 425 | 429) || status.is_server_error()
+}
+
+/// When the server asked to be tried again: milliseconds, seconds or a date; an hour at most.
+pub(crate) fn retry_after_header(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let wait = header("retry-after-ms").and_then(|text| text.parse().ok()).map(|wait: f64| wait / 1000.0);
+    let wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match wait {
+        Some(wait) => Some(wait.min(RETRY_AFTER_MAX)),
+        None => retry_after::parse(header("retry-after")?, now),
+    }
+}
+
+/// When a body's details ask to be tried again: `"retryDelay": "34s"`; an hour at most.
+fn retry_delay(details: &Value) -> Option<Duration> {
+    let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
+    retry_after::seconds(delay.strip_suffix('s')?)
 }
 
 #[cfg(test)]
@@ -162,6 +264,24 @@ mod tests {
         }
         let spent = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
         assert!(matches!(status(429, spent), StepError::Rejected { .. }));
+    }
+
+    #[test]
+    fn a_wait_is_read_in_every_form() {
+        let wait = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            retry_after_header(&headers, SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770))
+        };
+        assert_eq!(wait("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("retry-after", "0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(wait("retry-after-ms", "250"), Some(Duration::from_millis(250)));
+        assert_eq!(wait("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("retry-after", "Tue, 06 Nov 1984 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(wait("retry-after", "999999999"), Some(RETRY_AFTER_MAX));
+        for nonsense in ["", "-1", "soon", "NaN", "inf"] {
+            assert_eq!(wait("retry-after", nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

@@ -2,16 +2,10 @@
 
 use domain::catalog::ProviderName;
 use domain::secret::Secret;
-use domain::step::{StepError, StepRequest};
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
-use serde_json::{Map, Value};
 
-use crate::lenient::Listing;
-use crate::vendor::{VendorConfig, header_value};
-use crate::{anthropic, chat_completions, gemini, responses, server, wire};
-
-/// The host of OpenAI's own server, which alone is spoken to in its newer format unless the operator says so.
-const OPENAI_HOST: &str = "api.openai.com";
+/// The version of the Messages format that is spoken.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// A wire format. A closed set: each has a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,30 +20,9 @@ pub enum Format {
     Responses,
 }
 
-/// What a server takes of one model's requests: learned from what it turns down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Anthropic(anthropic::Dialect),
-    ChatCompletions(chat_completions::Dialect),
-    Gemini(gemini::Dialect),
-    Responses(responses::Dialect),
-}
-
 impl Format {
     /// Every format.
     pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Anthropic, Self::Responses, Self::Gemini];
-
-    /// How OpenAI, or a server in its place, is spoken to: as the operator says, otherwise by the address.
-    pub(crate) fn of_openai(config: &VendorConfig) -> Self {
-        let chosen = config.format.unwrap_or_else(|| {
-            let base = config.base_url.as_deref().unwrap_or(Self::Responses.default_base_url());
-            if server::is_at(base, OPENAI_HOST) { Self::Responses } else { Self::ChatCompletions }
-        });
-        match chosen {
-            Self::Responses => Self::Responses,
-            Self::Anthropic | Self::ChatCompletions | Self::Gemini => Self::ChatCompletions,
-        }
-    }
 
     /// The name under which its opaque items are kept.
     #[must_use]
@@ -118,7 +91,7 @@ impl Format {
     /// A header that every request carries besides.
     pub(crate) fn version_header(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Anthropic => Some(("anthropic-version", anthropic::VERSION)),
+            Self::Anthropic => Some(("anthropic-version", ANTHROPIC_VERSION)),
             Self::ChatCompletions | Self::Gemini | Self::Responses => None,
         }
     }
@@ -128,7 +101,7 @@ impl Format {
         match self {
             Self::Anthropic => ("/messages".to_owned(), None),
             Self::ChatCompletions => ("/chat/completions".to_owned(), None),
-            Self::Gemini => (gemini::step_path(model), Some("alt=sse")),
+            Self::Gemini => (format!("/models/{model}:streamGenerateContent"), Some("alt=sse")),
             Self::Responses => ("/responses".to_owned(), None),
         }
     }
@@ -141,71 +114,13 @@ impl Format {
             Self::Gemini => ("/models", Some("pageSize=1000")),
         }
     }
-
-    /// The models of a list.
-    pub(crate) fn models(self, body: &[u8]) -> Option<Listing> {
-        match self {
-            Self::Anthropic => anthropic::models(body),
-            // OpenAI has one list for both.
-            Self::ChatCompletions | Self::Responses => chat_completions::models(body),
-            Self::Gemini => gemini::models(body),
-        }
-    }
-
-    /// What a list of models says that they take.
-    pub(crate) fn dialects(self, body: &[u8]) -> Vec<(String, Dialect)> {
-        match self {
-            Self::Anthropic => {
-                let told = anthropic::dialects(body).into_iter();
-                told.map(|(model, dialect)| (model, Dialect::Anthropic(dialect))).collect()
-            }
-            Self::ChatCompletions | Self::Gemini | Self::Responses => Vec::new(),
-        }
-    }
-
-    /// How a model is spoken to before anything was learned of it.
-    pub(crate) fn dialect(self, model: &str, own: bool) -> Dialect {
-        match self {
-            Self::Anthropic => Dialect::Anthropic(anthropic::Dialect::of(model)),
-            Self::ChatCompletions => Dialect::ChatCompletions(chat_completions::Dialect::of(own)),
-            Self::Gemini => Dialect::Gemini(gemini::Dialect::of(model)),
-            Self::Responses => Dialect::Responses(responses::Dialect::NEWEST),
-        }
-    }
 }
 
-impl Dialect {
-    /// How to say it to a server that refused it so; `None` when nothing else can be tried.
-    pub(crate) fn fallback(self, refusal: &StepError) -> Option<Self> {
-        let StepError::Rejected { reason } = refusal else { return None };
-        let reason = reason.to_lowercase();
-        if !(reason.starts_with("400") || reason.starts_with("422")) {
-            return None;
-        }
-        match self {
-            Self::Anthropic(dialect) => dialect.fallback(&reason).map(Self::Anthropic),
-            Self::ChatCompletions(dialect) => dialect.fallback(&reason).map(Self::ChatCompletions),
-            Self::Gemini(dialect) => dialect.fallback(&reason).map(Self::Gemini),
-            Self::Responses(dialect) => dialect.fallback(&reason).map(Self::Responses),
-        }
-    }
-
-    /// The request's body, with the operator's options for the model in it.
-    ///
-    /// # Errors
-    /// When the request cannot be said in the format.
-    pub(crate) fn body(
-        self,
-        request: &StepRequest,
-        options: &Map<String, Value>,
-    ) -> Result<Vec<u8>, StepError> {
-        match self {
-            Self::Anthropic(dialect) => wire::body(&anthropic::body(request, dialect)?, options),
-            Self::ChatCompletions(dialect) => wire::body(&chat_completions::body(request, dialect)?, options),
-            Self::Gemini(dialect) => wire::body(&gemini::body(request, dialect)?, options),
-            Self::Responses(dialect) => wire::body(&responses::body(request, dialect)?, options),
-        }
-    }
+/// The header's value of the key behind `prefix`; `None` when the key cannot stand in a header.
+fn header_value(prefix: &str, key: &Secret) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 #[cfg(test)]
@@ -218,22 +133,5 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Format::ALL.len());
-    }
-
-    #[test]
-    fn openais_own_server_is_spoken_to_in_its_newer_format_and_others_only_where_the_operator_says_so() {
-        let of = |base_url: Option<&str>, format| {
-            Format::of_openai(&VendorConfig {
-                base_url: base_url.map(str::to_owned),
-                format,
-                ..VendorConfig::default()
-            })
-        };
-        assert_eq!(of(None, None), Format::Responses);
-        assert_eq!(of(Some("https://api.openai.com/v1"), None), Format::Responses);
-        assert_eq!(of(Some("http://127.0.0.1:11434/v1"), None), Format::ChatCompletions);
-        assert_eq!(of(Some("https://api.openai.com.example.org"), None), Format::ChatCompletions);
-        assert_eq!(of(None, Some(Format::ChatCompletions)), Format::ChatCompletions);
-        assert_eq!(of(Some("http://127.0.0.1:1"), Some(Format::Responses)), Format::Responses);
     }
 }

@@ -6,8 +6,7 @@ mod request;
 
 use serde_json::Value;
 
-use crate::lenient::{self, Listing};
-use crate::provider::Discovered;
+use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
 
@@ -21,20 +20,15 @@ pub(crate) fn models(body: &[u8]) -> Option<Listing> {
         let mut methods = methods.iter().filter_map(Value::as_str).peekable();
         let writes = methods.peek().is_none() || methods.any(|method| method == "generateContent");
         writes.then(|| Discovered {
-            context_tokens: lenient::tokens(model, &["inputTokenLimit"]),
-            output_max_tokens: lenient::tokens(model, &["outputTokenLimit"]),
-            label: lenient::label(model, "displayName"),
+            context_tokens: listing::tokens(model, &["inputTokenLimit"]),
+            output_max_tokens: listing::tokens(model, &["outputTokenLimit"]),
+            label: listing::label(model, "displayName"),
             reasons: model["thinking"].as_bool(),
             deprecated: false,
             created: 0,
             name: name.strip_prefix(PREFIX).unwrap_or(name).to_owned(),
         })
     })
-}
-
-/// The path of a step of this model.
-pub(crate) fn step_path(model: &str) -> String {
-    format!("/{PREFIX}{model}:streamGenerateContent")
 }
 
 #[cfg(test)]
@@ -50,6 +44,5 @@ mod tests {
         let models = models(body.as_bytes()).unwrap().models;
         assert_eq!((models.len(), models[0].name.as_str()), (1, "gemini-3-pro"));
         assert_eq!((models[0].context_tokens, models[0].reasons), (Some(1_048_576), Some(true)));
-        assert_eq!(step_path("m"), "/models/m:streamGenerateContent");
     }
 }

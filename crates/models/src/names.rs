@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use domain::catalog::{Localized, ProviderName};
 
 use crate::format::Format;
-use crate::provider::Discovered;
+use crate::listing::Discovered;
 
 /// How much a model reads where neither its server nor its name tells.
 const CONTEXT_TOKENS: u32 = 32_768;

@@ -7,12 +7,20 @@ use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
 use serde_json::{Map, Value};
 
-use crate::decoder::Next;
+use crate::error;
 use crate::format::Format;
-use crate::wire;
 
 /// The longest identifier of a call that is kept; a longer one is replaced.
 const CALL_ID_MAX_BYTES: usize = 128;
+
+/// Whether more is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Yes.
+    More,
+    /// The step is finished.
+    End,
+}
 
 /// The identifiers of calls that an exchange has.
 #[derive(Debug, Default)]
@@ -32,7 +40,7 @@ impl CallIds {
             return Ok(given);
         }
         let mut bits = [0; 12];
-        getrandom::fill(&mut bits).map_err(|_| wire::unavailable("no random identifiers can be made"))?;
+        getrandom::fill(&mut bits).map_err(|_| error::unavailable("no random identifiers can be made"))?;
         let id = format!("call_{}", domain::hex::encode(&bits));
         self.0.insert(id.clone());
         Ok(id)

@@ -1,17 +1,14 @@
 //! Who answers a step.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use domain::step::{StepError, StepEvent, StepRequest};
-use futures_util::{Stream, StreamExt, stream};
+use domain::step::{StepError, StepRequest};
+use futures_util::{StreamExt, stream};
 
-use crate::attempt::Vendor;
+use crate::attempt::StepStream;
+use crate::listing::Discovered;
 use crate::reader;
-
-/// The events of one step, the last of which is `SpanData` or an error. Dropping it ends the step at once,
-/// at the vendor's server too.
-pub type StepStream = Pin<Box<dyn Stream<Item = Result<StepEvent, StepError>> + Send>>;
+use crate::vendor::Vendor;
 
 /// Who answers a step: a vendor by its wire format, or the built-in reader. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,25 +17,6 @@ pub enum Provider {
     Vendor(Arc<Vendor>),
     /// The built-in reader.
     Reader,
-}
-
-/// A model that a vendor's server says it has.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Discovered {
-    /// The vendor's name for it.
-    pub name: String,
-    /// How many tokens it reads and writes together, where the server says so.
-    pub context_tokens: Option<u32>,
-    /// The most tokens that it writes in one step, where the server says so.
-    pub output_max_tokens: Option<u32>,
-    /// What people call it, where the server says so.
-    pub label: Option<String>,
-    /// Whether it takes an effort of reasoning, where the server says so.
-    pub reasons: Option<bool>,
-    /// Whether the vendor has others in its place.
-    pub deprecated: bool,
-    /// When it was made, in seconds since 1970; 0 where the server does not say.
-    pub created: u64,
 }
 
 impl Provider {

@@ -10,10 +10,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::image::{Image, ImageRef};
-use domain::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, StepRequest};
+use domain::step::{
+    ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepError, StepOutcome, StepRequest, ToolSpec,
+};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::error;
 use crate::format::Format;
 
 /// The longest identifier of a call that every format takes.
@@ -238,6 +241,12 @@ pub(crate) fn arguments(call: &Call) -> &str {
 /// The same as JSON.
 pub(crate) fn arguments_json(call: &Call) -> Option<&RawValue> {
     serde_json::from_str(arguments(call)).ok()
+}
+
+/// The schema of a tool's arguments as JSON.
+pub(crate) fn schema(tool: &ToolSpec) -> Result<&RawValue, StepError> {
+    serde_json::from_str(&tool.schema)
+        .map_err(|_| error::rejected(format!("the schema of the tool {} is no JSON", tool.name)))
 }
 
 /// The identifier of a call as every format takes it: calls may be another vendor's.

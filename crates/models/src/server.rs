@@ -10,7 +10,17 @@ use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::client::Client;
 use crate::format::Format;
-use crate::vendor::VendorError;
+
+/// A vendor's configuration cannot be used. Says nothing of its secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VendorError {
+    /// The base URL is none, or not of HTTP, or carries a user, a query or a fragment.
+    #[error("the base URL is not a plain http or https address")]
+    BaseUrl,
+    /// The key has characters that no header can carry.
+    #[error("the key has characters that no key has")]
+    Key,
+}
 
 /// A vendor's server: its address, key and connections. Cheap to clone.
 #[derive(Clone)]
@@ -102,7 +112,7 @@ pub(crate) fn parse(base: &str) -> Result<Url, VendorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::VendorConfig;
+    use crate::config::VendorConfig;
 
     fn base(url: &str) -> Result<String, VendorError> {
         Server::new(Format::ChatCompletions, url, None).map(|server| server.url("/models", None).to_string())

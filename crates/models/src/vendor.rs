@@ -1,130 +1,227 @@
-//! Which vendors there are, and how their servers are reached.
+//! A vendor's server: opens the streams of steps and lists the models.
+//!
+//! Servers differ in what they accept. An optional parameter that a server rejects (the reasoning effort, usage
+//! reporting, the name of the output limit) is dropped or renamed, and the result is remembered per model.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use domain::catalog::ProviderName;
-use domain::secret::Secret;
-use reqwest::header::HeaderValue;
+use domain::step::{StepError, StepRequest};
+use hyper::Method;
+use reqwest::header::{self, HeaderMap, HeaderValue};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
-use crate::configured::ModelConfig;
+use crate::attempt::{self, StepStream, Timeouts};
+use crate::client::Response;
+use crate::config::VendorConfig;
+use crate::decoder::Decoder;
+use crate::dialect::Dialect;
+use crate::error;
 use crate::format::Format;
-use crate::wire;
+use crate::listing::{Discovered, Listing};
+use crate::options::Options;
+use crate::probe::Failure;
+use crate::server::{Server, VendorError};
 
-/// The name under which options hold for every model.
-const EVERY_MODEL: &str = "*";
+/// Bounds a request for the list of models.
+pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limits how many models are read from a list.
+pub const MODELS_MAX: usize = 200;
+const MODELS_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Limits how often one step's request is changed for a server that rejects a parameter.
+const DIALECTS_MAX: usize = 4;
 
-/// The header's value of the key behind `prefix`; `None` when the key cannot stand in a header.
-pub(crate) fn header_value(prefix: &str, key: &Secret) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
-    value.set_sensitive(true);
-    Some(value)
+/// A vendor's server and the wire format that it speaks. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Vendor {
+    format: Format,
+    server: Server,
+    timeouts: Timeouts,
+    own: bool,
+    options: Arc<Options>,
+    dialects: Arc<Mutex<HashMap<String, Dialect>>>,
+    /// Counts the unreadable entries of the last list.
+    unreadable_entries: Arc<AtomicUsize>,
 }
 
-/// How a vendor is reached.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VendorConfig {
-    /// The key, where the server wants one.
-    pub key: Option<Secret>,
-    /// Where the server is; the vendor's own when absent.
-    pub base_url: Option<String>,
-    /// The format it is spoken to in, where the vendor has several; chosen by the address when absent.
-    pub format: Option<Format>,
-    /// What the operator adds to requests. The catalog sets it to [`VendorsConfig::options`].
-    pub options: Options,
-}
-
-/// Raw options that are put into the requests of models: JSON objects by the vendor's name of the model, `*` for
-/// every model. Where both say something, the model's own holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options(BTreeMap<String, Map<String, Value>>);
-
-impl Options {
-    /// Reads `{"model": {"option": …}}`.
+impl Vendor {
+    /// Creates a client of the configured server. Connects on first use.
     ///
     /// # Errors
-    /// What is wrong with it, with its line.
-    pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(json).map(Self)
+    /// Returns an error when the configuration is invalid.
+    pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
+        Self::with_timeouts(format, config, Timeouts::default())
     }
 
-    /// What is added to the requests of this model.
-    pub(crate) fn of(&self, model: &str) -> Map<String, Value> {
-        let mut options = self.0.get(EVERY_MODEL).cloned().unwrap_or_default();
-        if let Some(own) = self.0.get(model) {
-            wire::merge(&mut options, own);
+    /// Creates a client with other timeouts.
+    ///
+    /// # Errors
+    /// Returns an error when the configuration is invalid.
+    pub fn with_timeouts(
+        format: Format,
+        config: &VendorConfig,
+        timeouts: Timeouts,
+    ) -> Result<Self, VendorError> {
+        let base = config.base_url.as_deref().unwrap_or(format.default_base_url());
+        let server = Server::new(format, base, config.key.clone())?;
+        let own = server.is_own(format);
+        let options = Arc::new(config.options.clone());
+        let (dialects, unreadable_entries) = (Arc::default(), Arc::default());
+        Ok(Self { format, server, timeouts, own, options, dialects, unreadable_entries })
+    }
+
+    /// Returns the same vendor with more options for one model.
+    pub(crate) fn with_options(&self, model: &str, more: &Map<String, Value>) -> Self {
+        Self { options: Arc::new(self.options.with(model, more)), ..self.clone() }
+    }
+
+    /// Returns the wire format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Returns true for the vendor's own server, false for another server that speaks its format.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// Makes one attempt at a step; see [`crate::Provider::step`].
+    #[must_use]
+    pub fn step(&self, request: StepRequest) -> StepStream {
+        let vendor = self.clone();
+        let opening = async move {
+            let response = vendor.open(&request).await?;
+            let decoder = Decoder::new(vendor.format, response.is_json(), attempt::call_ids(&request));
+            Ok((response, decoder))
+        };
+        attempt::stream(opening, self.timeouts, self.server.clone())
+    }
+
+    /// Returns the server's address. It contains no key.
+    pub(crate) fn base_url(&self) -> &str {
+        self.server.base_url()
+    }
+
+    /// Lists the server's models, in its order.
+    ///
+    /// # Errors
+    /// Returns an error when the list cannot be fetched or read.
+    pub async fn models(&self) -> Result<Vec<Discovered>, StepError> {
+        self.list().await.map_err(|failure| failure.error())
+    }
+
+    pub(crate) async fn list(&self) -> Result<Vec<Discovered>, Failure> {
+        let failed = |error: StepError| Failure::of(&error, self.server.key_header().is_some());
+        let broken = |error| failed(error::connection(error));
+        let listing = async {
+            let (path, query) = self.format.models_path();
+            let client = self.server.client().map_err(failed)?;
+            let url = self.server.url(path, query);
+            let sending = client.send(Method::GET, &url, self.headers(), Vec::new());
+            let mut response = sending.await.map_err(broken)?;
+            if !response.status.is_success() {
+                return Err(failed(self.rejection(response).await));
+            }
+            let body = response.read(MODELS_MAX_BYTES).await.map_err(broken)?;
+            let body = body.ok_or_else(|| Failure::unreadable("its list of models is too long"))?;
+            let Listing { mut models, unreadable } = self.format.models(&body).ok_or_else(|| {
+                let is_json = serde_json::from_slice::<&RawValue>(&body).is_ok();
+                let cause = if is_json { "JSON, and no list of models" } else { "no JSON" };
+                Failure::unreadable(&format!("what it gives for a list of models is {cause}"))
+            })?;
+            self.warn_unreadable(unreadable);
+            models.truncate(MODELS_MAX);
+            for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
+                self.learn_listed(model, dialect);
+            }
+            Ok(models)
+        };
+        let models = timeout(MODELS_TIMEOUT, listing)
+            .await
+            .unwrap_or_else(|_| Err(failed(error::unavailable("it did not answer in time"))))?;
+        Ok(models)
+    }
+
+    /// Logs unreadable entries of the list, once until their number changes.
+    fn warn_unreadable(&self, entries: usize) {
+        if self.unreadable_entries.swap(entries, Ordering::Relaxed) != entries && entries > 0 {
+            let vendor = self.format.provider().as_str();
+            tracing::warn!(vendor, entries, "skipping entries without a model name in the list of models");
         }
-        options
     }
 
-    /// The same with more for one model.
-    pub(crate) fn with(&self, model: &str, more: &Map<String, Value>) -> Self {
-        let mut options = self.clone();
-        wire::merge(options.0.entry(model.to_owned()).or_default(), more);
-        options
+    fn headers(&self) -> HeaderMap {
+        let mut headers: HeaderMap = self.server.key_header().into_iter().collect();
+        if let Some((name, value)) = self.format.version_header() {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        headers
     }
-}
 
-/// The vendors that are configured, and what holds of their models.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct VendorsConfig {
-    /// Anthropic.
-    pub anthropic: Option<VendorConfig>,
-    /// OpenAI, or a server that speaks its protocol.
-    pub openai: Option<VendorConfig>,
-    /// Google.
-    pub google: Option<VendorConfig>,
-    /// What the operator says about models.
-    pub models: Vec<ModelConfig>,
-    /// Whether only those are in the catalog.
-    pub only_configured: bool,
-    /// The model that answers questions which name none; the catalog chooses when absent.
-    pub default_model: Option<String>,
-    /// What models cost; [`crate::catalog::DEFAULT_PRICE`] when absent.
-    pub price: Option<domain::credits::Price>,
-    /// What the operator adds to the requests of models, whoever answers them.
-    pub options: Options,
-    /// The most tokens that one step may write; [`crate::catalog::OUTPUT_MAX_TOKENS`] when absent.
-    pub output_max_tokens: Option<u32>,
-}
+    fn dialect(&self, model: &str) -> Dialect {
+        let dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        dialects.get(model).copied().unwrap_or_else(|| self.format.dialect(model, self.own))
+    }
 
-/// A vendor's configuration cannot be used. Says nothing of its secrets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum VendorError {
-    /// The base URL is none, or not of HTTP, or carries a user, a query or a fragment.
-    #[error("the base URL is not a plain http or https address")]
-    BaseUrl,
-    /// The key has characters that no header can carry.
-    #[error("the key has characters that no key has")]
-    Key,
-}
+    fn learn(&self, model: &str, dialect: Dialect) {
+        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        if dialects.len() >= MODELS_MAX {
+            dialects.clear();
+        }
+        dialects.insert(model.to_owned(), dialect);
+    }
 
-/// One of the configured vendors cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {error}", .provider.as_str())]
-pub struct VendorConfigError {
-    /// Which one.
-    pub provider: ProviderName,
-    /// Why.
-    pub error: VendorError,
-}
+    /// Stores a dialect from the list of models, unless one was already learned from the server's responses.
+    fn learn_listed(&self, model: String, dialect: Dialect) {
+        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
+        if dialects.len() < MODELS_MAX {
+            dialects.entry(model).or_insert(dialect);
+        }
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    async fn rejection(&self, mut response: Response) -> StepError {
+        let status = response.status;
+        let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
+        let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
+        error::of_status(status, retry_after, &self.server.redact(&String::from_utf8_lossy(&body)))
+    }
 
-    #[test]
-    fn the_example_of_the_guide_is_read_and_a_models_own_options_hold_over_those_of_all() {
-        let guide = include_str!("../../../docs/models.md");
-        let (_, example) = guide.split_once("```json\n").unwrap();
-        let (example, _) = example.split_once("```").unwrap();
-        let options = Options::parse(example).unwrap();
-        assert_eq!(options.of("gpt-5.2")["text"]["verbosity"], "low");
-        assert!(options.of("another").is_empty());
-        let options = Options::parse(r#"{"*": {"a": {"b": 1, "c": 2}}, "m": {"a": {"b": 3}}}"#).unwrap();
-        assert_eq!(options.of("m")["a"], serde_json::json!({"b": 3, "c": 2}));
-        for wrong in ["[]", r#"{"m": 1}"#, "{"] {
-            assert!(Options::parse(wrong).is_err(), "{wrong}");
+    /// Sends the request, in other dialects if the server rejects a parameter, and returns the response.
+    async fn open(&self, request: &StepRequest) -> Result<Response, StepError> {
+        let mut dialect = self.dialect(&request.model);
+        let mut retries = 0;
+        let (path, query) = self.format.step_path(&request.model);
+        loop {
+            let mut headers = self.headers();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+            let body = dialect.body(request, &self.options.of(&request.model))?;
+            let url = self.server.url(&path, query);
+            let sending = self.server.client()?.send(Method::POST, &url, headers, body);
+            let response = sending.await.map_err(error::connection)?;
+            if response.status.is_success() {
+                return Ok(response);
+            }
+            let rejection = self.rejection(response).await;
+            match dialect.fallback(&rejection) {
+                Some(fallback) if retries < DIALECTS_MAX => {
+                    tracing::debug!(
+                        model = request.model,
+                        ?fallback,
+                        "request parameter rejected, retrying in another dialect"
+                    );
+                    retries += 1;
+                    dialect = fallback;
+                    self.learn(&request.model, fallback);
+                }
+                _ => return Err(rejection),
+            }
         }
     }
 }

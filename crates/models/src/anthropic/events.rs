@@ -9,12 +9,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::cited;
-use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Called, Output};
-use crate::wire::{self, Frame};
+use crate::output::{Called, Next, Output};
+use crate::sse::Frame;
 
 /// The most blocks of a message that are open at once; the format has one.
 const OPEN_MAX: usize = 64;
@@ -158,7 +157,7 @@ impl Fold {
             Err(_) => match lenient::each_once(frame) {
                 Some(once) => return self.frame(&once, ready),
                 None if !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(wire::unavailable("a frame of its stream cannot be read")),
+                None => return Err(error::unavailable("a frame of its stream cannot be read")),
             },
         };
         match event.r#type.as_str() {
@@ -185,7 +184,7 @@ impl Fold {
 
     /// The stream has ended: its end is marked, or it was cut.
     pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(wire::unavailable("its stream was cut"))
+        Err(error::unavailable("its stream was cut"))
     }
 
     fn begin(
@@ -194,7 +193,7 @@ impl Fold {
         block: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
-        let unreadable = || wire::unavailable("a frame of its stream cannot be read");
+        let unreadable = || error::unavailable("a frame of its stream cannot be read");
         let json = block.map_or("{}", RawValue::get);
         let mut fields: Map<String, Value> = serde_json::from_str(json).map_err(|_| unreadable())?;
         let text = |fields: &Map<String, Value>, name: &str| {
@@ -230,7 +229,7 @@ impl Fold {
             _ => Open::Other,
         };
         if self.open.len() >= OPEN_MAX {
-            return Err(wire::unavailable("its blocks do not end"));
+            return Err(error::unavailable("its blocks do not end"));
         }
         self.open.insert(index, open);
         Ok(())

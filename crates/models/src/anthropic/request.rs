@@ -8,9 +8,9 @@ use domain::step::{Call, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::error;
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
-use crate::wire;
 
 /// The least budget of tokens for thinking that the vendor takes.
 const BUDGET_MIN_TOKENS: u32 = 1024;
@@ -263,7 +263,7 @@ fn tools<'a>(
 ) -> Result<(Vec<Tool<'a>>, Option<Typed>), StepError> {
     let mut tools = Vec::with_capacity(request.tools.len());
     for tool in &request.tools {
-        let input_schema = Cow::Borrowed(wire::schema(tool)?);
+        let input_schema = Cow::Borrowed(replay::schema(tool)?);
         tools.push(Tool {
             name: &tool.name,
             description: &tool.description,
@@ -282,7 +282,7 @@ fn tools<'a>(
     }
     let called: BTreeSet<&str> = turns.iter().flat_map(called).map(|call| call.tool.as_str()).collect();
     let any = RawValue::from_string(r#"{"type":"object"}"#.to_owned())
-        .map_err(|_| wire::rejected("the request cannot be written"))?;
+        .map_err(|_| error::rejected("the request cannot be written"))?;
     let tools: Vec<_> = called
         .into_iter()
         .map(|name| Tool {

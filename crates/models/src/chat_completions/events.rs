@@ -10,11 +10,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cited;
-use crate::decoder::Next;
 use crate::error;
 use crate::lenient;
-use crate::output::CallIds;
-use crate::wire::{self, Frame};
+use crate::output::{CallIds, Next};
+use crate::sse::Frame;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -177,7 +176,7 @@ impl Fold {
             Err(_) => match lenient::each_once(frame) {
                 Some(once) => self.frame(&once, ready),
                 None if data.is_empty() || !known => Ok(Next::More),
-                None => Err(wire::unavailable("a frame of its stream cannot be read")),
+                None => Err(error::unavailable("a frame of its stream cannot be read")),
             },
         }
     }
@@ -188,14 +187,15 @@ impl Fold {
         body: &[u8],
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
-        let body = std::str::from_utf8(body).map_err(|_| wire::unavailable("its answer is no text"))?;
-        let chunk = serde_json::from_str(body).map_err(|_| wire::unavailable("its answer cannot be read"))?;
+        let body = std::str::from_utf8(body).map_err(|_| error::unavailable("its answer is no text"))?;
+        let chunk =
+            serde_json::from_str(body).map_err(|_| error::unavailable("its answer cannot be read"))?;
         self.chunk(body, chunk, ready)
     }
 
     /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let Some(stop) = self.stop else { return Err(wire::unavailable("its stream was cut")) };
+        let Some(stop) = self.stop else { return Err(error::unavailable("its stream was cut")) };
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.tool.is_empty());
         if stop == StopReason::OutputFull
@@ -330,7 +330,7 @@ fn plain(content: &RawValue) -> Result<String, StepError> {
         #[serde(default)]
         text: Option<String>,
     }
-    let unreadable = |_| wire::unavailable("a frame of its stream cannot be read");
+    let unreadable = |_| error::unavailable("a frame of its stream cannot be read");
     let json = content.get();
     match json.as_bytes().first() {
         Some(b'"') => serde_json::from_str(json).map_err(unreadable),
@@ -346,7 +346,7 @@ fn plain(content: &RawValue) -> Result<String, StepError> {
 fn verbatim(arguments: &RawValue) -> Result<String, StepError> {
     match arguments.get() {
         json if json.starts_with('"') => {
-            serde_json::from_str(json).map_err(|_| wire::unavailable("a frame of its stream cannot be read"))
+            serde_json::from_str(json).map_err(|_| error::unavailable("a frame of its stream cannot be read"))
         }
         "null" => Ok(String::new()),
         json => Ok(json.to_owned()),

@@ -9,7 +9,6 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::replay::{self, RequestImages, question};
-use crate::wire;
 
 /// What a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +135,7 @@ struct Offered<'a> {
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
         let function =
-            Offered { name: &tool.name, description: &tool.description, parameters: wire::schema(tool)? };
+            Offered { name: &tool.name, description: &tool.description, parameters: replay::schema(tool)? };
         Ok(Tool { r#type: "function", function })
     });
     let bound = |name| (dialect.bound == name).then_some(request.output_max_tokens);
@@ -346,7 +345,7 @@ mod tests {
         let plain = other.fallback(effort).unwrap();
         assert!(!plain.effort);
         assert_eq!(plain.fallback(effort), None);
-        let any = crate::format::Dialect::ChatCompletions(plain);
+        let any = crate::dialect::Dialect::ChatCompletions(plain);
         let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
         assert_eq!(any.fallback(&refusal("401: max_completion_tokens")), None);
         assert!(any.fallback(&refusal("400: Max_completion_tokens")).is_some());

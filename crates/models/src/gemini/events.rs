@@ -7,13 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
 use crate::gemini::grounding::Grounding;
 use crate::lenient;
-use crate::output::{Called, Output};
-use crate::wire::{self, Frame};
+use crate::output::{Called, Next, Output};
+use crate::sse::Frame;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -184,7 +183,7 @@ impl Fold {
 
     /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let stop = self.stop.ok_or_else(|| wire::unavailable("its stream was cut"))?;
+        let stop = self.stop.ok_or_else(|| error::unavailable("its stream was cut"))?;
         self.give_signed(ready);
         self.grounding.tell(&mut self.output, ready);
         self.output.finish(stop, self.usage, ready)
@@ -252,10 +251,10 @@ fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
         | "OTHER"
         | "NO_IMAGE"
         | "IMAGE_OTHER" => {
-            return Err(wire::unavailable(format!("it stopped for the reason {reason}")));
+            return Err(error::unavailable(format!("it stopped for the reason {reason}")));
         }
         "MISSING_THOUGHT_SIGNATURE" => {
-            return Err(wire::rejected(format!("it stopped for the reason {reason}")));
+            return Err(error::rejected(format!("it stopped for the reason {reason}")));
         }
         // STOP, and what the vendor adds one day.
         _ => Some(StopReason::Done),
@@ -263,7 +262,7 @@ fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
 }
 
 fn unreadable() -> StepError {
-    wire::unavailable("a frame of its stream cannot be read")
+    error::unavailable("a frame of its stream cannot be read")
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use serde_json::value::RawValue;
 
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
-use crate::wire;
 
 /// The least budget of tokens for thoughts.
 const BUDGET_MIN_TOKENS: u32 = 512;
@@ -163,7 +162,7 @@ struct ThinkingConfig {
 /// The request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let declared = request.tools.iter().map(|tool| {
-        let schema = wire::schema(tool)?;
+        let schema = replay::schema(tool)?;
         Ok(Tool {
             name: &tool.name,
             description: &tool.description,

@@ -9,12 +9,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::cited;
-use crate::decoder::Next;
 use crate::error;
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Called, Output};
-use crate::wire::{self, Frame};
+use crate::output::{Called, Next, Output};
+use crate::sse::Frame;
 
 /// The most items of an answer.
 const ITEMS_MAX: usize = 1024;
@@ -163,7 +162,7 @@ impl Fold {
             Err(_) => match lenient::each_once(frame) {
                 Some(once) => return self.frame(&once, ready),
                 None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(wire::unavailable("a frame of its stream cannot be read")),
+                None => return Err(error::unavailable("a frame of its stream cannot be read")),
             },
         };
         let kind = if event.r#type.is_empty() { frame.event.as_str() } else { event.r#type.as_str() };
@@ -201,13 +200,13 @@ impl Fold {
 
     /// The stream has ended: its end is marked, or it was cut.
     pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(wire::unavailable("its stream was cut"))
+        Err(error::unavailable("its stream was cut"))
     }
 
     fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
         let index = (event.output_index, event.content_index);
         if self.said.len() >= ITEMS_MAX && !self.said.contains_key(&index) {
-            return Err(wire::unavailable("its items do not end"));
+            return Err(error::unavailable("its items do not end"));
         }
         let bytes = event.delta.as_ref().and_then(Value::as_str).map_or(0, str::len);
         let start = self.output.said().len();
@@ -233,7 +232,7 @@ impl Fold {
     ) -> Result<(), StepError> {
         let json = item.map_or("{}", RawValue::get);
         let item: Item = serde_json::from_str(json)
-            .map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+            .map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
         match item.r#type.as_str() {
             "function_call" => {
                 let call = Called { id: item.call_id, tool: item.name, arguments: item.arguments };
@@ -285,7 +284,7 @@ impl Fold {
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
         let response: Response = serde_json::from_str(response.map_or("{}", RawValue::get))
-            .map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+            .map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
         let usage = response.usage.and_then(WireUsage::read);
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let stop = match (kind, reason.as_deref()) {
@@ -317,7 +316,7 @@ fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
 /// The item without what is kept as text or call.
 fn without(json: &str, kept: &[&str]) -> Result<String, StepError> {
     let mut fields: Map<String, Value> =
-        serde_json::from_str(json).map_err(|_| wire::unavailable("a frame of its stream cannot be read"))?;
+        serde_json::from_str(json).map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
     fields.retain(|name, _| !kept.contains(&name.as_str()));
     Ok(Value::Object(fields).to_string())
 }

@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
-use crate::wire;
 
 /// What a model takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +120,7 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
             r#type: "function",
             name: &tool.name,
             description: &tool.description,
-            parameters: wire::schema(tool)?,
+            parameters: replay::schema(tool)?,
             strict: false,
         })
     });

@@ -1,0 +1,105 @@
+//! Adds the operator's options to requests.
+
+use std::collections::BTreeMap;
+
+use domain::step::StepError;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::error;
+
+/// The name under which options hold for every model.
+const EVERY_MODEL: &str = "*";
+
+/// What an operator's options do not touch: the exchange, whose model it is, and that it is streamed.
+const NOT_OPTIONS: [&str; 5] = ["model", "stream", "messages", "input", "contents"];
+
+/// Raw options that are put into the requests of models: JSON objects by the vendor's name of the model, `*` for
+/// every model. Where both say something, the model's own holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options(BTreeMap<String, Map<String, Value>>);
+
+impl Options {
+    /// Reads `{"model": {"option": …}}`.
+    ///
+    /// # Errors
+    /// What is wrong with it, with its line.
+    pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json).map(Self)
+    }
+
+    /// What is added to the requests of this model.
+    pub(crate) fn of(&self, model: &str) -> Map<String, Value> {
+        let mut options = self.0.get(EVERY_MODEL).cloned().unwrap_or_default();
+        if let Some(own) = self.0.get(model) {
+            merge(&mut options, own);
+        }
+        options
+    }
+
+    /// The same with more for one model.
+    pub(crate) fn with(&self, model: &str, more: &Map<String, Value>) -> Self {
+        let mut options = self.clone();
+        merge(options.0.entry(model.to_owned()).or_default(), more);
+        options
+    }
+}
+
+/// A request's body: what is said in the vendor's form, and the operator's options in it.
+pub(crate) fn body(said: &impl Serialize, options: &Map<String, Value>) -> Result<Vec<u8>, StepError> {
+    let unwritable = |_| error::rejected("the request cannot be written");
+    if options.is_empty() {
+        return serde_json::to_vec(said).map_err(unwritable);
+    }
+    let mut body = serde_json::to_value(said).map_err(unwritable)?;
+    if let Value::Object(body) = &mut body {
+        let mut options = options.clone();
+        options.retain(|name, _| !NOT_OPTIONS.contains(&name.as_str()));
+        merge(body, &options);
+    }
+    serde_json::to_vec(&body).map_err(unwritable)
+}
+
+/// Puts options into an object: objects into objects, everything else in the place of what was there.
+pub(crate) fn merge(into: &mut Map<String, Value>, options: &Map<String, Value>) {
+    for (name, option) in options {
+        match (into.get_mut(name), option) {
+            (Some(Value::Object(inner)), Value::Object(option)) => merge(inner, option),
+            _ => {
+                into.insert(name.clone(), option.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_of_the_guide_is_read_and_a_models_own_options_hold_over_those_of_all() {
+        let guide = include_str!("../../../docs/models.md");
+        let (_, example) = guide.split_once("```json\n").unwrap();
+        let (example, _) = example.split_once("```").unwrap();
+        let options = Options::parse(example).unwrap();
+        assert_eq!(options.of("gpt-5.2")["text"]["verbosity"], "low");
+        assert!(options.of("another").is_empty());
+        let options = Options::parse(r#"{"*": {"a": {"b": 1, "c": 2}}, "m": {"a": {"b": 3}}}"#).unwrap();
+        assert_eq!(options.of("m")["a"], serde_json::json!({"b": 3, "c": 2}));
+        for wrong in ["[]", r#"{"m": 1}"#, "{"] {
+            assert!(Options::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_go_into_the_request_but_not_into_the_exchange() {
+        let said = serde_json::json!({"model": "m", "stream": true, "messages": [1], "a": {"b": 1, "c": 2}});
+        let options = serde_json::json!({"a": {"b": 3, "d": [4]}, "e": 5, "model": "x", "stream": false,
+            "messages": [], "input": []});
+        let merged = body(&said, options.as_object().unwrap()).unwrap();
+        let merged: Value = serde_json::from_slice(&merged).unwrap();
+        let expected = serde_json::json!({"model": "m", "stream": true, "messages": [1],
+            "a": {"b": 3, "c": 2, "d": [4]}, "e": 5});
+        assert_eq!(merged, expected);
+    }
+}

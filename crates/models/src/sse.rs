@@ -1,0 +1,160 @@
+//! Parses event streams (SSE) into frames.
+
+/// The longest frame, in bytes.
+pub(crate) const FRAME_MAX_BYTES: usize = 1024 * 1024;
+
+/// One frame of an event stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Frame {
+    /// The event's name; empty when it has none.
+    pub(crate) event: String,
+    /// Its data.
+    pub(crate) data: String,
+}
+
+/// The stream is no event stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("a frame is too long")]
+    TooLong,
+    #[error("a frame is no text")]
+    NotText,
+}
+
+/// Cuts bytes into frames, however they arrive. Holds one frame at most, and looks at each byte once.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    bytes: Vec<u8>,
+    /// Where the line being read begins, and how far it was searched for its end.
+    line: usize,
+    searched: usize,
+    after_return: bool,
+    begun: bool,
+    frame: Frame,
+    has_data: bool,
+}
+
+impl Frames {
+    /// Takes bytes; call [`Self::next`] until it has no more before the next ones.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.line);
+        self.searched -= self.line;
+        self.line = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame that has data.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        while let Some(found) =
+            self.bytes[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
+        {
+            let end = self.searched + found;
+            let start = std::mem::replace(&mut self.line, end + 1);
+            self.searched = end + 1;
+            let returned = self.bytes[end] == b'\r';
+            if std::mem::replace(&mut self.after_return, returned) && !returned && start == end {
+                continue;
+            }
+            if start == end {
+                if let Some(frame) = self.take() {
+                    return Ok(Some(frame));
+                }
+            } else {
+                let line = std::mem::take(&mut self.bytes);
+                let read = self.read(&line[start..end]);
+                self.bytes = line;
+                read?;
+            }
+        }
+        self.searched = self.bytes.len();
+        if self.bytes.len() - self.line > FRAME_MAX_BYTES { Err(FrameError::TooLong) } else { Ok(None) }
+    }
+
+    /// What stands when the stream has ended: a frame whose last line is whole but whose end is not marked.
+    pub(crate) fn rest(&mut self) -> Option<Frame> {
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<Frame> {
+        let frame = std::mem::take(&mut self.frame);
+        std::mem::take(&mut self.has_data).then_some(frame)
+    }
+
+    fn read(&mut self, line: &[u8]) -> Result<(), FrameError> {
+        let line = std::str::from_utf8(line).map_err(|_| FrameError::NotText)?;
+        let line = if self.begun { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
+        self.begun = true;
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "data" => {
+                if self.has_data {
+                    self.frame.data.push('\n');
+                }
+                self.has_data = true;
+                self.frame.data.push_str(value);
+            }
+            "event" => value.clone_into(&mut self.frame.event),
+            // Some servers write their errors as a field of this name.
+            "error" => {
+                "error".clone_into(&mut self.frame.event);
+                self.frame.data.push_str(value);
+                self.has_data = true;
+            }
+            _ => {}
+        }
+        if self.frame.data.len() + self.frame.event.len() > FRAME_MAX_BYTES {
+            Err(FrameError::TooLong)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn frames(bytes: &[u8], size: usize) -> Result<Vec<(String, String)>, FrameError> {
+        let mut frames = Frames::default();
+        let mut out = Vec::new();
+        for chunk in bytes.chunks(size) {
+            frames.push(chunk);
+            while let Some(frame) = frames.next()? {
+                out.push((frame.event, frame.data));
+            }
+        }
+        out.extend(frames.rest().map(|frame| (frame.event, frame.data)));
+        Ok(out)
+    }
+
+    #[test]
+    fn frames_are_read_however_lines_end_and_bytes_arrive() {
+        let stream = "\u{feff}data: příliš\r\n\r\n: comment\n\ndata:a\ndata: b\n\nevent: x\rdata: c\r\rid: 1\n\nerror: {}\n\ndata: end\n";
+        let expected: Vec<(String, String)> =
+            [("", "příliš"), ("", "a\nb"), ("x", "c"), ("error", "{}"), ("", "end")]
+                .map(|(event, data)| (event.to_owned(), data.to_owned()))
+                .into();
+        for size in 1..20 {
+            assert_eq!(frames(stream.as_bytes(), size).as_ref(), Ok(&expected), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_bounded_and_must_be_text() {
+        let long = vec![b'a'; FRAME_MAX_BYTES + 2];
+        assert_eq!(frames(&long, 4096), Err(FrameError::TooLong));
+        let many = "data: 0123456789\n".repeat(FRAME_MAX_BYTES / 10);
+        assert_eq!(frames(many.as_bytes(), 4096), Err(FrameError::TooLong));
+        assert_eq!(frames(b"data: \xc5\n\n", 100), Err(FrameError::NotText));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), size in 1_usize..50) {
+            let _read = frames(&bytes, size);
+        }
+    }
+}
