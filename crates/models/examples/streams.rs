@@ -1,5 +1,5 @@
-//! Many steps at once against the stand-in in the same process: how late tokens come, and what they cost.
-//! Arguments: streams, tokens of each, milliseconds between them; by default 400, 200 and 5.
+//! Streams many steps at once from the fake vendor in the same process, and reports token latency and CPU time.
+//! Arguments: streams, tokens of each, milliseconds between tokens; defaults 400, 200 and 5.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -9,7 +9,7 @@ use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
 
-/// The models of the vendor's list, in its order, which is the newest first.
+/// Reads the vendor's list of models, which is ordered newest first.
 pub(crate) fn models(body: &[u8]) -> Option<Listing> {
     Listing::read(body, &["data"], |model, name| {
         let lifecycle = model["lifecycle"].as_str();
@@ -25,19 +25,19 @@ pub(crate) fn models(body: &[u8]) -> Option<Listing> {
     })
 }
 
-/// What the list says that each model takes, where it says so.
+/// Reads the capabilities of the listed models. Skips models without them.
 pub(crate) fn dialects(body: &[u8]) -> Vec<(String, Dialect)> {
     let list: Value = serde_json::from_slice(body).unwrap_or_default();
-    let told = |model: &Value| {
+    let read = |model: &Value| {
         let of = |path: &str| model.pointer(&format!("/capabilities{path}")).and_then(Value::as_bool);
-        let dialect = Dialect::told(
+        let dialect = Dialect::from_capabilities(
             of("/thinking/types/adaptive/supported")?,
             of("/thinking/types/enabled/supported")?,
             of("/effort/supported")?,
         );
         Some((model["id"].as_str()?.to_owned(), dialect))
     };
-    list["data"].as_array().into_iter().flatten().filter_map(told).collect()
+    list["data"].as_array().into_iter().flatten().filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_tells_what_models_take() {
+    fn the_list_is_read() {
         let body = r#"{"data":[
             {"id":"claude-a","type":"model","display_name":"Claude A","created_at":"2026-01-01T00:00:00Z",
              "lifecycle":"active","max_input_tokens":1000000,"max_tokens":64000,
@@ -61,19 +61,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_takes_is_learned_from_the_list() {
+    fn dialects_are_read_from_the_list() {
         let model = |id: &str, adaptive: bool, enabled: bool, effort: bool| {
             serde_json::json!({"id": id, "capabilities": {"effort": {"supported": effort}, "thinking": {"supported": true,
                 "types": {"adaptive": {"supported": adaptive}, "enabled": {"supported": enabled}}}}})
         };
         let list = serde_json::json!({"data": [model("new", true, false, true), model("old", false, true, false),
             model("plain", false, false, false), {"id": "silent", "capabilities": null}]});
-        let told = dialects(list.to_string().as_bytes());
-        let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+        let listed = dialects(list.to_string().as_bytes());
+        let names: Vec<_> = listed.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["new", "old", "plain"]);
-        assert_eq!(told[0].1, Dialect::of("claude-opus-4-6"));
-        assert_eq!(told[1].1, Dialect::of("claude-sonnet-4-5"));
-        assert_eq!(told[2].1, Dialect::of("claude-3-5-haiku"));
-        assert!(dialects(b"odd").is_empty());
+        assert_eq!(listed[0].1, Dialect::of("claude-opus-4-6"));
+        assert_eq!(listed[1].1, Dialect::of("claude-sonnet-4-5"));
+        assert_eq!(listed[2].1, Dialect::of("claude-3-5-haiku"));
+        assert!(dialects(b"invalid").is_empty());
     }
 }

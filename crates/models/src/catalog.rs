@@ -1,4 +1,4 @@
-//! Which models there are, who answers for each, and how they fare.
+//! The catalog of models, their providers and their health.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,30 +23,27 @@ use crate::provider::Provider;
 use crate::reader;
 use crate::vendor::Vendor;
 
-/// What a model costs where the operator sets no price: an answer over a few documents some three to ten credits.
+/// The default price: an answer over a few documents costs about three to ten credits.
 pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, output_millis: 500 };
-/// What the built-in reader costs: one credit an answer.
+/// The price of the built-in reader: one credit per answer.
 pub const READER_PRICE: Price = Price { base_millis: 1000, input_millis: 0, output_millis: 0 };
-/// The most tokens that one step may write where the operator sets no bound.
+/// The default limit of output tokens per step.
 pub const OUTPUT_MAX_TOKENS: u32 = 8192;
-/// What the built-in reader takes in.
 const READER_CONTEXT_TOKENS: u32 = 1_000_000;
 
-/// The identifier of the built-in reader.
 pub const READER_ID: &str = reader::MODEL;
 
-/// A model that answers: its entry, and what to ask.
+/// A model of the catalog: its entry and provider.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Its entry.
     pub entry: ModelEntry,
     provider: Provider,
     state: Arc<CatalogState>,
 }
 
 impl Model {
-    /// Makes one attempt at a step and takes note of how it went. `request.model` is set to the vendor's name, and
-    /// settings that nobody chose to what the catalog offers as theirs.
+    /// Makes one attempt at a step and records its outcome. Sets `request.model` to the vendor's name, and missing
+    /// settings to their defaults.
     #[must_use]
     pub fn step(&self, mut request: StepRequest) -> StepStream {
         request.model.clone_from(&self.entry.vendor_name);
@@ -60,7 +57,7 @@ impl Model {
         Box::pin(self.provider.step(request).inspect(move |event| match event {
             Ok(StepEvent::Finished { .. }) => state.record(&id, true),
             Err(StepError::Unavailable { .. } | StepError::Rejected { .. }) => state.record(&id, false),
-            // A long exchange says nothing about the model.
+            // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
     }
@@ -73,7 +70,7 @@ struct CatalogState {
 
 impl fmt::Debug for CatalogState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
+        f.debug_struct("CatalogState").finish_non_exhaustive()
     }
 }
 
@@ -88,31 +85,31 @@ impl CatalogState {
     }
 }
 
-/// What the vendors told.
+/// The results of discovery.
 #[derive(Debug, Default)]
 struct DiscoveredModels {
-    /// The models of each when it last told some, as it told them.
+    /// The models of each vendor's last successful list.
     listed: HashMap<ProviderName, Vec<ModelEntry>>,
-    /// What asking each came to.
+    /// The outcome of each vendor's last list.
     probes: HashMap<ProviderName, Probe>,
 }
 
-/// The catalog of models. Until [`Catalog::refresh`] has run it holds what is configured, and the built-in reader.
+/// The catalog of models. Before [`Catalog::refresh`] it contains the configured models and the built-in reader.
 #[derive(Debug)]
 pub struct Catalog {
     config: VendorsConfig,
-    /// At most one for each provider, in the order of preference.
+    /// At most one per provider, in order of preference.
     vendors: Vec<Arc<Vendor>>,
-    told: Mutex<DiscoveredModels>,
+    discovered: Mutex<DiscoveredModels>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
     state: Arc<CatalogState>,
 }
 
 impl Catalog {
-    /// The catalog of the configured vendors. Connects to nothing.
+    /// Creates the catalog of the configured vendors. Connects to nothing.
     ///
     /// # Errors
-    /// When a vendor's configuration cannot be used; which one, and why.
+    /// Returns the vendor whose configuration is invalid, and the cause.
     pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, VendorConfigError> {
         let mut vendors = Vec::new();
         for (format, vendor) in configured(&config) {
@@ -122,72 +119,72 @@ impl Catalog {
             vendors.push(Arc::new(vendor));
         }
         let state = Arc::new(CatalogState { clock, health: Mutex::default() });
-        let (told, entries) = (Mutex::default(), RwLock::default());
-        let catalog = Self { config, vendors, told, entries, state };
+        let (discovered, entries) = (Mutex::default(), RwLock::default());
+        let catalog = Self { config, vendors, discovered, entries, state };
         catalog.arrange(&HashMap::new());
         Ok(catalog)
     }
 
-    /// The vendors that are configured, in the order of preference.
+    /// Returns the configured vendors, in order of preference.
     pub fn providers(&self) -> impl Iterator<Item = ProviderName> {
         self.vendors.iter().map(|vendor| vendor.format().provider())
     }
 
-    /// Asks the vendors for their models, and so whether they answer. Takes as long as the slowest vendor,
+    /// Lists the models of all vendors, which also probes their servers. Takes as long as the slowest vendor,
     /// [`crate::MODELS_TIMEOUT`] at most. Cancel safe.
     ///
     /// # Errors
-    /// Why a vendor told none, the first one of several.
+    /// Returns the first vendor's error.
     pub async fn refresh(&self) -> Result<(), StepError> {
-        let told = future::join_all(self.providers().map(|provider| self.refresh_vendor(provider))).await;
-        told.into_iter().collect()
+        let outcomes = future::join_all(self.providers().map(|provider| self.refresh_vendor(provider))).await;
+        outcomes.into_iter().collect()
     }
 
-    /// Asks one vendor for its models, and so whether it answers; to be called at the start and every few minutes. One
-    /// that does not tell them keeps those that it had. What another thing came of it than before is logged. Cancel safe.
+    /// Lists one vendor's models, which also probes its server; to be called at startup and every few minutes. On
+    /// failure the vendor's earlier models remain. Logs a changed outcome. Cancel safe.
     ///
     /// # Errors
-    /// Why it told none.
+    /// Fails when the vendor returns no list of models.
     pub async fn refresh_vendor(&self, provider: ProviderName) -> Result<(), StepError> {
         let Some(vendor) = self.vendors.iter().find(|vendor| vendor.format().provider() == provider) else {
             return Ok(());
         };
         let models = vendor.list().await;
         let now = self.state.clock.now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let came = models.and_then(|models| {
+        let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = models.and_then(|models| {
             let best_first = names::best_first(models, vendor.format(), vendor.is_own());
             let entries: Vec<_> = best_first.iter().map(|model| self.entry(model, vendor)).collect();
             if entries.is_empty() && !self.config.models.iter().any(|one| one.provider == provider) {
                 return Err(Failure::empty());
             }
-            told.listed.insert(provider, entries);
+            discovered.listed.insert(provider, entries);
             Ok(())
         });
-        let failed = came.as_ref().map_or_else(|failure| Err(failure.error()), |()| Ok(()));
-        let changed = told.probes.entry(provider).or_default().record(came, now);
-        self.arrange(&told.listed);
-        self.record_probe(provider, &told, now);
-        let health = self.health_of(vendor, &told);
-        drop(told);
+        let result = outcome.as_ref().map_or_else(|failure| Err(failure.error()), |()| Ok(()));
+        let changed = discovered.probes.entry(provider).or_default().record(outcome, now);
+        self.arrange(&discovered.listed);
+        self.record_probe(provider, &discovered, now);
+        let health = self.health_of(vendor, &discovered);
+        drop(discovered);
         if changed {
             log(&health);
         }
-        failed
+        result
     }
 
-    /// Takes note of what a probe of a vendor says of its models.
-    fn record_probe(&self, provider: ProviderName, told: &DiscoveredModels, now: Timestamp) {
+    /// Records a probe in the health of the vendor's models.
+    fn record_probe(&self, provider: ProviderName, discovered: &DiscoveredModels, now: Timestamp) {
         let entries = self.entries();
-        let listed = told.listed.get(&provider).map_or(&[][..], Vec::as_slice);
-        let trouble = told.probes.get(&provider).and_then(Probe::error);
+        let listed = discovered.listed.get(&provider).map_or(&[][..], Vec::as_slice);
+        let trouble = discovered.probes.get(&provider).and_then(Probe::error);
         let mut health = self.state.health();
         for entry in entries.iter().filter(|entry| !entry.builtin && entry.provider == provider) {
             let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
             let answered = match (trouble, is_listed) {
                 (None, true) => true,
                 (Some(ProbeError::Unreachable | ProbeError::Key), _) | (Some(_), true) => false,
-                // Whoever tells no list tells nothing of a model that stands in none.
+                // A failed or incomplete list says nothing about a model that is not in it.
                 (None | Some(_), false) => continue,
             };
             health.entry(entry.id.clone()).or_default().record_probe(answered, now);
@@ -195,42 +192,43 @@ impl Catalog {
         health.retain(|id, _| entries.iter().any(|entry| entry.id == *id));
     }
 
-    /// How the vendors fare, in the order of preference.
+    /// Returns the health of the vendors, in order of preference.
     #[must_use]
     pub fn vendors(&self) -> Vec<VendorHealth> {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        self.vendors.iter().map(|vendor| self.health_of(vendor, &told)).collect()
+        let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
+        self.vendors.iter().map(|vendor| self.health_of(vendor, &discovered)).collect()
     }
 
-    fn health_of(&self, vendor: &Vendor, told: &DiscoveredModels) -> VendorHealth {
+    fn health_of(&self, vendor: &Vendor, discovered: &DiscoveredModels) -> VendorHealth {
         let provider = vendor.format().provider();
-        let models = told.listed.get(&provider).map_or(0, Vec::len);
-        let probe = told.probes.get(&provider).cloned().unwrap_or_default();
+        let models = discovered.listed.get(&provider).map_or(0, Vec::len);
+        let probe = discovered.probes.get(&provider).cloned().unwrap_or_default();
         probe.health(provider, vendor.base_url().to_owned(), models)
     }
 
-    /// Why a question may find no model, in words for whoever asked it: the vendors that have told no models yet. `None`
-    /// when all have.
+    /// Explains to a user why there may be no model: names the vendors without a list of models. `None` when all have
+    /// one.
     #[must_use]
     pub fn outage(&self) -> Option<String> {
         self.outage_among(|_| true)
     }
 
-    /// Why there may be a model of this identifier, although none is known: the vendors that have told no models yet and
-    /// could have it, or all of them where no vendor's model is known at all. `None` when there is no such model.
+    /// Explains to a user why a model may be missing: names the vendors without a list of models that could have it, or
+    /// all of them when no vendor's models are known. `None` when the model does not exist.
     #[must_use]
     pub fn outage_of(&self, id: &str) -> Option<String> {
         if self.entries().iter().all(|entry| entry.builtin) {
             return self.outage();
         }
-        // What is configured is known without the vendors.
+        // Configured models are known without their vendors.
         if self.config.only_configured {
             return None;
         }
         self.outage_among(|vendor| Self::could_have(vendor, id))
     }
 
-    /// Whether a vendor could have a model of this name. A server that only speaks OpenAI's protocol may have any.
+    /// Returns true when the vendor could have a model of this name. A server that only speaks OpenAI's protocol may
+    /// have any.
     fn could_have(vendor: &Vendor, name: &str) -> bool {
         let brand = |name: &str| name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
         let provider = vendor.format().provider();
@@ -248,20 +246,22 @@ impl Catalog {
                 (_, None) => Some(format!("{provider}: its server has not answered yet")),
             }
         };
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         let vendors = self.vendors.iter().filter(|vendor| concerned(vendor));
-        let told: Vec<String> = vendors.map(|vendor| self.health_of(vendor, &told)).filter_map(why).collect();
-        (!told.is_empty()).then(|| told.join("; "))
+        let causes: Vec<String> =
+            vendors.map(|vendor| self.health_of(vendor, &discovered)).filter_map(why).collect();
+        (!causes.is_empty()).then(|| causes.join("; "))
     }
 
-    /// The entries, the built-in reader last. Never empty; exactly one is the default, but for a catalog whose vendors
-    /// have told no model yet: the built-in reader answers in nobody's place.
+    /// Returns the entries, the built-in reader last. Never empty. Exactly one is the default, unless vendors are
+    /// configured and none has listed a model: the built-in reader never replaces a configured vendor.
     #[must_use]
     pub fn entries(&self) -> Arc<Vec<ModelEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The model of this identifier, or the default one. `None` when there is none; see [`Catalog::outage`].
+    /// Returns the model with this identifier, or the default one. Returns `None` when there is none; see
+    /// [`Catalog::outage`].
     #[must_use]
     pub fn resolve(&self, id: Option<&str>) -> Option<Model> {
         let entries = self.entries();
@@ -274,7 +274,7 @@ impl Catalog {
         Some(Model { entry, provider, state: self.state.clone() })
     }
 
-    /// How a model fares.
+    /// Returns the health of a model.
     #[must_use]
     pub fn status(&self, id: &str) -> ModelStatus {
         if id == READER_ID {
@@ -284,7 +284,7 @@ impl Catalog {
         self.state.health().get(id).map_or(ModelStatus::Unknown, |health| health.status(now))
     }
 
-    /// The vendor as it is asked for this model.
+    /// Returns the vendor with the options of a configured model.
     fn with_options(&self, entry: &ModelEntry, vendor: &Arc<Vendor>) -> Arc<Vendor> {
         let configured = self.config.models.iter().find(|one| one.id == entry.id && one.is_of(entry));
         match configured.filter(|one| !one.options.is_empty()) {
@@ -293,7 +293,7 @@ impl Catalog {
         }
     }
 
-    /// Makes the entries of what the vendors listed and what is configured.
+    /// Rebuilds the entries from the vendors' lists and the configuration.
     fn arrange(&self, listed: &HashMap<ProviderName, Vec<ModelEntry>>) {
         let of = |provider: ProviderName| {
             self.vendors.iter().find(move |vendor| vendor.format().provider() == provider)
@@ -303,17 +303,17 @@ impl Catalog {
             None => self.expected(vendor),
         });
         let unlisted = |one: &ModelConfig| {
-            let told = Discovered { name: one.vendor_name().to_owned(), ..Discovered::default() };
-            Some(self.entry(&told, of(one.provider)?))
+            let model = Discovered { name: one.vendor_name().to_owned(), ..Discovered::default() };
+            Some(self.entry(&model, of(one.provider)?))
         };
         let listed = in_order.flatten().collect();
         let (models, only) = (&self.config.models, self.config.only_configured);
         self.set(configured::arrange(models, only, listed, unlisted));
     }
 
-    /// What a vendor that has told nothing yet is known to have. Of a server that only speaks OpenAI's protocol nothing
-    /// is known but the default model that the operator named, where no other vendor can be meant; the other formats are
-    /// their vendors' alone, whoever hands requests on to them.
+    /// Returns the models that a vendor without a list is expected to have. For a server that only speaks OpenAI's
+    /// protocol that is just the operator's default model, if no other vendor can have it. Servers of the other formats
+    /// have their vendors' models, even behind a gateway.
     fn expected(&self, vendor: &Vendor) -> Vec<ModelEntry> {
         let provider = vendor.format().provider();
         let is_known = has_own_names(vendor);
@@ -334,7 +334,7 @@ impl Catalog {
         }
         make_unique(&mut entries, &self.config.models);
         let wanted = self.config.default_model.as_deref();
-        // The built-in reader answers unasked only where no vendor should.
+        // The built-in reader is the default only without vendors.
         let alone = self.vendors.is_empty();
         let first = |may: &dyn Fn(&ModelEntry) -> bool| {
             entries.iter().position(|entry| (alone || !entry.builtin) && may(entry))
@@ -376,7 +376,7 @@ impl Catalog {
             builtin: false,
             price: self.config.price.unwrap_or(DEFAULT_PRICE),
             context_tokens: context,
-            // What is written must leave room for what is read.
+            // Output must leave room for input in the context window.
             output_max_tokens: output.min(context / 2).max(1),
             vendor_name: model.name.clone(),
             sees_images: known.is_some_and(|known| known.sees_images),
@@ -384,7 +384,7 @@ impl Catalog {
     }
 }
 
-/// The vendors that are configured and how they are spoken to, in the order in which their models are preferred.
+/// Returns the configured vendors and their formats, in order of preference.
 fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     let anthropic = config.anthropic.iter().map(|vendor| (Format::Anthropic, vendor));
     let openai = config.openai.iter().map(|vendor| (vendor.openai_format(), vendor));
@@ -392,13 +392,13 @@ fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
     anthropic.chain(openai).chain(google).collect()
 }
 
-/// Whether the vendor's models have names of its own. The format of `OpenAI` is spoken by servers with any models; the
-/// other formats are their vendors' alone, whoever hands requests on to them.
+/// Returns true when the vendor's models have the vendor's names. Servers that speak OpenAI's format may have any
+/// model; the other formats are used for their vendors' models only, even behind a gateway.
 fn has_own_names(vendor: &Vendor) -> bool {
     vendor.is_own() || vendor.format().provider() != ProviderName::OpenAi
 }
 
-/// Tells operators how a vendor fares now.
+/// Logs a vendor's health.
 fn log(health: &VendorHealth) {
     let (vendor, base_url) = (health.provider.as_str(), &health.base_url);
     match &health.detail {
@@ -409,8 +409,8 @@ fn log(health: &VendorHealth) {
     }
 }
 
-/// Names that come twice are made different by their vendor; what still comes twice is left out. Those that the
-/// operator gave stay.
+/// Makes identifiers unique: prefixes a duplicate with its vendor, and drops it if it is still a duplicate. Configured
+/// identifiers stay.
 fn make_unique(entries: &mut Vec<ModelEntry>, configured: &[ModelConfig]) {
     let mut ids: HashSet<String> = configured.iter().map(|one| one.id.clone()).collect();
     ids.insert(READER_ID.to_owned());

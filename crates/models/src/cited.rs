@@ -1,18 +1,18 @@
-//! The sources that vendors name themselves, in the words of the host.
+//! Converts the sources that vendors cite.
 //!
-//! Each format tells in its own units how far into the text a claim reaches; here it is bytes of all that the step said.
+//! Formats count positions in different units; here a position is a byte offset in the whole text of the step.
 
 use domain::citation::{Cited, Place};
 use serde_json::Value;
 
-/// The longest address that is taken over.
+/// Longer URLs are dropped.
 const URL_MAX_BYTES: usize = 8 * 1024;
-/// The longest title or name of a file, in characters; what is beyond is cut.
+/// Longer titles and file names are truncated, in characters.
 const TITLE_MAX_CHARS: usize = 300;
-/// The longest quote, in bytes; what is beyond is cut.
+/// Longer quotes are truncated.
 const QUOTE_MAX_BYTES: usize = 4 * 1024;
 
-/// A page of the web; `None` without an address.
+/// Cites a web page. Returns `None` without a URL.
 pub(crate) fn page(at: usize, url: &str, title: &str, quote: &str) -> Option<Cited> {
     if url.is_empty() || url.len() > URL_MAX_BYTES {
         return None;
@@ -21,7 +21,7 @@ pub(crate) fn page(at: usize, url: &str, title: &str, quote: &str) -> Option<Cit
     Some(Cited { at, place, quote: bounded(quote) })
 }
 
-/// A file that the vendor was given, at a page of it; `None` without a name.
+/// Cites a page of a file that the vendor received. Returns `None` without a name.
 pub(crate) fn file(at: usize, name: &str, page: Option<u64>, quote: &str) -> Option<Cited> {
     let name = line(name);
     let page = page.and_then(|page| u32::try_from(page).ok()).filter(|page| *page > 0);
@@ -32,22 +32,21 @@ pub(crate) fn file(at: usize, name: &str, page: Option<u64>, quote: &str) -> Opt
     })
 }
 
-/// A source of which only its text tells whether it is a page or a file.
+/// Cites a web page or a file, depending on whether `source` is a URL.
 pub(crate) fn page_or_file(at: usize, source: &str, title: &str, quote: &str) -> Option<Cited> {
     if source.contains("://") { page(at, source, title, quote) } else { file(at, source, None, quote) }
 }
 
-/// The text of a field, empty when there is none.
+/// Returns a string field, or an empty string.
 pub(crate) fn text<'v>(of: &'v Value, field: &str) -> &'v str {
     of.get(field).and_then(Value::as_str).unwrap_or("")
 }
 
-/// The number of a field.
 pub(crate) fn number(of: &Value, field: &str) -> Option<u64> {
     of.get(field).and_then(Value::as_u64)
 }
 
-/// How many bytes so many characters of the text take; the whole of a text that has fewer.
+/// Converts a number of characters to bytes, at most the text's length.
 pub(crate) fn bytes_of(text: &str, characters: u64) -> usize {
     let characters = usize::try_from(characters).unwrap_or(usize::MAX);
     text.char_indices().nth(characters).map_or(text.len(), |(at, _)| at)

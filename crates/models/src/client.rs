@@ -1,7 +1,7 @@
 //! The HTTP client of one vendor's server.
 //!
-//! It connects directly, see [`Pool`], unless the environment names a proxy for the server (`HTTPS_PROXY` and so on):
-//! then `reqwest` does it, which knows how.
+//! Connects directly through a [`Pool`], or through `reqwest` when the environment configures a proxy for the server
+//! (`HTTPS_PROXY` and so on).
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ pub(crate) enum Client {
     Proxied(reqwest::Client),
 }
 
-/// A response whose head has come. Dropped before its end, it closes its connection.
+/// A response whose head has arrived. Dropping it before the end of its body closes its connection.
 pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -44,7 +44,7 @@ enum ResponseBody {
 }
 
 impl Client {
-    /// A client of the server at `base`. The system's certificates are read for a server that is reached over TLS alone.
+    /// Creates a client for the server at `base`. Loads the system's certificates only for TLS.
     pub(crate) fn new(base: &Url) -> Result<Self, BoxError> {
         let encrypted = base.scheme() == "https";
         let uri: Uri = base.as_str().parse()?;
@@ -54,7 +54,7 @@ impl Client {
         Ok(Self::Direct(Pool::new(if encrypted { Some(tls()?) } else { None })))
     }
 
-    /// Sends a request, with a body if it is not empty, and waits for the head of the response.
+    /// Sends a request and waits for the head of the response. An empty `body` is omitted.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -89,7 +89,7 @@ impl Response {
         kind.is_some_and(|kind| kind.starts_with("application/json"))
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Polls the next chunk of the body; `None` at its end.
     pub(crate) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
@@ -109,7 +109,7 @@ impl Response {
         }
     }
 
-    /// Reads the body to its end; `None` when it is longer than `max_bytes`.
+    /// Reads the whole body. Returns `None` when it is longer than `max_bytes`.
     pub(crate) async fn read(&mut self, max_bytes: usize) -> Result<Option<Vec<u8>>, ConnectionError> {
         let mut body = Vec::new();
         while let Some(chunk) = poll_fn(|context| self.poll_chunk(context)).await? {
@@ -122,7 +122,7 @@ impl Response {
     }
 }
 
-/// A request as it stands on a direct connection.
+/// Builds a request for a direct connection.
 fn direct(
     method: Method,
     uri: &Uri,
@@ -145,7 +145,7 @@ fn direct(
     Ok(request)
 }
 
-/// TLS that trusts what the system trusts.
+/// Configures TLS with the system's trust store.
 fn tls() -> Result<ClientConfig, BoxError> {
     let provider = std::sync::Arc::new(ring::default_provider());
     let verifier = rustls_platform_verifier::Verifier::new(provider.clone())?;
@@ -154,9 +154,9 @@ fn tls() -> Result<ClientConfig, BoxError> {
     Ok(trusting.with_no_client_auth())
 }
 
-/// A client for a server behind a proxy.
+/// Builds a client for a server behind a proxy.
 fn proxied(encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
-    // Whoever installed a provider first has installed this one: the build has no other.
+    // An earlier installation is fine: the build has only this provider.
     let _installed_before = ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
         .user_agent(USER_AGENT)

@@ -1,4 +1,4 @@
-//! Which vendors there are, and how their servers are reached.
+//! The configuration of vendors.
 
 use domain::catalog::ProviderName;
 use domain::secret::Secret;
@@ -8,24 +8,24 @@ use crate::format::Format;
 use crate::options::Options;
 use crate::server::{self, VendorError};
 
-/// The host of OpenAI's own server, which alone is spoken to in its newer format unless the operator says so.
+/// The host of OpenAI's own server. It alone defaults to the Responses format.
 const OPENAI_HOST: &str = "api.openai.com";
 
-/// How a vendor is reached.
+/// The configuration of one vendor.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VendorConfig {
-    /// The key, where the server wants one.
+    /// The API key, if the server requires one.
     pub key: Option<Secret>,
-    /// Where the server is; the vendor's own when absent.
+    /// The server's address; defaults to the vendor's own.
     pub base_url: Option<String>,
-    /// The format it is spoken to in, where the vendor has several; chosen by the address when absent.
+    /// The wire format, for vendors with several; defaults by address.
     pub format: Option<Format>,
-    /// What the operator adds to requests. The catalog sets it to [`VendorsConfig::options`].
+    /// The operator's request options. The catalog sets them to [`VendorsConfig::options`].
     pub options: Options,
 }
 
 impl VendorConfig {
-    /// How OpenAI, or a server in its place, is spoken to: as the operator says, otherwise by the address.
+    /// Returns the format for OpenAI or a compatible server: the configured one, or a default by address.
     pub(crate) fn openai_format(&self) -> Format {
         let chosen = self.format.unwrap_or_else(|| {
             let base = self.base_url.as_deref().unwrap_or(Format::Responses.default_base_url());
@@ -38,36 +38,32 @@ impl VendorConfig {
     }
 }
 
-/// The vendors that are configured, and what holds of their models.
+/// The configuration of all vendors and their models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VendorsConfig {
-    /// Anthropic.
     pub anthropic: Option<VendorConfig>,
-    /// OpenAI, or a server that speaks its protocol.
+    /// OpenAI, or a compatible server.
     pub openai: Option<VendorConfig>,
-    /// Google.
     pub google: Option<VendorConfig>,
-    /// What the operator says about models.
+    /// The operator's descriptions of models.
     pub models: Vec<ModelConfig>,
-    /// Whether only those are in the catalog.
+    /// Restricts the catalog to `models`.
     pub only_configured: bool,
-    /// The model that answers questions which name none; the catalog chooses when absent.
+    /// The model for questions that name none; the catalog chooses when absent.
     pub default_model: Option<String>,
-    /// What models cost; [`crate::catalog::DEFAULT_PRICE`] when absent.
+    /// The default price of models; the catalog has its own when absent.
     pub price: Option<domain::credits::Price>,
-    /// What the operator adds to the requests of models, whoever answers them.
+    /// The operator's request options, for all vendors.
     pub options: Options,
-    /// The most tokens that one step may write; [`crate::catalog::OUTPUT_MAX_TOKENS`] when absent.
+    /// The limit of output tokens per step; the catalog has its own when absent.
     pub output_max_tokens: Option<u32>,
 }
 
-/// One of the configured vendors cannot be used.
+/// A vendor's configuration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {error}", .provider.as_str())]
 pub struct VendorConfigError {
-    /// Which one.
     pub provider: ProviderName,
-    /// Why.
     pub error: VendorError,
 }
 

@@ -1,49 +1,46 @@
-//! What the operator says about models: it changes what vendors tell, or adds to it.
+//! The operator's descriptions of models, which override or extend the vendors' lists.
 
 use domain::catalog::{Localized, ModelEntry, ProviderName, Setting};
 use domain::credits::Price;
 use serde_json::{Map, Value};
 
-/// The most models that are configured.
+/// Limits how many models can be configured.
 pub const CONFIGURED_MAX: usize = 500;
 
-/// A model as the operator describes it. What is not said is as the vendor tells, or as holds for its other models.
+/// An operator's description of a model. Absent fields fall back to the vendor's list or its defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelConfig {
-    /// What questions name it by.
+    /// The identifier in questions.
     pub id: String,
-    /// Which vendor answers for it.
     pub provider: ProviderName,
-    /// What the vendor calls it; as `id` says when absent.
+    /// The vendor's name of the model; defaults to `id`.
     pub vendor_name: Option<String>,
-    /// Its label.
     pub label: Option<Localized>,
-    /// What it is.
     pub description: Option<Localized>,
-    /// Whether an effort of reasoning is offered.
+    /// Offers the setting for reasoning effort.
     pub reasoning_effort: Option<bool>,
-    /// Whether it is shown images.
+    /// Sends images to the model.
     pub sees_images: Option<bool>,
-    /// Credits for an answer, in thousandths.
+    /// Price of an answer, in thousandths of a credit.
     pub base_millis: Option<u64>,
-    /// Credits for a thousand tokens read, in thousandths.
+    /// Price of a thousand input tokens, in thousandths of a credit.
     pub input_millis: Option<u64>,
-    /// Credits for a thousand tokens written, in thousandths.
+    /// Price of a thousand output tokens, in thousandths of a credit.
     pub output_millis: Option<u64>,
-    /// How many tokens it reads and writes together.
+    /// The context window, input and output together.
     pub context_tokens: Option<u32>,
-    /// The most tokens that one step writes.
+    /// The limit of output tokens per step.
     pub output_max_tokens: Option<u32>,
-    /// Whether others should be chosen in its place.
+    /// Discourages the use of the model.
     pub deprecated: Option<bool>,
-    /// Whether it is left out of the catalog.
+    /// Removes the model from the catalog.
     pub hidden: bool,
-    /// What is put into its requests, over the options that hold for the vendor's name of it.
+    /// Request options of this model; they override the options by vendor name.
     pub options: Map<String, Value>,
 }
 
 impl ModelConfig {
-    /// A model of which nothing else is said.
+    /// Creates a description without overrides.
     #[must_use]
     pub fn new(id: impl Into<String>, provider: ProviderName) -> Self {
         Self {
@@ -65,7 +62,7 @@ impl ModelConfig {
         }
     }
 
-    /// What the vendor calls it.
+    /// Returns the vendor's name of the model.
     #[must_use]
     pub fn vendor_name(&self) -> &str {
         self.vendor_name.as_deref().unwrap_or(&self.id)
@@ -75,7 +72,7 @@ impl ModelConfig {
         !entry.builtin && self.provider == entry.provider && self.vendor_name() == entry.vendor_name
     }
 
-    /// The entry with what the operator says in the place of what was there.
+    /// Applies the overrides to an entry.
     fn change(&self, mut entry: ModelEntry) -> ModelEntry {
         entry.id.clone_from(&self.id);
         if let Some(label) = &self.label {
@@ -86,7 +83,7 @@ impl ModelConfig {
         }
         entry.deprecated = self.deprecated.unwrap_or(entry.deprecated);
         let offered = self.reasoning_effort.unwrap_or(!entry.settings.is_empty());
-        // A deprecated model offers none, whatever is said.
+        // A deprecated model never offers the setting.
         entry.settings =
             if offered && !entry.deprecated { vec![Setting::reasoning_effort()] } else { Vec::new() };
         entry.sees_images = self.sees_images.unwrap_or(entry.sees_images);
@@ -98,15 +95,14 @@ impl ModelConfig {
         };
         entry.context_tokens = self.context_tokens.unwrap_or(entry.context_tokens);
         let output = self.output_max_tokens.unwrap_or(entry.output_max_tokens);
-        // What is written must leave room for what is read.
+        // Output must leave room for input in the context window.
         entry.output_max_tokens = output.min(entry.context_tokens / 2).max(1);
         entry
     }
 }
 
-/// The entries as the operator wants them: the vendors' in their order, each changed as configured, and as often as it
-/// is configured; then what is configured and no vendor lists, made by `unlisted`. With `only`, none that is not
-/// configured.
+/// Arranges the entries: the vendors' in their order, each with its overrides, once per description; then the described
+/// models that no vendor lists, created by `unlisted`. With `only`, drops entries without a description.
 pub(crate) fn arrange(
     configured: &[ModelConfig],
     only: bool,

@@ -1,8 +1,8 @@
 //! Connections to one vendor's server, each polled by the task that reads its response.
 //!
-//! An HTTP client usually gives each connection a task of its own, which hands over one chunk of a body each time it
-//! runs. Here there is no such task: whoever reads a response polls its connection, takes all chunks that have arrived,
-//! and is woken once for them. Only idle connections have tasks, which notice that the server closes them.
+//! Usually an HTTP client runs a task for each connection, which passes on one chunk of a body each time it wakes. Here
+//! the reader of a response polls the connection itself, takes all chunks that have arrived, and wakes once for them.
+//! Only idle connections have tasks, which notice when the server closes them.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -29,38 +29,35 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-/// How long a connection may take to be made.
+/// Bounds the connection setup.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection without use is kept.
+/// Idle connections are closed after this time.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many connections without use are kept for each server.
+/// Limits the idle connections per server.
 pub(crate) const IDLE_MAX: usize = 64;
-/// How often a peer that says nothing is asked whether it is still there, and how many times it may not answer.
+/// The interval of TCP keepalive probes, and how many may stay unanswered.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// How long what was sent may stay unacknowledged.
+/// Bounds how long sent data may stay unacknowledged.
 const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(30);
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Why a request failed or a response broke off.
+/// A failed request or response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
-    /// No connection was made in time.
     #[error("connect timed out")]
     Timeout,
-    /// No connection was made.
     #[error("connect failed")]
     Connect(#[source] BoxError),
-    /// The connection broke, or what came is not HTTP.
+    /// The connection broke, or the response is not HTTP.
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
-    /// A request by way of a proxy failed.
     #[error("the proxied request failed")]
     Proxied(#[from] reqwest::Error),
 }
 
-/// Makes connections to one server and keeps those that are idle. Cheap to clone.
+/// Opens connections to one server and reuses idle ones. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Pool {
     connector: HttpConnector,
@@ -71,15 +68,15 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Idle(Mutex<VecDeque<Parked>>);
 
-/// A connection of HTTP/1.1.
+/// An HTTP/1.1 connection.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
-    /// Reads and writes; ready when the connection is closed.
+    /// Reads and writes; completes when the connection is closed.
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     closed: bool,
 }
 
-/// A response whose head has come; its body is read by polling its connection. Dropped before the body's end, it
+/// A response whose head has arrived. Reading its body polls its connection. Dropping it before the end of the body
 /// closes the connection.
 pub(crate) struct Exchange {
     body: Incoming,
@@ -89,12 +86,12 @@ pub(crate) struct Exchange {
     idle: Arc<Idle>,
 }
 
-/// A stream of bytes, encrypted or not.
+/// A byte stream, encrypted or not.
 trait Wire: Read + Write + Send + Unpin {}
 impl<T: Read + Write + Send + Unpin> Wire for T {}
 
 impl Pool {
-    /// Connects in clear text, or over TLS where it is given.
+    /// Creates a pool that connects in clear text, or over TLS when `tls` is given.
     pub(crate) fn new(tls: Option<rustls::ClientConfig>) -> Self {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
@@ -111,8 +108,8 @@ impl Pool {
         Self { connector, tls, idle: Arc::default() }
     }
 
-    /// Sends a request and waits for the head of its response. A request of which nothing was sent, because an idle
-    /// connection had been closed, is sent on another one.
+    /// Sends a request and waits for the head of its response. When a reused connection was closed before anything was
+    /// sent, retries on another one.
     pub(crate) async fn send(
         &self,
         uri: &Uri,
@@ -142,7 +139,7 @@ impl Pool {
         let connecting = timeout(CONNECT_TIMEOUT, self.connect_wire(uri)).await;
         let wire = connecting.map_err(|_| ConnectionError::Timeout)?.map_err(ConnectionError::Connect)?;
         let (sender, driver) = http1::handshake(wire).await?;
-        // How it ended is told to who waits for a response.
+        // The response's future or body reports how the connection ended.
         let driver = Box::pin(async move { drop(driver.await) });
         Ok(Connection { sender, driver, closed: false })
     }
@@ -159,7 +156,7 @@ impl Pool {
 }
 
 impl Connection {
-    /// Sends a request and drives the connection until the head of the response has come.
+    /// Sends a request and drives the connection until the head of the response arrives.
     async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -178,7 +175,7 @@ impl Connection {
         .await
     }
 
-    /// Ready once it is closed.
+    /// Completes when the connection is closed.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.closed {
             ready!(self.driver.as_mut().poll(context));
@@ -187,7 +184,7 @@ impl Connection {
         Poll::Ready(())
     }
 
-    /// Whether it takes a request.
+    /// Returns true when the connection accepts a request.
     fn is_ready(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         self.poll_closed(&mut context).is_pending() && self.sender.is_ready()
@@ -195,7 +192,7 @@ impl Connection {
 }
 
 impl Exchange {
-    /// The next piece of the body; `None` at its end, after which the connection is free for other requests.
+    /// Polls the next chunk of the body; `None` at its end, after which the connection can be reused.
     pub(crate) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
@@ -205,7 +202,7 @@ impl Exchange {
         }
         self.waker.begin(context.waker());
         if let Some(connection) = &mut self.connection {
-            // Closed, it has told the body so.
+            // A closed connection reports its error through the body.
             let _ = connection.poll_closed(&mut Context::from_waker(&self.driver_waker));
         }
         let handed_over = self.poll_handed_over();
@@ -215,8 +212,7 @@ impl Exchange {
         handed_over
     }
 
-    /// A piece that the connection has handed over. Nobody needs waking for one: it is looked for whenever the
-    /// connection was polled.
+    /// Takes a chunk that the connection has passed on. Needs no waker: it is called after each poll of the connection.
     fn poll_handed_over(&mut self) -> Poll<Result<Option<Bytes>, hyper::Error>> {
         let mut context = Context::from_waker(Waker::noop());
         loop {
@@ -241,8 +237,7 @@ impl Exchange {
     }
 }
 
-/// Wakes the task that reads a response, but not while it polls the connection: what the two halves of the connection
-/// tell each other meanwhile, that task sees anyway.
+/// Wakes the task that reads a response, except while that task polls the connection: it sees the effects anyway.
 #[derive(Default)]
 struct DriverWaker {
     polling: AtomicBool,
@@ -257,7 +252,7 @@ impl DriverWaker {
         self.woken.store(false, Ordering::SeqCst);
     }
 
-    /// Whether it was woken meanwhile.
+    /// Ends a poll. Returns true if the connection was woken during it.
     fn end(&self) -> bool {
         self.polling.store(false, Ordering::SeqCst);
         self.woken.swap(false, Ordering::SeqCst)
@@ -277,7 +272,7 @@ impl Wake for DriverWaker {
     }
 }
 
-/// An idle connection, and the task that closes it in time.
+/// An idle connection, and the task that closes it.
 struct Parked {
     slot: Arc<Mutex<Option<Connection>>>,
     watch: AbortHandle,
@@ -290,9 +285,9 @@ impl Drop for Parked {
 }
 
 impl Idle {
-    /// Keeps a connection for the next request, until it was idle for too long or the server closes it.
+    /// Keeps a connection for reuse until it times out or the server closes it.
     fn park(&self, mut connection: Connection) {
-        // Reading the end of the body is left to it.
+        // Reads the rest of the body, if any.
         if !connection.is_ready() {
             return;
         }
@@ -314,7 +309,7 @@ impl Idle {
         idle.push_back(Parked { slot, watch: watch.abort_handle() });
     }
 
-    /// The connection that was used last, when one takes a request.
+    /// Takes the most recently used connection that accepts a request.
     fn take(&self) -> Option<Connection> {
         loop {
             let parked = lock(&self.0).pop_back()?;

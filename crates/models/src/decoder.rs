@@ -1,4 +1,4 @@
-//! The body of an answer, as it arrives, becomes the events of a step. Pure: no connection, no clock.
+//! Decodes a response body into the events of a step. Pure: no connection, no clock.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,10 +9,10 @@ use crate::output::Next;
 use crate::sse::{Frame, Frames};
 use crate::{anthropic, chat_completions, error, gemini, responses};
 
-/// The most that is read of one step's stream.
+/// Limits a step's response body.
 pub const STREAM_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a step's stream has told so far, by its format.
+/// The state of a step's stream, by format.
 #[derive(Debug)]
 enum Fold {
     Anthropic(anthropic::Fold),
@@ -48,18 +48,19 @@ impl Fold {
     }
 }
 
-/// Decodes one answer, however its bytes arrive. Holds one frame at most, or the one document.
+/// Decodes one response, in chunks of any size. Buffers one frame at most, or one document.
 #[derive(Debug)]
 pub struct Decoder {
     frames: Frames,
     fold: Fold,
     read_bytes: usize,
-    /// A server that does not stream answers with one JSON document.
+    /// The body of a server that does not stream: one JSON document.
     whole: Option<Vec<u8>>,
 }
 
 impl Decoder {
-    /// For an event stream of this format, or for one document, in an exchange that has calls of these identifiers already.
+    /// Creates a decoder for an event stream, or for one document. `taken` contains the call identifiers that the
+    /// transcript already uses.
     #[must_use]
     pub fn new(format: Format, is_document: bool, taken: HashSet<String>) -> Self {
         let whole = is_document.then(Vec::new);
@@ -72,25 +73,25 @@ impl Decoder {
         Self { frames: Frames::default(), fold, read_bytes: 0, whole }
     }
 
-    /// Whether the model was done, so that only usage and the end's mark are missing.
+    /// Returns true when the model is done and only usage and the end marker are missing.
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.fold {
             Fold::ChatCompletions(fold) => fold.is_done(),
             Fold::Gemini(fold) => fold.is_done(),
-            // Their end is marked, and tells all.
+            // Their last event contains everything.
             Fold::Anthropic(_) | Fold::Responses(_) => false,
         }
     }
 
-    /// Takes bytes; what they tell is put behind what is ready.
+    /// Decodes bytes and appends the events to `ready`.
     ///
     /// # Errors
-    /// What the stream says, or that it cannot be read or does not end.
+    /// Returns the error that the stream reports, or an error for an unreadable or endless stream.
     pub fn push(&mut self, bytes: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         self.read_bytes += bytes.len();
         if self.read_bytes > STREAM_MAX_BYTES {
-            return Err(error::unavailable("its stream does not end"));
+            return Err(error::unavailable("its stream is too long"));
         }
         if let Some(whole) = &mut self.whole {
             whole.extend_from_slice(bytes);
@@ -105,10 +106,10 @@ impl Decoder {
         Ok(Next::More)
     }
 
-    /// The body has ended.
+    /// Handles the end of the body.
     ///
     /// # Errors
-    /// As [`Self::push`], and when the answer was cut.
+    /// Fails like [`Self::push`], and for an incomplete response.
     pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         if let Some(whole) = self.whole.take() {
             self.fold.document(&whole, ready)?;
@@ -121,10 +122,10 @@ impl Decoder {
         self.fold.end(ready)
     }
 
-    /// The connection broke or fell silent: what the model was done with stands.
+    /// Handles a broken or silent connection. Finishes the step if the model is done.
     ///
     /// # Errors
-    /// When it was not done.
+    /// Fails when the model is not done.
     pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         self.fold.end(ready)
     }
@@ -136,8 +137,8 @@ mod tests {
 
     use super::*;
 
-    /// What a step comes to whose stream has these frames: its text, and whether its usage is known.
-    fn said(format: Format, frames: &[Value]) -> Result<(String, bool), StepError> {
+    /// Decodes a stream and returns its text, and whether it reports usage.
+    fn decode(format: Format, frames: &[Value]) -> Result<(String, bool), StepError> {
         let mut decoder = Decoder::new(format, false, HashSet::new());
         let (mut text, mut finished, mut ready) = (String::new(), None, VecDeque::new());
         let mut next = Next::More;
@@ -159,42 +160,42 @@ mod tests {
         Ok((text, finished.expect("it was finished")))
     }
 
-    /// A stream of each format that says "Hi", in which `odd` stands wherever no word of the answer does.
-    fn stream(format: Format, odd: &Value) -> Vec<Value> {
+    /// Builds a stream that says "Hi" and contains `bad` in all fields without text.
+    fn stream(format: Format, bad: &Value) -> Vec<Value> {
         match format {
             Format::ChatCompletions => vec![
-                json!({"object": odd, "usage": odd, "choices": [null, {"index": odd, "finish_reason": odd, "delta": {
-                    "role": odd, "content": "Hi", "refusal": odd, "reasoning": odd, "reasoning_content": odd,
-                    "annotations": odd, "tool_calls": [null]}}], "created": odd}),
+                json!({"object": bad, "usage": bad, "choices": [null, {"index": bad, "finish_reason": bad, "delta": {
+                    "role": bad, "content": "Hi", "refusal": bad, "reasoning": bad, "reasoning_content": bad,
+                    "annotations": bad, "tool_calls": [null]}}], "created": bad}),
                 json!({"choices": [{"delta": {}, "message": null, "finish_reason": "stop"}]}),
-                json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": odd,
-                    "prompt_tokens_details": odd, "completion_tokens_details": {"reasoning_tokens": odd}}}),
+                json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": bad,
+                    "prompt_tokens_details": bad, "completion_tokens_details": {"reasoning_tokens": bad}}}),
             ],
             Format::Anthropic => vec![
-                json!({"type": "message_start", "message": {"id": odd, "usage": {"input_tokens": 1,
-                    "cache_read_input_tokens": odd, "output_tokens_details": odd}}}),
-                json!({"type": odd, "index": odd, "message": odd, "usage": odd}),
-                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": odd}}),
-                json!({"type": "content_block_delta", "index": 0, "usage": odd, "message": odd, "delta":
-                    {"type": "text_delta", "text": "Hi", "signature": odd, "thinking": odd, "stop_reason": odd}}),
+                json!({"type": "message_start", "message": {"id": bad, "usage": {"input_tokens": 1,
+                    "cache_read_input_tokens": bad, "output_tokens_details": bad}}}),
+                json!({"type": bad, "index": bad, "message": bad, "usage": bad}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": bad}}),
+                json!({"type": "content_block_delta", "index": 0, "usage": bad, "message": bad, "delta":
+                    {"type": "text_delta", "text": "Hi", "signature": bad, "thinking": bad, "stop_reason": bad}}),
                 json!({"type": "content_block_stop", "index": 0}),
-                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "text": odd}, "usage": odd}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "text": bad}, "usage": bad}),
                 json!({"type": "message_stop"}),
             ],
             Format::Responses => vec![
-                json!({"type": odd, "output_index": odd, "content_index": odd, "summary_index": odd}),
+                json!({"type": bad, "output_index": bad, "content_index": bad, "summary_index": bad}),
                 json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi",
-                    "summary_index": odd, "annotation": odd}),
-                json!({"type": "response.completed", "response": {"error": null, "incomplete_details": odd,
-                    "usage": {"input_tokens": 1, "output_tokens": odd, "input_tokens_details": odd,
-                    "output_tokens_details": {"reasoning_tokens": odd}}}}),
+                    "summary_index": bad, "annotation": bad}),
+                json!({"type": "response.completed", "response": {"error": null, "incomplete_details": bad,
+                    "usage": {"input_tokens": 1, "output_tokens": bad, "input_tokens_details": bad,
+                    "output_tokens_details": {"reasoning_tokens": bad}}}}),
             ],
             Format::Gemini => vec![
-                json!({"usageMetadata": odd, "promptFeedback": odd, "candidates": [null, {"index": odd,
-                    "finishReason": odd, "groundingMetadata": odd, "citationMetadata": odd, "content": {"role": odd,
-                    "parts": [{"text": "Hi", "thought": odd, "thoughtSignature": null}]}}]}),
+                json!({"usageMetadata": bad, "promptFeedback": bad, "candidates": [null, {"index": bad,
+                    "finishReason": bad, "groundingMetadata": bad, "citationMetadata": bad, "content": {"role": bad,
+                    "parts": [{"text": "Hi", "thought": bad, "thoughtSignature": null}]}}]}),
                 json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1,
-                    "candidatesTokenCount": odd, "thoughtsTokenCount": odd}}),
+                    "candidatesTokenCount": bad, "thoughtsTokenCount": bad}}),
             ],
         }
     }
@@ -202,9 +203,9 @@ mod tests {
     #[test]
     fn one_odd_field_takes_no_word_of_an_answer_along() {
         for format in Format::ALL {
-            for odd in [json!(null), json!([1]), json!({"a": 1}), json!(-1.5), json!(false)] {
-                let came = said(format, &stream(format, &odd));
-                assert_eq!(came, Ok(("Hi".to_owned(), true)), "{format:?} {odd}");
+            for bad in [json!(null), json!([1]), json!({"a": 1}), json!(-1.5), json!(false)] {
+                let decoded = decode(format, &stream(format, &bad));
+                assert_eq!(decoded, Ok(("Hi".to_owned(), true)), "{format:?} {bad}");
             }
         }
     }

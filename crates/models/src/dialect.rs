@@ -1,4 +1,4 @@
-//! Chooses among the formats: the request, the list of models and the dialect of each.
+//! Dispatches requests and lists of models to the wire formats.
 
 use domain::step::{StepError, StepRequest};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use crate::format::Format;
 use crate::listing::Listing;
 use crate::{anthropic, chat_completions, gemini, options, responses};
 
-/// What a server takes of one model's requests: learned from what it turns down.
+/// The request parameters that a server accepts for one model, learned from its rejections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Anthropic(anthropic::Dialect),
@@ -17,28 +17,28 @@ pub(crate) enum Dialect {
 }
 
 impl Format {
-    /// The models of a list.
+    /// Reads a list of models.
     pub(crate) fn models(self, body: &[u8]) -> Option<Listing> {
         match self {
             Self::Anthropic => anthropic::models(body),
-            // OpenAI has one list for both.
+            // OpenAI has one list for both formats.
             Self::ChatCompletions | Self::Responses => chat_completions::models(body),
             Self::Gemini => gemini::models(body),
         }
     }
 
-    /// What a list of models says that they take.
+    /// Reads the dialects of the models in a list, if it contains them.
     pub(crate) fn dialects(self, body: &[u8]) -> Vec<(String, Dialect)> {
         match self {
             Self::Anthropic => {
-                let told = anthropic::dialects(body).into_iter();
-                told.map(|(model, dialect)| (model, Dialect::Anthropic(dialect))).collect()
+                let dialects = anthropic::dialects(body).into_iter();
+                dialects.map(|(model, dialect)| (model, Dialect::Anthropic(dialect))).collect()
             }
             Self::ChatCompletions | Self::Gemini | Self::Responses => Vec::new(),
         }
     }
 
-    /// How a model is spoken to before anything was learned of it.
+    /// Returns the initial dialect of a model.
     pub(crate) fn dialect(self, model: &str, own: bool) -> Dialect {
         match self {
             Self::Anthropic => Dialect::Anthropic(anthropic::Dialect::of(model)),
@@ -50,9 +50,9 @@ impl Format {
 }
 
 impl Dialect {
-    /// How to say it to a server that refused it so; `None` when nothing else can be tried.
-    pub(crate) fn fallback(self, refusal: &StepError) -> Option<Self> {
-        let StepError::Rejected { reason } = refusal else { return None };
+    /// Returns another dialect to try after a rejection, or `None` when there is none.
+    pub(crate) fn fallback(self, rejection: &StepError) -> Option<Self> {
+        let StepError::Rejected { reason } = rejection else { return None };
         let reason = reason.to_lowercase();
         if !(reason.starts_with("400") || reason.starts_with("422")) {
             return None;
@@ -65,10 +65,10 @@ impl Dialect {
         }
     }
 
-    /// The request's body, with the operator's options for the model in it.
+    /// Builds the request's body, including the operator's options for the model.
     ///
     /// # Errors
-    /// When the request cannot be said in the format.
+    /// Fails when the format cannot express the request.
     pub(crate) fn body(
         self,
         request: &StepRequest,
@@ -99,8 +99,8 @@ mod tests {
         listing.models.iter().map(|model| model.name.as_str()).collect()
     }
 
-    /// How a format calls the list, and a model's name in it.
-    fn words(format: Format) -> (&'static str, &'static str, &'static str) {
+    /// Returns the field of the list, the field of a name in it, and the prefix of names.
+    fn keys(format: Format) -> (&'static str, &'static str, &'static str) {
         match format {
             Format::Gemini => ("models", "name", "models/"),
             Format::Anthropic | Format::ChatCompletions | Format::Responses => ("data", "id", ""),
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn one_odd_entry_drops_no_other_in_any_format() {
         for format in Format::ALL {
-            let (list, name, prefix) = words(format);
+            let (list, name, prefix) = keys(format);
             let named = |word: &str| json!({ name: format!("{prefix}{word}") });
-            let odd = [
+            let invalid = [
                 json!(null),
                 json!(1),
                 json!("text"),
@@ -126,16 +126,20 @@ mod tests {
                 json!({ "object": "model" }),
             ];
             let mut entries = vec![named("first")];
-            entries.extend(odd.clone());
+            entries.extend(invalid.clone());
             entries.extend([named("last"), named("first")]);
-            let told = read(format, &json!({ list: entries, "unknown": {} })).expect("a list");
-            assert_eq!((names(&told), told.unreadable), (vec!["first", "last"], odd.len()), "{format:?}");
+            let listing = read(format, &json!({ list: entries, "unknown": {} })).expect("a list");
+            assert_eq!(
+                (names(&listing), listing.unreadable),
+                (vec!["first", "last"], invalid.len()),
+                "{format:?}"
+            );
         }
     }
 
     #[test]
     fn one_odd_field_drops_no_entry_in_any_format() {
-        let odd =
+        let invalid =
             [json!(null), json!("x"), json!(-1), json!(1e300), json!([1]), json!({"a": 1}), json!(true)];
         let fields = [
             "created",
@@ -157,12 +161,12 @@ mod tests {
             "unknown",
         ];
         for format in Format::ALL {
-            let (list, name, prefix) = words(format);
+            let (list, name, prefix) = keys(format);
             for field in fields {
-                for value in &odd {
+                for value in &invalid {
                     let body = json!({ list: [{ name: format!("{prefix}m"), field: value }] });
-                    let told = read(format, &body).expect("a list");
-                    assert_eq!((names(&told), told.unreadable), (vec!["m"], 0), "{format:?} {body}");
+                    let listing = read(format, &body).expect("a list");
+                    assert_eq!((names(&listing), listing.unreadable), (vec!["m"], 0), "{format:?} {body}");
                 }
             }
         }
@@ -182,14 +186,14 @@ mod tests {
         assert_eq!(of(json!({"id": "m"})), None);
         let twice = br#"{"data":[{"id":"a","id":"m","context_length":1,"context_length":4096}],"data":
             [{"id":"a","id":"m","context_length":1,"context_length":4096}]}"#;
-        let told = Format::ChatCompletions.models(twice).expect("a list");
-        assert_eq!((names(&told), told.models[0].context_tokens), (vec!["m"], served));
+        let listing = Format::ChatCompletions.models(twice).expect("a list");
+        assert_eq!((names(&listing), listing.models[0].context_tokens), (vec!["m"], served));
     }
 
     #[test]
     fn what_is_no_list_is_none_and_an_empty_one_is_empty() {
         for format in Format::ALL {
-            let (list, ..) = words(format);
+            let (list, ..) = keys(format);
             for none in [
                 json!({ list: {} }),
                 json!({ list: "x" }),

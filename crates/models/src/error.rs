@@ -1,4 +1,4 @@
-//! What a refusal means.
+//! Classifies the failures of vendors' servers as [`StepError`]s.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -14,24 +14,24 @@ use serde_json::Value;
 
 use crate::connection::ConnectionError;
 
-/// The longest reason that an error carries on.
+/// Longer reasons are truncated.
 const REASON_MAX_CHARS: usize = 300;
-/// How much of a refusal is read.
+/// Limits how much of an error response is read.
 pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 
-/// An error as servers write it, in any of the forms in use.
+/// An error in any of the forms that servers send.
 #[derive(Debug, Default, Deserialize)]
-struct Wire {
+struct WireError {
     #[serde(default)]
     message: Value,
     #[serde(default)]
     code: Value,
     #[serde(default)]
     r#type: Value,
-    /// What Google calls it.
+    /// Google's error code.
     #[serde(default)]
     status: Value,
-    /// Where Google says when to come again.
+    /// Contains Google's retry delay.
     #[serde(default)]
     details: Value,
 }
@@ -40,7 +40,7 @@ struct Problem {
     message: String,
     code: String,
     kind: String,
-    /// When to come again, where the body tells.
+    /// The retry delay in the body.
     retry_after: Option<Duration>,
 }
 
@@ -59,12 +59,12 @@ impl Problem {
         if let Value::String(message) = inner {
             return Self { message, code: String::new(), kind: String::new(), retry_after: None };
         }
-        let told: Wire = serde_json::from_value(inner).unwrap_or_default();
+        let error: WireError = serde_json::from_value(inner).unwrap_or_default();
         Self {
-            message: text(&told.message),
-            code: text(&told.code),
-            kind: text(if told.r#type.is_null() { &told.status } else { &told.r#type }),
-            retry_after: retry_delay(&told.details),
+            message: text(&error.message),
+            code: text(&error.code),
+            kind: text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
+            retry_after: retry_delay(&error.details),
         }
     }
 
@@ -85,11 +85,11 @@ impl Problem {
             .any(|phrase| message.contains(phrase))
     }
 
-    fn reason(&self, otherwise: &str) -> String {
+    fn reason(&self, default: &str) -> String {
         [&self.message, &self.code, &self.kind]
             .into_iter()
             .find(|text| !text.is_empty())
-            .map_or_else(|| otherwise.to_owned(), Clone::clone)
+            .map_or_else(|| default.to_owned(), Clone::clone)
     }
 }
 
@@ -101,17 +101,17 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// What a response of this status means. `body` holds no key.
+/// Classifies a response by its status and body. `body` contains no key.
 pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body: &str) -> StepError {
     let problem = Problem::read(body);
     if status == StatusCode::PAYLOAD_TOO_LARGE || (status.is_client_error() && problem.is_too_long()) {
         return StepError::TooLong;
     }
     let reason = format!("{}: {}", status.as_u16(), problem.reason("no reason given"));
-    // Whoever has no credit with the vendor gets the status of those who ask too often.
-    let spent = status == StatusCode::TOO_MANY_REQUESTS
+    // A vendor reports an exhausted quota with the status of rate limits.
+    let is_quota_exhausted = status == StatusCode::TOO_MANY_REQUESTS
         && [&problem.code, &problem.kind].iter().any(|text| *text == "insufficient_quota");
-    if is_passing(status) && !spent {
+    if is_temporary(status) && !is_quota_exhausted {
         match unavailable(reason) {
             StepError::Unavailable { reason, .. } => {
                 StepError::Unavailable { reason, retry_after: retry_after.or(problem.retry_after) }
@@ -123,7 +123,7 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
     }
 }
 
-/// What an error in the middle of a stream means. It is taken for a passing one unless it says otherwise.
+/// Classifies an error inside a stream. Unknown errors count as temporary.
 pub(crate) fn in_stream(body: &str) -> StepError {
     let problem = Problem::read(body);
     if problem.is_too_long() {
@@ -131,7 +131,7 @@ pub(crate) fn in_stream(body: &str) -> StepError {
     }
     let reason: Cow<'_, str> = problem.reason("it reported an error").into();
     let status = problem.code.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
-    let lasting = status.is_some_and(|status| status.is_client_error() && !is_passing(status))
+    let is_permanent = status.is_some_and(|status| status.is_client_error() && !is_temporary(status))
         || matches!(
             problem.kind.as_str(),
             "invalid_request_error"
@@ -149,31 +149,31 @@ pub(crate) fn in_stream(body: &str) -> StepError {
                 | "data_residency_mismatch"
                 | "bio_policy"
         );
-    if lasting { rejected(reason) } else { unavailable(reason) }
+    if is_permanent { rejected(reason) } else { unavailable(reason) }
 }
 
-/// What it means that a server which should stream answers with one document.
+/// Classifies a document from a server that should have sent a stream.
 pub(crate) fn document(body: &[u8]) -> StepError {
     let body = String::from_utf8_lossy(body);
     match serde_json::from_str::<Value>(&body) {
         Ok(value) if value.get("error").is_some() => in_stream(&body),
-        _ => unavailable("its answer is no stream"),
+        _ => unavailable("its answer is not a stream"),
     }
 }
 
-/// A connection that failed, without the address, which may be an operator's secret.
+/// Classifies a connection error. Omits the address, which may be secret.
 pub(crate) fn connection(error: ConnectionError) -> StepError {
     unavailable(match &error {
         ConnectionError::Timeout => "it did not answer in time",
-        ConnectionError::Connect(_) => unconnected(&error),
+        ConnectionError::Connect(_) => connect_reason(&error),
         ConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
-        ConnectionError::Proxied(inner) if inner.is_connect() => unconnected(inner),
+        ConnectionError::Proxied(inner) if inner.is_connect() => connect_reason(inner),
         ConnectionError::Broken(_) | ConnectionError::Proxied(_) => "the connection broke",
     })
 }
 
-/// Why no connection was made.
-fn unconnected(error: &dyn Error) -> &'static str {
+/// Explains why no connection was made.
+fn connect_reason(error: &dyn Error) -> &'static str {
     let mut source = error.source();
     while let Some(inner) = source {
         let words = inner.to_string();
@@ -181,13 +181,13 @@ fn unconnected(error: &dyn Error) -> &'static str {
             match inner.kind() {
                 io::ErrorKind::ConnectionRefused => return "it cannot be reached: the connection was refused",
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    return "it cannot be reached: there is no way to its host";
+                    return "it cannot be reached: no route to its host";
                 }
                 _ => {}
             }
         }
         if words.contains("dns error") || words.contains("failed to lookup address") {
-            return "it cannot be reached: its host's name cannot be looked up";
+            return "it cannot be reached: its host name cannot be resolved";
         }
         if words.contains("certificate") {
             return "it cannot be reached: its certificate is not trusted";
@@ -198,15 +198,15 @@ fn unconnected(error: &dyn Error) -> &'static str {
 }
 
 pub(crate) fn unavailable(reason: impl Into<String>) -> StepError {
-    StepError::Unavailable { reason: short(&reason.into()), retry_after: None }
+    StepError::Unavailable { reason: truncate(&reason.into()), retry_after: None }
 }
 
 pub(crate) fn rejected(reason: impl Into<String>) -> StepError {
-    StepError::Rejected { reason: short(&reason.into()) }
+    StepError::Rejected { reason: truncate(&reason.into()) }
 }
 
-/// The text on one line, cut to a bearable length.
-fn short(text: &str) -> String {
+/// Puts a text on one line and truncates it.
+fn truncate(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_whitespace() {
         if !out.is_empty() {
@@ -223,12 +223,12 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Whether a status is worth trying again.
-fn is_passing(status: StatusCode) -> bool {
+/// Returns true for statuses that are worth a retry.
+fn is_temporary(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 409 | 425 | 429) || status.is_server_error()
 }
 
-/// When the server asked to be tried again: milliseconds, seconds or a date; an hour at most.
+/// Reads the retry delay from the headers, in milliseconds, seconds or as a date, capped at [`RETRY_AFTER_MAX`].
 pub(crate) fn retry_after_header(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let wait = header("retry-after-ms").and_then(|text| text.parse().ok()).map(|wait: f64| wait / 1000.0);
@@ -239,7 +239,7 @@ pub(crate) fn retry_after_header(headers: &HeaderMap, now: SystemTime) -> Option
     }
 }
 
-/// When a body's details ask to be tried again: `"retryDelay": "34s"`; an hour at most.
+/// Reads the retry delay from an error's details: `"retryDelay": "34s"`.
 fn retry_delay(details: &Value) -> Option<Duration> {
     let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
     retry_after::seconds(delay.strip_suffix('s')?)
@@ -262,8 +262,9 @@ mod tests {
         for code in [301, 400, 401, 402, 403, 404, 422] {
             assert!(matches!(status(code, "<html>"), StepError::Rejected { .. }), "{code}");
         }
-        let spent = r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
-        assert!(matches!(status(429, spent), StepError::Rejected { .. }));
+        let is_quota_exhausted =
+            r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
+        assert!(matches!(status(429, is_quota_exhausted), StepError::Rejected { .. }));
     }
 
     #[test]
@@ -308,7 +309,7 @@ mod tests {
             assert_eq!(status(400, body), StepError::TooLong, "{body}");
         }
         assert_eq!(status(413, ""), StepError::TooLong);
-        // A gateway may tell it in the words of two vendors at once.
+        // A gateway may mix the fields of two vendors.
         let both =
             r#"{"error":{"type":"exceed_context_size_error","status":"INVALID_ARGUMENT","message":7}}"#;
         assert_eq!(status(400, both), StepError::TooLong);

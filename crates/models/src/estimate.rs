@@ -1,18 +1,18 @@
-//! How many tokens a text is, guessed: for reservations, and where a vendor reports no usage.
+//! Estimates token counts, for reservations and for vendors that report no usage.
 
 use domain::image::IMAGE_TOKENS;
 use domain::step::{Block, Item, Step, StepRequest, Usage};
 
-/// What a message costs besides its text.
+/// The overhead of a message.
 const MESSAGE_TOKENS: u64 = 6;
 
-/// The tokens of so many bytes: one for each three and a half, rounded up.
+/// Converts bytes to tokens: two tokens for each seven bytes, rounded up.
 #[must_use]
 pub fn tokens_of_bytes(bytes: usize) -> u64 {
     (bytes as u64).saturating_mul(2).div_ceil(7)
 }
 
-/// The tokens that a model reads for this request. Depends on the request alone.
+/// Estimates the input tokens of a request. Depends on the request alone.
 #[must_use]
 pub fn input_tokens(request: &StepRequest) -> u64 {
     let items: u64 = request.transcript.iter().map(item_tokens).sum();
@@ -27,13 +27,13 @@ pub fn input_tokens(request: &StepRequest) -> u64 {
     MESSAGE_TOKENS + tokens_of_bytes(request.instructions.len()) + items + tools + images
 }
 
-/// The tokens that a model wrote in this step.
+/// Estimates the output tokens of a step.
 #[must_use]
 pub fn output_tokens(step: &Step) -> u64 {
     tokens_of_bytes(step.blocks.iter().map(block_bytes).sum())
 }
 
-/// The usage of a step whose vendor reported none.
+/// Estimates the usage of a step whose vendor reported none.
 #[must_use]
 pub fn usage(request: &StepRequest, step: &Step) -> Usage {
     let reasoning = step.blocks.iter().map(|block| match block {

@@ -1,18 +1,17 @@
-//! The wire formats that vendors speak: what is the same to ask of each, and where each answers it.
+//! The wire formats of vendors: names, addresses, paths and headers.
 
 use domain::catalog::ProviderName;
 use domain::secret::Secret;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 
-/// The version of the Messages format that is spoken.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// A wire format. A closed set: each has a module.
+/// A wire format. Each has a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Anthropic's Messages.
     Anthropic,
-    /// OpenAI's Chat Completions, which most other servers speak too.
+    /// OpenAI's Chat Completions, which most other servers also speak.
     ChatCompletions,
     /// Google's `streamGenerateContent`.
     Gemini,
@@ -21,10 +20,9 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
     pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Anthropic, Self::Responses, Self::Gemini];
 
-    /// The name under which its opaque items are kept.
+    /// Returns the name that is stored with opaque items.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +33,7 @@ impl Format {
         }
     }
 
-    /// Whose format it is.
+    /// Returns the vendor of the format.
     #[must_use]
     pub const fn provider(self) -> ProviderName {
         match self {
@@ -45,7 +43,7 @@ impl Format {
         }
     }
 
-    /// Where its vendor's own server is.
+    /// Returns the address of the vendor's own server.
     #[must_use]
     pub const fn default_base_url(self) -> &'static str {
         match self {
@@ -55,7 +53,7 @@ impl Format {
         }
     }
 
-    /// The path of its base where the operator's address has none or ends before it.
+    /// Completes the path of an operator's base URL.
     pub(crate) fn base_path(self, given: &str) -> String {
         let given = given.trim_end_matches('/');
         match self {
@@ -79,7 +77,7 @@ impl Format {
         }
     }
 
-    /// The header that carries the key; `None` when the key cannot stand in one.
+    /// Returns the header for the key, or `None` when a header cannot contain it.
     pub(crate) fn key_header(self, key: &Secret) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Anthropic => Some((HeaderName::from_static("x-api-key"), header_value("", key)?)),
@@ -88,7 +86,7 @@ impl Format {
         }
     }
 
-    /// A header that every request carries besides.
+    /// Returns an additional header of every request.
     pub(crate) fn version_header(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Anthropic => Some(("anthropic-version", ANTHROPIC_VERSION)),
@@ -96,7 +94,7 @@ impl Format {
         }
     }
 
-    /// The path of a step, behind the base, and its query.
+    /// Returns the path of a step below the base URL, and its query.
     pub(crate) fn step_path(self, model: &str) -> (String, Option<&'static str>) {
         match self {
             Self::Anthropic => ("/messages".to_owned(), None),
@@ -106,7 +104,7 @@ impl Format {
         }
     }
 
-    /// The path of the list of models, behind the base, and its query.
+    /// Returns the path of the list of models below the base URL, and its query.
     pub(crate) fn models_path(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Anthropic => ("/models", Some("limit=1000")),
@@ -116,7 +114,7 @@ impl Format {
     }
 }
 
-/// The header's value of the key behind `prefix`; `None` when the key cannot stand in a header.
+/// Builds a sensitive header value; `None` when a header cannot contain the key.
 fn header_value(prefix: &str, key: &Secret) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose())).ok()?;
     value.set_sensitive(true);

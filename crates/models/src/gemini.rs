@@ -10,10 +10,10 @@ use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
 pub(crate) use request::{Dialect, body};
 
-/// What stands before the names of models.
+/// The prefix of model names.
 const PREFIX: &str = "models/";
 
-/// The models of the vendor's list that write content, in its order.
+/// Reads the models of the vendor's list that generate content, in its order.
 pub(crate) fn models(body: &[u8]) -> Option<Listing> {
     Listing::read(body, &["models"], |model, name| {
         let methods = model["supportedGenerationMethods"].as_array().map_or(&[][..], Vec::as_slice);

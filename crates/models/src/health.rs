@@ -1,4 +1,4 @@
-//! How a model has fared lately.
+//! The health of a model, from its recent calls and probes.
 //!
 //! ```text
 //!                    a call or a probe answered
@@ -14,7 +14,7 @@
 //!      +-- when all that was seen is long past
 //! ```
 //!
-//! It is shown and nothing else: calls go to a model that is down as well, and are how it comes up again.
+//! Health is only displayed: calls still go to a model that is down, which is how it recovers.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,18 +22,18 @@ use std::time::Duration;
 use domain::catalog::ModelStatus;
 use domain::time::Timestamp;
 
-/// How many calls are remembered.
+/// Limits the recent calls.
 const CALLS_MAX: usize = 20;
-/// How long a call counts.
+/// Calls expire after this time.
 const CALL_COUNTS_FOR: Duration = Duration::from_secs(300);
-/// How long a probe counts: longer than it is from one to the next.
+/// Probes expire after this time, which is longer than their interval.
 const PROBE_COUNTS_FOR: Duration = Duration::from_secs(600);
-/// How many calls must have failed, one after the other, for a model to be down.
+/// A model is down after this many consecutive failed calls.
 const DOWN_AFTER: usize = 3;
-/// One call of this many that fails is one too many.
+/// A model is degraded when one of this many calls fails.
 const FAILED_AT_MOST_ONE_OF: usize = 5;
 
-/// What the last calls of one model met, and the last probe of its server.
+/// The recent calls of one model, and the last probe of its server.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     calls: VecDeque<(Timestamp, bool)>,
@@ -41,7 +41,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// A call ended: whether the model answered.
+    /// Records the outcome of a call.
     pub fn record(&mut self, answered: bool, now: Timestamp) {
         if self.calls.len() == CALLS_MAX {
             self.calls.pop_front();
@@ -49,13 +49,13 @@ impl Health {
         self.calls.push_back((now, answered));
     }
 
-    /// A probe ended: whether the server answered and has the model.
+    /// Records a probe: whether the server answered and has the model.
     pub fn record_probe(&mut self, answered: bool, now: Timestamp) {
         self.probe = Some((now, answered));
     }
 
-    /// How it stands at `now`. Calls tell more than a probe, which asks for no answer; but a server that did not
-    /// answer a probe since the last call is away, and one that did may be back.
+    /// Returns the health at `now`. Calls weigh more than probes, which request no answer; but a failed probe after the
+    /// last call means that the server is down, and a successful one that it may have recovered.
     #[must_use]
     pub fn status(&self, now: Timestamp) -> ModelStatus {
         let counts = |(at, _): &&(Timestamp, bool), time| now.since(*at) <= time;
@@ -72,7 +72,7 @@ impl Health {
     }
 }
 
-/// What calls tell, the oldest first.
+/// Rates calls, oldest first.
 fn by_calls(calls: impl DoubleEndedIterator<Item = bool> + Clone) -> ModelStatus {
     let failed_last = calls.clone().rev().take_while(|answered| !answered).count();
     let (count, failed) =
@@ -97,7 +97,8 @@ mod tests {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
-    /// What is seen, a letter each second: calls that answer or fail (`a`, `f`), probes that do (`A`, `F`), nothing.
+    /// Replays one letter per second: successful or failed calls (`a`, `f`), successful or failed probes (`A`, `F`),
+    /// nothing.
     fn after(seen: &str, idle: i64) -> ModelStatus {
         let mut health = Health::default();
         let mut second = 0;
@@ -147,7 +148,7 @@ mod tests {
             ("Fa", 0, Up),
             ("aFA", 0, Up),
             ("ffff", 0, Down),
-            // A probe before the last call tells nothing any more.
+            // A probe before the last call does not count.
             ("Ff", 0, Degraded),
             ("Afff", 0, Down),
         ] {
@@ -167,9 +168,9 @@ mod tests {
             ("F", 600, Down),
             ("F", 601, Unknown),
             ("fffA", 299, Degraded),
-            // The failures are forgotten, the probe is not.
+            // The failures have expired, the probe has not.
             ("fffA", 301, Up),
-            // What stood before a call does not come back.
+            // A probe from before a call does not count again.
             ("Afff", 301, Unknown),
             ("Faaa", 301, Unknown),
         ] {

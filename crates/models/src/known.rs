@@ -1,51 +1,50 @@
-//! What is known of the vendors' own models beside what their lists tell: a table, the more particular names first.
+//! A table of the vendors' own models, for properties that their lists omit. More specific names come first.
 //!
-//! What is not known of a model is left out here, and is then as for any other of its vendor: the newest ones are.
+//! A model that is not listed has the defaults of its vendor, as the newest models do.
 
 use domain::catalog::{Localized, ProviderName};
 
-/// What is known of a family of models.
+/// The properties of a family of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModelFamily {
     provider: ProviderName,
-    /// What the names of the family begin with, up to a date or the end.
+    /// The prefix of the family's names, up to a date or the end.
     family: &'static str,
-    /// How people call it.
     pub(crate) label: &'static str,
     kind: Kind,
-    /// How many tokens it reads and writes together.
+    /// The context window, input and output together.
     pub(crate) context_tokens: u32,
-    /// The most tokens that it writes in one step.
+    /// The limit of output tokens per step.
     pub(crate) output_max_tokens: u32,
-    /// Whether it takes an effort of reasoning.
+    /// Accepts a reasoning effort.
     pub(crate) reasons: bool,
-    /// Whether it takes images.
+    /// Accepts images.
     pub(crate) sees_images: bool,
-    /// Whether its vendor has newer ones in its place.
+    /// The vendor has a newer model in its place.
     pub(crate) deprecated: bool,
 }
 
-/// What a family is meant for.
+/// The purpose of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The most able.
+    /// The most capable.
     Large,
-    /// Between ability and price.
+    /// Balances capability and price.
     Middle,
-    /// Quick and cheap.
+    /// Fast and cheap.
     Small,
 }
 
 use Kind::{Large, Middle, Small};
 use ProviderName::{Anthropic, Google, OpenAi};
 
-/// Reasons; sees images.
+/// Reasons and accepts images.
 const BOTH: (bool, bool) = (true, true);
-/// Sees images, and takes no effort.
+/// Accepts images, but no reasoning effort.
 const SEES: (bool, bool) = (false, true);
-/// Reasons, and reads text alone.
+/// Reasons, but accepts only text.
 const REASONS: (bool, bool) = (true, false);
-/// Reads and writes text.
+/// Accepts only text.
 const TEXT: (bool, bool) = (false, false);
 
 const GEMINI_CONTEXT: u32 = 1_048_576;
@@ -120,7 +119,7 @@ impl ModelFamily {
         Self { deprecated: true, ..self }
     }
 
-    /// What it is meant for.
+    /// Describes the purpose.
     pub(crate) fn description(&self) -> Localized {
         let (cs, en, sk) = match self.kind {
             Large => (
@@ -143,12 +142,12 @@ impl ModelFamily {
     }
 }
 
-/// What is known of the vendor's own model of this name.
+/// Returns the family of a vendor's own model.
 pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static ModelFamily> {
     TABLE.iter().find(|known| known.provider == provider && is_of(name, known.family))
 }
 
-/// The names of a vendor's families that have no newer ones in their place, the more able ones first in the table.
+/// Returns the families of a vendor that are not deprecated, in the table's order.
 pub(crate) fn families(provider: ProviderName) -> impl Iterator<Item = &'static str> {
     TABLE
         .iter()
@@ -156,10 +155,10 @@ pub(crate) fn families(provider: ProviderName) -> impl Iterator<Item = &'static 
         .map(|known| known.family)
 }
 
-/// Whether a name is the family's own, or that of one of its dated versions.
+/// Returns true for the family's name and its dated versions.
 fn is_of(name: &str, family: &str) -> bool {
     let Some(rest) = name.strip_prefix(family) else { return false };
-    // "-0" is Anthropic's, "-001" Google's for the same thing.
+    // "-0" is Anthropic's form, "-001" Google's.
     let version = rest.strip_prefix('-').unwrap_or(rest);
     rest.is_empty()
         || version == "latest"

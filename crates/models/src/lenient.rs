@@ -1,11 +1,11 @@
-//! Vendors' JSON, read field by field and entry by entry: what is odd counts as absent and takes nothing else along.
+//! Reads vendors' JSON leniently: an invalid field counts as absent and does not affect other fields.
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::sse::Frame;
 
-/// A field that says nothing when it is of another type.
+/// Deserializes a field, or its default when it has another type.
 pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -14,14 +14,14 @@ where
     Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
 }
 
-/// A field that is a count, however it is written; says nothing when it is none.
+/// Deserializes a count in any notation; `None` when it is invalid.
 pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(count_of(&Value::deserialize(from)?))
 }
 
-/// The count that a value tells, however it is written.
+/// Reads a count in any notation.
 pub(crate) fn count_of(value: &Value) -> Option<u64> {
-    /// What a double holds exactly.
+    /// The largest range of integers that a double represents exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) => number.as_u64().or_else(|| {
@@ -38,8 +38,8 @@ pub(crate) fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// The same frame with each field of its JSON once, the last of several; `None` where that changes nothing.
-pub(crate) fn each_once(frame: &Frame) -> Option<Frame> {
+/// Removes duplicate fields from a frame's JSON; the last one counts. Returns `None` when that changes nothing.
+pub(crate) fn without_duplicates(frame: &Frame) -> Option<Frame> {
     let data = serde_json::from_str::<Value>(&frame.data).ok()?.to_string();
     (data != frame.data).then(|| Frame { event: frame.event.clone(), data })
 }

@@ -1,11 +1,11 @@
-//! The models: who answers a step, what they are called, and how they fare.
+//! Models: providers of steps, the catalog and health.
 //!
-//! A [`Provider`] streams one step. There is a module for each wire format that vendors speak, and the
-//! built-in reader, which needs no vendor. Vendors' JSON is in no other crate. The [`Catalog`] knows which
-//! models there are and gives the provider of each.
+//! A [`Provider`] streams one step. Each wire format of vendors has a module, and so has the built-in reader, which
+//! needs no vendor. No other crate contains vendors' JSON. The [`Catalog`] lists the models and resolves their
+//! providers.
 //!
-//! A provider makes one attempt and tells what went wrong; whether and when to try again is the host's to
-//! decide. Nothing here holds a key anywhere but in the header that carries it.
+//! A provider makes one attempt and reports errors; the caller decides on retries. A key appears nowhere but in the
+//! header that carries it.
 
 mod anthropic;
 mod attempt;

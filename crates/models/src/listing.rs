@@ -1,45 +1,45 @@
-//! Reads the lists of models that vendors give.
+//! Reads vendors' lists of models.
 
 use serde_json::Value;
 
 use crate::lenient;
 
-/// The longest name of a model that is taken from a list, in bytes.
+/// Models with longer names are skipped.
 const NAME_MAX_BYTES: usize = 256;
-/// The longest label of a model that is taken from a list, in characters.
+/// Longer labels are truncated.
 const LABEL_MAX_CHARS: usize = 200;
 
-/// A model that a vendor's server says it has.
+/// A model in a vendor's list. Optional fields are absent when the server does not report them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Discovered {
-    /// The vendor's name for it.
+    /// The vendor's name of the model.
     pub name: String,
-    /// How many tokens it reads and writes together, where the server says so.
+    /// The context window, input and output together.
     pub context_tokens: Option<u32>,
-    /// The most tokens that it writes in one step, where the server says so.
+    /// The limit of output tokens per step.
     pub output_max_tokens: Option<u32>,
-    /// What people call it, where the server says so.
+    /// The display name.
     pub label: Option<String>,
-    /// Whether it takes an effort of reasoning, where the server says so.
+    /// Accepts a reasoning effort.
     pub reasons: Option<bool>,
-    /// Whether the vendor has others in its place.
+    /// The vendor has a newer model in its place.
     pub deprecated: bool,
-    /// When it was made, in seconds since 1970; 0 where the server does not say.
+    /// The creation time, in seconds since 1970; 0 when the server does not report it.
     pub created: u64,
 }
 
-/// A vendor's list of models, as far as it can be read.
+/// The readable entries of a vendor's list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Listing {
-    /// The models, each name once, in the list's order.
+    /// The models in the list's order, without duplicates.
     pub(crate) models: Vec<Discovered>,
-    /// How many entries could not be read.
+    /// The number of unreadable entries.
     pub(crate) unreadable: usize,
 }
 
 impl Listing {
-    /// Reads the list that stands under one of the names, or is the body itself. `read` makes a model of an entry; of
-    /// one that is no model, or not to be offered, it makes nothing.
+    /// Reads the list in the first of the named fields, or the body itself. `read` converts an entry, and returns
+    /// `None` for one that should not be offered.
     pub(crate) fn read(
         body: &[u8],
         names: &[&str],
@@ -55,37 +55,37 @@ impl Listing {
             },
             _ => return None,
         };
-        let mut told = Self::default();
+        let mut listing = Self::default();
         for entry in list {
             let Some(name) = name_of(entry) else {
-                told.unreadable += 1;
+                listing.unreadable += 1;
                 continue;
             };
             let Some(model) = read(entry, name) else { continue };
-            if told.models.iter().all(|other| other.name != model.name) {
-                told.models.push(model);
+            if listing.models.iter().all(|other| other.name != model.name) {
+                listing.models.push(model);
             }
         }
-        Some(told)
+        Some(listing)
     }
 }
 
-/// The name of a model: one that can stand in a catalog.
+/// Returns the name of an entry, if the catalog can use it.
 fn name_of(entry: &Value) -> Option<&str> {
     let name = [&entry["id"], &entry["name"]].into_iter().find_map(Value::as_str)?;
     let fits = !name.trim().is_empty() && name.len() <= NAME_MAX_BYTES;
     (fits && !name.chars().any(char::is_control)).then_some(name)
 }
 
-/// The first of these fields that tells a count of tokens.
+/// Returns the first of these fields that contains a token count.
 pub(crate) fn tokens(entry: &Value, fields: &[&str]) -> Option<u32> {
-    let told = fields.iter().filter_map(|field| u32::try_from(lenient::count_of(&entry[*field])?).ok());
-    told.into_iter().find(|count| *count > 0)
+    let counts = fields.iter().filter_map(|field| u32::try_from(lenient::count_of(&entry[*field])?).ok());
+    counts.into_iter().find(|count| *count > 0)
 }
 
-/// What people call a model, on one line.
+/// Reads a display name as one line.
 pub(crate) fn label(entry: &Value, field: &str) -> Option<String> {
-    let shown = entry[field].as_str()?.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown: String = shown.chars().filter(|letter| !letter.is_control()).take(LABEL_MAX_CHARS).collect();
-    (!shown.is_empty()).then_some(shown)
+    let label = entry[field].as_str()?.split_whitespace().collect::<Vec<_>>().join(" ");
+    let label: String = label.chars().filter(|letter| !letter.is_control()).take(LABEL_MAX_CHARS).collect();
+    (!label.is_empty()).then_some(label)
 }

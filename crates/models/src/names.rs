@@ -1,4 +1,4 @@
-//! What the names of models tell where their vendors do not.
+//! Derives properties of models from their names when vendors do not report them.
 
 use std::cmp::Reverse;
 
@@ -7,14 +7,14 @@ use domain::catalog::{Localized, ProviderName};
 use crate::format::Format;
 use crate::listing::Discovered;
 
-/// How much a model reads where neither its server nor its name tells.
+/// The default context window.
 const CONTEXT_TOKENS: u32 = 32_768;
-/// The same for OpenAI's own models.
+/// The default for OpenAI's own models.
 const OPENAI_CONTEXT_TOKENS: u32 = 128_000;
-/// The same for Anthropic's.
+/// The default for Anthropic's models.
 const ANTHROPIC_CONTEXT_TOKENS: u32 = 200_000;
 
-/// How much a model reads whose server does not tell.
+/// Returns the default context window.
 pub(crate) fn context_tokens(format: Format, own: bool) -> u32 {
     match format.provider() {
         ProviderName::Anthropic => ANTHROPIC_CONTEXT_TOKENS,
@@ -23,7 +23,7 @@ pub(crate) fn context_tokens(format: Format, own: bool) -> u32 {
     }
 }
 
-/// What a model is said to be.
+/// Describes a model by its vendor.
 pub(crate) fn description(format: Format, own: bool) -> Localized {
     let vendor = match format.provider() {
         ProviderName::Anthropic => "Anthropic",
@@ -44,8 +44,8 @@ pub(crate) fn description(format: Format, own: bool) -> Localized {
     )
 }
 
-/// Those of a vendor's models that hold conversations. The vendor's own are put in order, the best first; a server's
-/// stay in its order.
+/// Selects the models that hold conversations. Orders a vendor's own models, best first; keeps the order of other
+/// servers.
 pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> Vec<Discovered> {
     let openai = own && format.provider() == ProviderName::OpenAi;
     let mut models: Vec<_> = models.into_iter().filter(|model| converses(&model.name, openai)).collect();
@@ -66,9 +66,9 @@ pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> 
     models
 }
 
-/// The newest first, whole ones before small ones and finished ones before previews.
+/// Orders by generation, then full models before small ones, then releases before previews.
 fn generation(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
-    // Dates are numbers too, but greater ones.
+    // Dates are numbers too, but larger ones.
     let mut numbers =
         name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
     let mut version = || numbers.find(|number| *number < 100).unwrap_or(0);
@@ -76,7 +76,7 @@ fn generation(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
     (major, minor, !small.iter().any(|kind| name.contains(kind)), !name.contains("preview"))
 }
 
-/// Whether a model of this name holds conversations: servers list all that they have.
+/// Returns true for models that hold conversations. Servers also list others.
 fn converses(name: &str, own: bool) -> bool {
     let name = name.to_lowercase();
     let other = [
@@ -105,7 +105,7 @@ fn converses(name: &str, own: bool) -> bool {
         && !["instruct", "search", "codex", "deep-research", "sora"].iter().any(|kind| name.contains(kind)))
 }
 
-/// Whether a model of this name thinks before it answers and takes an effort for it.
+/// Returns true for models that accept a reasoning effort.
 pub(crate) fn reasons(name: &str) -> bool {
     let name = name.to_lowercase();
     let name = name.rsplit('/').next().unwrap_or(&name);
@@ -130,19 +130,19 @@ pub(crate) fn reasons(name: &str) -> bool {
             .any(|kind| name.contains(kind))
 }
 
-/// Whether the vendor has newer ones in its place.
+/// Returns true when the vendor has a newer model in its place.
 pub(crate) fn is_deprecated(name: &str) -> bool {
     name == "gpt-4" || ["gpt-3.5", "gpt-4-", "o1", "chatgpt-4"].iter().any(|family| name.starts_with(family))
 }
 
-/// The better of OpenAI's models are greater: by generation, whole ones before small ones.
+/// Ranks OpenAI's models: by generation, then full models before small ones.
 fn rank(name: &str) -> (u32, u32, bool, bool) {
     let version = name.strip_prefix("gpt-").unwrap_or("");
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let major = digits(version);
     let minor = version[major.len()..].strip_prefix('.').map(digits).unwrap_or_default();
     let whole = !["mini", "nano", "pro", "chat"].iter().any(|kind| name.contains(kind));
-    // A name without a date is the vendor's present choice of that model.
+    // A name without a date is the vendor's current version of the model.
     let plain = name.matches('-').count() < 2;
     (major.parse().unwrap_or(0), minor.parse().unwrap_or(0), whole, plain)
 }

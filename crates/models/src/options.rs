@@ -8,27 +8,27 @@ use serde_json::{Map, Value};
 
 use crate::error;
 
-/// The name under which options hold for every model.
+/// The key of options for every model.
 const EVERY_MODEL: &str = "*";
 
-/// What an operator's options do not touch: the exchange, whose model it is, and that it is streamed.
-const NOT_OPTIONS: [&str; 5] = ["model", "stream", "messages", "input", "contents"];
+/// Parameters that options cannot override.
+const RESERVED: [&str; 5] = ["model", "stream", "messages", "input", "contents"];
 
-/// Raw options that are put into the requests of models: JSON objects by the vendor's name of the model, `*` for
-/// every model. Where both say something, the model's own holds.
+/// Raw request options: JSON objects by the vendor's name of a model, or `*` for every model. A model's own options
+/// take precedence.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options(BTreeMap<String, Map<String, Value>>);
 
 impl Options {
-    /// Reads `{"model": {"option": …}}`.
+    /// Parses `{"model": {"option": …}}`.
     ///
     /// # Errors
-    /// What is wrong with it, with its line.
+    /// Returns the JSON error and its line.
     pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json).map(Self)
     }
 
-    /// What is added to the requests of this model.
+    /// Returns the options for a model.
     pub(crate) fn of(&self, model: &str) -> Map<String, Value> {
         let mut options = self.0.get(EVERY_MODEL).cloned().unwrap_or_default();
         if let Some(own) = self.0.get(model) {
@@ -37,7 +37,7 @@ impl Options {
         options
     }
 
-    /// The same with more for one model.
+    /// Adds options for one model.
     pub(crate) fn with(&self, model: &str, more: &Map<String, Value>) -> Self {
         let mut options = self.clone();
         merge(options.0.entry(model.to_owned()).or_default(), more);
@@ -45,22 +45,22 @@ impl Options {
     }
 }
 
-/// A request's body: what is said in the vendor's form, and the operator's options in it.
-pub(crate) fn body(said: &impl Serialize, options: &Map<String, Value>) -> Result<Vec<u8>, StepError> {
-    let unwritable = |_| error::rejected("the request cannot be written");
+/// Serializes a request and merges the operator's options into it.
+pub(crate) fn body(request: &impl Serialize, options: &Map<String, Value>) -> Result<Vec<u8>, StepError> {
+    let unwritable = |_| error::rejected("the request cannot be serialized");
     if options.is_empty() {
-        return serde_json::to_vec(said).map_err(unwritable);
+        return serde_json::to_vec(request).map_err(unwritable);
     }
-    let mut body = serde_json::to_value(said).map_err(unwritable)?;
+    let mut body = serde_json::to_value(request).map_err(unwritable)?;
     if let Value::Object(body) = &mut body {
         let mut options = options.clone();
-        options.retain(|name, _| !NOT_OPTIONS.contains(&name.as_str()));
+        options.retain(|name, _| !RESERVED.contains(&name.as_str()));
         merge(body, &options);
     }
     serde_json::to_vec(&body).map_err(unwritable)
 }
 
-/// Puts options into an object: objects into objects, everything else in the place of what was there.
+/// Merges options into an object: objects recursively, other values by replacement.
 pub(crate) fn merge(into: &mut Map<String, Value>, options: &Map<String, Value>) {
     for (name, option) in options {
         match (into.get_mut(name), option) {
@@ -93,10 +93,11 @@ mod tests {
 
     #[test]
     fn options_go_into_the_request_but_not_into_the_exchange() {
-        let said = serde_json::json!({"model": "m", "stream": true, "messages": [1], "a": {"b": 1, "c": 2}});
+        let request =
+            serde_json::json!({"model": "m", "stream": true, "messages": [1], "a": {"b": 1, "c": 2}});
         let options = serde_json::json!({"a": {"b": 3, "d": [4]}, "e": 5, "model": "x", "stream": false,
             "messages": [], "input": []});
-        let merged = body(&said, options.as_object().unwrap()).unwrap();
+        let merged = body(&request, options.as_object().unwrap()).unwrap();
         let merged: Value = serde_json::from_slice(&merged).unwrap();
         let expected = serde_json::json!({"model": "m", "stream": true, "messages": [1],
             "a": {"b": 3, "c": 2, "d": [4]}, "e": 5});

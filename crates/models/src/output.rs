@@ -1,4 +1,4 @@
-//! What a step has put out so far, within its bounds: the same for every format.
+//! The output of a step and its limits, the same for every format.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,29 +10,28 @@ use serde_json::{Map, Value};
 use crate::error;
 use crate::format::Format;
 
-/// The longest identifier of a call that is kept; a longer one is replaced.
+/// Longer call identifiers are replaced.
 const CALL_ID_MAX_BYTES: usize = 128;
 
-/// Whether more is to be read.
+/// The progress of a step's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Yes.
+    /// The stream continues.
     More,
     /// The step is finished.
     End,
 }
 
-/// The identifiers of calls that an exchange has.
+/// The call identifiers that a transcript uses.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds(HashSet<String>);
 
 impl CallIds {
-    /// Those that are taken.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self(taken)
     }
 
-    /// The vendor's identifier, or one of our own where it gave none or one that is taken.
+    /// Returns the vendor's identifier, or a new one when it is empty, invalid or already taken.
     pub(crate) fn own(&mut self, given: String) -> Result<String, StepError> {
         let usable =
             !given.is_empty() && given.len() <= CALL_ID_MAX_BYTES && !given.contains(char::is_control);
@@ -40,46 +39,46 @@ impl CallIds {
             return Ok(given);
         }
         let mut bits = [0; 12];
-        getrandom::fill(&mut bits).map_err(|_| error::unavailable("no random identifiers can be made"))?;
+        getrandom::fill(&mut bits)
+            .map_err(|_| error::unavailable("no random identifier could be generated"))?;
         let id = format!("call_{}", domain::hex::encode(&bits));
         self.0.insert(id.clone());
         Ok(id)
     }
 }
 
-/// A call as its vendor gave it.
+/// A call as the vendor sent it.
 #[derive(Debug, Default)]
-pub(crate) struct Called {
-    /// Its identifier; empty where the vendor gives none.
+pub(crate) struct VendorCall {
+    /// The identifier; empty when the vendor sends none.
     pub(crate) id: String,
-    /// The tool's name.
     pub(crate) tool: String,
     /// The arguments as the model wrote them.
     pub(crate) arguments: String,
 }
 
-/// What a step has put out so far.
+/// The output of a step so far.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     ids: CallIds,
-    /// All its text: vendors tell by places in it what they cite for what.
-    said: String,
+    /// The whole text. Vendors cite by positions in it.
+    written: String,
     cited: usize,
     bytes: usize,
     calls: usize,
-    /// Calls whose arguments are no JSON: what a bound has cut is left out at the end.
-    doubtful: Vec<Called>,
+    /// Calls whose arguments are not JSON. They are dropped at the end if a limit truncated them.
+    unparsable: Vec<VendorCall>,
     refused: bool,
     full: bool,
 }
 
 impl Output {
-    /// Nothing yet, in an exchange in which these identifiers of calls are taken.
+    /// Creates an empty output for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { ids: CallIds::new(taken), ..Self::default() }
     }
 
-    /// Counts what came and is not given yet.
+    /// Counts bytes that arrived but are not emitted yet.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
@@ -87,17 +86,17 @@ impl Output {
     pub(crate) fn text(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         if !text.is_empty() {
             self.bytes += text.len();
-            self.said.push_str(&text);
+            self.written.push_str(&text);
             ready.push_back(StepEvent::Text(text));
         }
     }
 
-    /// All that was said so far.
-    pub(crate) fn said(&self) -> &str {
-        &self.said
+    /// Returns the whole text so far.
+    pub(crate) fn written(&self) -> &str {
+        &self.written
     }
 
-    /// A source that the vendor names, if it is one.
+    /// Emits a source.
     pub(crate) fn cited(&mut self, cited: Option<Cited>, ready: &mut VecDeque<StepEvent>) {
         if let Some(cited) = cited.filter(|_| self.cited < CITED_MAX) {
             self.cited += 1;
@@ -106,7 +105,7 @@ impl Output {
         }
     }
 
-    /// Text by which the model refuses.
+    /// Emits text that refuses the request.
     pub(crate) fn refusal(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         self.refused |= !text.is_empty();
         self.text(text, ready);
@@ -119,16 +118,16 @@ impl Output {
         }
     }
 
-    /// An item that goes back verbatim.
+    /// Emits an item that must be sent back verbatim.
     pub(crate) fn opaque(&mut self, format: Format, json: String, ready: &mut VecDeque<StepEvent>) {
         self.bytes += json.len();
         ready.push_back(StepEvent::Opaque { format: format.name().to_owned(), json });
     }
 
-    /// A whole call; whether it is one that is given.
+    /// Emits a complete call. Returns false when it is dropped or postponed.
     pub(crate) fn call(
         &mut self,
-        mut call: Called,
+        mut call: VendorCall,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<bool, StepError> {
         if call.tool.is_empty() || self.full {
@@ -144,32 +143,32 @@ impl Output {
         }
         self.bytes += call.id.len() + call.tool.len() + call.arguments.len();
         if serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err() {
-            self.doubtful.push(call);
+            self.unparsable.push(call);
             return Ok(false);
         }
-        self.give(call, ready)?;
+        self.emit(call, ready)?;
         Ok(true)
     }
 
-    /// Whether it has put out as much as a step may.
+    /// Returns true when the step has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
         self.full || self.bytes > STEP_MAX_BYTES
     }
 
-    /// The model is done.
+    /// Finishes the step.
     pub(crate) fn finish(
         &mut self,
         stop: StopReason,
         usage: Option<Usage>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
-        let doubtful = std::mem::take(&mut self.doubtful);
+        let unparsable = std::mem::take(&mut self.unparsable);
         if stop == StopReason::OutputFull {
-            // The bound on output cut it; what it would do is not known.
-            self.calls -= doubtful.len();
+            // The output limit truncated the call, so its arguments are unknown.
+            self.calls -= unparsable.len();
         } else {
-            for call in doubtful {
-                self.give(call, ready)?;
+            for call in unparsable {
+                self.emit(call, ready)?;
             }
         }
         let stop = match stop {
@@ -182,8 +181,8 @@ impl Output {
         Ok(Next::End)
     }
 
-    fn give(&mut self, call: Called, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
-        let Called { id, tool, arguments } = call;
+    fn emit(&mut self, call: VendorCall, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        let VendorCall { id, tool, arguments } = call;
         let id = self.ids.own(id)?;
         ready.push_back(StepEvent::Call(Call { id, tool, arguments, purpose: Purpose::Tool }));
         Ok(())
@@ -194,8 +193,8 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn call(arguments: &str) -> Called {
-        Called { id: String::new(), tool: "t".into(), arguments: arguments.into() }
+    fn call(arguments: &str) -> VendorCall {
+        VendorCall { id: String::new(), tool: "t".into(), arguments: arguments.into() }
     }
 
     #[test]

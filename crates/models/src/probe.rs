@@ -1,4 +1,4 @@
-//! How vendors fare: what asking each for its models came to, and why it told none.
+//! The health of vendors: outcomes of model discovery.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use domain::catalog::ProviderName;
 use domain::step::StepError;
 use domain::time::Timestamp;
 
-/// Why a vendor told no models.
+/// Why model discovery failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProbeError {
-    /// Nothing answers there, or not in time.
+    /// The server did not answer in time.
     Unreachable,
-    /// It wants another key, or one at all.
+    /// The server requires another key, or any key.
     Key,
-    /// It answers, and gives no list.
+    /// The server refused to list models.
     Refused,
-    /// What it gives is no list.
+    /// The response is not a list of models.
     Unreadable,
-    /// It has no models.
+    /// The list is empty.
     Empty,
 }
 
 impl ProbeError {
-    /// Every one.
+    /// All variants.
     pub const ALL: [Self; 5] = [Self::Unreachable, Self::Key, Self::Refused, Self::Unreadable, Self::Empty];
 
-    /// One word for it.
+    /// Returns the name for metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl ProbeError {
     }
 }
 
-/// In words that say nothing of the operator's network or keys.
+/// A message for users. Reveals nothing about the operator's network or keys.
 impl fmt::Display for ProbeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -51,29 +51,28 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// How a vendor fares.
+/// The health of a vendor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VendorHealth {
-    /// Which one.
     pub provider: ProviderName,
-    /// Where its server is. No key stands in it.
+    /// The server's address. It contains no key.
     pub base_url: String,
-    /// How many models it told when it last did.
+    /// The number of models in the last successful list.
     pub models: usize,
-    /// Whether it told its models when it was last asked; `None` when no answer has come yet.
+    /// The success of the last discovery; `None` before the first outcome.
     pub up: Option<bool>,
-    /// Since when it is so.
+    /// The time of the last change of `up`.
     pub since: Option<Timestamp>,
-    /// Why it told none.
+    /// The cause of the last failure.
     pub trouble: Option<ProbeError>,
-    /// The same in its server's words, for operators.
+    /// The server's own message, for operators.
     pub detail: Option<String>,
-    /// How often asking came to each of [`TxError::ALL`].
+    /// Counts failures by the variants of [`ProbeError::ALL`].
     pub failures: [u64; ProbeError::ALL.len()],
 }
 
 impl VendorHealth {
-    /// Why the vendor cannot be counted on, for operators: vendor, address and cause on one line. `None` when it can.
+    /// Explains a failure to operators: vendor, address and cause on one line. `None` when the vendor is up.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         let cause = match (self.up, &self.detail) {
@@ -85,7 +84,7 @@ impl VendorHealth {
     }
 }
 
-/// Why a vendor told no models: for programs, and in words.
+/// A failed discovery: its kind, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) trouble: ProbeError,
@@ -93,13 +92,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// What the server's error means. `keyed` says whether it was sent a key.
+    /// Classifies the server's error. `keyed` is true when a key was sent.
     pub(crate) fn of(error: &StepError, keyed: bool) -> Self {
         let (trouble, detail) = match error {
             StepError::Rejected { reason } if is_about_key(reason) => {
-                let said =
-                    if keyed { "the key is refused" } else { "a key is wanted, and none is configured" };
-                return Self { trouble: ProbeError::Key, detail: format!("{said} ({reason})") };
+                let message =
+                    if keyed { "the key is refused" } else { "a key is required, but none is configured" };
+                return Self { trouble: ProbeError::Key, detail: format!("{message} ({reason})") };
             }
             StepError::Rejected { reason } => (ProbeError::Refused, reason.clone()),
             StepError::Unavailable { reason, .. } => (ProbeError::Unreachable, reason.clone()),
@@ -128,35 +127,35 @@ impl Failure {
     }
 }
 
-/// Whether a refusal is for the key: by its status, and where that tells something else by its words.
+/// Returns true when a rejection concerns the key, by its status or message.
 fn is_about_key(reason: &str) -> bool {
     let reason = reason.to_lowercase();
     let named = ["api key", "api_key", "x-api-key"].iter().any(|name| reason.contains(name));
     reason.starts_with("401") || reason.starts_with("403") || (reason.starts_with("400") && named)
 }
 
-/// What a vendor is known by.
+/// The history of a vendor's discovery.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Probe {
-    /// What it came to last.
+    /// The last outcome.
     pub(crate) last: Option<Result<(), Failure>>,
     since: Option<Timestamp>,
     failures: [u64; ProbeError::ALL.len()],
 }
 
 impl Probe {
-    /// Takes note of what asking came to; whether that is another thing than before.
-    pub(crate) fn record(&mut self, came: Result<(), Failure>, now: Timestamp) -> bool {
-        if let Err(failure) = &came
+    /// Records an outcome. Returns true when it differs from the last one.
+    pub(crate) fn record(&mut self, outcome: Result<(), Failure>, now: Timestamp) -> bool {
+        if let Err(failure) = &outcome
             && let Some(at) = ProbeError::ALL.iter().position(|trouble| *trouble == failure.trouble)
         {
             self.failures[at] += 1;
         }
-        let changed = self.last.as_ref() != Some(&came);
-        if self.last.as_ref().map(Result::is_ok) != Some(came.is_ok()) {
+        let changed = self.last.as_ref() != Some(&outcome);
+        if self.last.as_ref().map(Result::is_ok) != Some(outcome.is_ok()) {
             self.since = Some(now);
         }
-        self.last = Some(came);
+        self.last = Some(outcome);
         changed
     }
 

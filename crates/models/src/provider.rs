@@ -1,4 +1,4 @@
-//! Who answers a step.
+//! Providers of steps.
 
 use std::sync::Arc;
 
@@ -10,23 +10,21 @@ use crate::listing::Discovered;
 use crate::reader;
 use crate::vendor::Vendor;
 
-/// Who answers a step: a vendor by its wire format, or the built-in reader. Cheap to clone.
+/// A provider of steps: a vendor, or the built-in reader. Cheap to clone.
 #[derive(Debug, Clone)]
 pub enum Provider {
-    /// A vendor's server, which knows its own format.
     Vendor(Arc<Vendor>),
-    /// The built-in reader.
     Reader,
 }
 
 impl Provider {
-    /// Makes one attempt at a step. Nothing happens until the stream is polled.
+    /// Makes one attempt at a step. Does nothing until the stream is polled.
     #[must_use]
     pub fn step(&self, request: StepRequest) -> StepStream {
         match self {
             Self::Vendor(vendor) => vendor.step(request),
             Self::Reader => {
-                // The work is done when the stream is polled, not before.
+                // Work starts when the stream is polled, not before.
                 let events =
                     stream::once(async move { stream::iter(reader::deltas(reader::step(&request))) });
                 Box::pin(events.flatten().map(Ok))
@@ -34,10 +32,10 @@ impl Provider {
         }
     }
 
-    /// The models that the server has, in its order. Also the cheap probe of whether it answers.
+    /// Lists the server's models, in its order. Also serves as a cheap probe.
     ///
     /// # Errors
-    /// Why the server does not tell.
+    /// Fails when the server does not return a list.
     pub async fn models(&self) -> Result<Vec<Discovered>, StepError> {
         match self {
             Self::Vendor(vendor) => vendor.models().await,

@@ -1,5 +1,5 @@
-//! OpenAI's Responses format, for OpenAI's own server. Nothing is stored there: what the model thought comes back
-//! encrypted, and is given back with the exchange.
+//! OpenAI's Responses format, for OpenAI's own server. The server stores nothing: reasoning is returned encrypted, and
+//! sent back with the transcript.
 
 mod events;
 mod request;

@@ -1,4 +1,4 @@
-//! A vendor's server: its address, its key and the connections to it.
+//! A vendor's server: its address, key and connections.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,14 +11,14 @@ use reqwest::header::{HeaderName, HeaderValue};
 use crate::client::Client;
 use crate::format::Format;
 
-/// A vendor's configuration cannot be used. Says nothing of its secrets.
+/// An invalid configuration of a vendor. Contains no secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VendorError {
-    /// The base URL is none, or not of HTTP, or carries a user, a query or a fragment.
+    /// The base URL is invalid, not HTTP, or has a user, query or fragment.
     #[error("the base URL is not a plain http or https address")]
     BaseUrl,
-    /// The key has characters that no header can carry.
-    #[error("the key has characters that no key has")]
+    /// A header cannot contain the key.
+    #[error("the key contains invalid characters")]
     Key,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// The server at `base`, whose path is completed as the format has it.
+    /// Creates the server at `base`. Completes its path for the format.
     pub(crate) fn new(format: Format, base: &str, key: Option<Secret>) -> Result<Self, VendorError> {
         let mut base = parse(base)?;
         let path = format.base_path(base.path());
@@ -50,14 +50,14 @@ impl Server {
         Ok(Self { base, header, key, client: Arc::default() })
     }
 
-    /// Whether it is the vendor's own.
+    /// Returns true for the vendor's own server.
     pub(crate) fn is_own(&self, format: Format) -> bool {
         let host = self.base.host_str().unwrap_or("");
         let own = Url::parse(format.default_base_url()).ok();
         own.as_ref().and_then(Url::host_str) == Some(host) || host.ends_with(".openai.azure.com")
     }
 
-    /// Where it is. An address with a user or a query is not taken, so that no key stands in it.
+    /// Returns the address. Addresses with a user or query are rejected, so it contains no key.
     pub(crate) fn base_url(&self) -> &str {
         self.base.as_str()
     }
@@ -73,30 +73,29 @@ impl Server {
         self.header.clone()
     }
 
-    /// A text of the server's without the key.
+    /// Removes the key from a text.
     pub(crate) fn redact(&self, text: &str) -> String {
         self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.redact(text))
     }
 
-    /// The connections, made when they are first needed: reading the system's certificates takes a while,
-    /// and a server that is spoken to in clear text needs none.
+    /// Returns the HTTP client. It is created on first use, because loading the system's certificates is slow and only
+    /// needed for TLS.
     pub(crate) fn client(&self) -> Result<&Client, StepError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = Client::new(&self.base).map_err(|error| StepError::Rejected {
-            reason: format!("no TLS connections can be made here: {error}"),
-        })?;
+        let client = Client::new(&self.base)
+            .map_err(|error| StepError::Rejected { reason: format!("TLS setup failed: {error}") })?;
         Ok(self.client.get_or_init(|| client))
     }
 }
 
-/// Whether an address is of this host.
+/// Returns true when an address has this host.
 pub(crate) fn is_at(base: &str, host: &str) -> bool {
     parse(base).is_ok_and(|base| base.host_str() == Some(host))
 }
 
-/// An address without anything secret in it.
+/// Parses an address and rejects parts that may contain secrets.
 pub(crate) fn parse(base: &str) -> Result<Url, VendorError> {
     let base = Url::parse(base.trim()).map_err(|_| VendorError::BaseUrl)?;
     let plain = base.username().is_empty()

@@ -3,29 +3,28 @@
 /// The longest frame, in bytes.
 pub(crate) const FRAME_MAX_BYTES: usize = 1024 * 1024;
 
-/// One frame of an event stream.
+/// A frame of an event stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Frame {
-    /// The event's name; empty when it has none.
+    /// The event's name; may be empty.
     pub(crate) event: String,
-    /// Its data.
     pub(crate) data: String,
 }
 
-/// The stream is no event stream.
+/// The bytes are not an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("a frame is too long")]
     TooLong,
-    #[error("a frame is no text")]
+    #[error("a frame is not UTF-8")]
     NotText,
 }
 
-/// Cuts bytes into frames, however they arrive. Holds one frame at most, and looks at each byte once.
+/// Splits bytes into frames. Buffers one frame at most, and scans each byte once.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     bytes: Vec<u8>,
-    /// Where the line being read begins, and how far it was searched for its end.
+    /// The start of the current line, and the position up to which its end was searched.
     line: usize,
     searched: usize,
     after_return: bool,
@@ -35,7 +34,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Takes bytes; call [`Self::next`] until it has no more before the next ones.
+    /// Adds bytes. Call [`Self::next`] until it returns `None` before adding more.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.line);
         self.searched -= self.line;
@@ -43,7 +42,7 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame that has data.
+    /// Returns the next complete frame that has data.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         while let Some(found) =
             self.bytes[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
@@ -70,7 +69,7 @@ impl Frames {
         if self.bytes.len() - self.line > FRAME_MAX_BYTES { Err(FrameError::TooLong) } else { Ok(None) }
     }
 
-    /// What stands when the stream has ended: a frame whose last line is whole but whose end is not marked.
+    /// Returns the last frame when the stream ends after a complete line but without the blank line.
     pub(crate) fn rest(&mut self) -> Option<Frame> {
         self.take()
     }
@@ -95,7 +94,7 @@ impl Frames {
                 self.frame.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.frame.event),
-            // Some servers write their errors as a field of this name.
+            // Some servers send errors in a field of this name.
             "error" => {
                 "error".clone_into(&mut self.frame.event);
                 self.frame.data.push_str(value);

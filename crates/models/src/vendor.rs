@@ -132,8 +132,8 @@ impl Vendor {
             let body = body.ok_or_else(|| Failure::unreadable("its list of models is too long"))?;
             let Listing { mut models, unreadable } = self.format.models(&body).ok_or_else(|| {
                 let is_json = serde_json::from_slice::<&RawValue>(&body).is_ok();
-                let cause = if is_json { "JSON, and no list of models" } else { "no JSON" };
-                Failure::unreadable(&format!("what it gives for a list of models is {cause}"))
+                let cause = if is_json { "has an unknown form" } else { "is not JSON" };
+                Failure::unreadable(&format!("its list of models {cause}"))
             })?;
             self.warn_unreadable(unreadable);
             models.truncate(MODELS_MAX);

@@ -1,4 +1,4 @@
-//! The catalog against the stand-in vendor.
+//! Tests the catalog with the fake vendor.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -99,7 +99,7 @@ async fn a_vendor_that_goes_away_keeps_its_models_and_is_down() {
     let before = catalog.entries();
     drop(standin);
     let mut refused = catalog.refresh().await;
-    // A connection that was kept open may serve once more.
+    // An open connection may serve one more request.
     for _ in 0..3 {
         if refused.is_err() {
             break;
@@ -137,7 +137,7 @@ async fn vendors_stand_side_by_side_and_one_that_goes_away_takes_only_its_own_mo
         assert_eq!(seen.last().map(|seen| (seen.path.as_str(), seen.model())), Some((path, "standin")));
     }
     drop(first);
-    // A connection that was kept open may serve once more.
+    // An open connection may serve one more request.
     for _ in 0..3 {
         if catalog.refresh().await.is_err() {
             break;
@@ -198,14 +198,14 @@ async fn what_is_configured_changes_what_a_vendor_lists() {
             options: options(r#"{"top_p": 0.5}"#),
             ..model("careful")
         },
-        // It has the name that the vendor gives to another.
+        // Its identifier is the vendor's name of another model.
         ModelConfig { vendor_name: Some("unlisted".to_owned()), ..model("too-long") },
     ];
     let catalog = catalog_of(configured(standin.base_url(), models));
     let ids = |catalog: &Catalog| -> Vec<String> {
         catalog.entries().iter().map(|entry| entry.id.clone()).collect()
     };
-    assert!(ids(&catalog).contains(&"standin".to_owned()), "also before a vendor has told");
+    assert!(ids(&catalog).contains(&"standin".to_owned()), "also before a vendor has listed models");
     catalog.refresh().await.unwrap();
     catalog.refresh().await.unwrap();
     let entries = catalog.entries();
@@ -220,7 +220,7 @@ async fn what_is_configured_changes_what_a_vendor_lists() {
     assert!(catalog.resolve(Some("denied")).is_none());
     assert_eq!(of("too-long").vendor_name, "unlisted");
     assert_eq!(of("openai/too-long").vendor_name, "too-long");
-    // One is hidden, and two are added.
+    // One model is hidden, and two are added.
     assert_eq!(entries.len(), plain.entries().len() + 1, "{:?}", ids(&catalog));
     assert_eq!(catalog.status("careful"), ModelStatus::Up);
     assert_eq!(catalog.status("too-long"), ModelStatus::Unknown, "it is in no list");
@@ -253,19 +253,19 @@ async fn only_what_is_configured_can_be_all_there_is() {
     assert!(catalog.resolve(Some(READER_ID)).is_none() && catalog.resolve(Some("standin")).is_none());
 }
 
-/// A server that answers every request with this status and body, until it is told another one.
+/// Starts a server that answers every request with this status and body, which can be changed later.
 async fn server(status: u16, body: &str) -> (String, Arc<Mutex<String>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
     let answer = Arc::new(Mutex::new(answer(status, body)));
-    let told = answer.clone();
+    let response = answer.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.unwrap_or(b'\n'));
             }
-            let answer = told.lock().unwrap().clone();
+            let answer = response.lock().unwrap().clone();
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
@@ -276,7 +276,7 @@ fn answer(status: u16, body: &str) -> String {
     format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Where nothing listens.
+/// Returns an address without a listener.
 async fn nowhere() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}/v1", listener.local_addr().unwrap())
@@ -297,13 +297,8 @@ async fn a_vendor_that_tells_no_models_is_told_of_with_its_address_and_the_cause
         (400, google, ProbeError::Key, "the key is refused (400: API key not valid.)"),
         (404, "", ProbeError::Refused, "404: no reason given"),
         (500, "", ProbeError::Unreachable, "500: no reason given"),
-        (200, "<html>", ProbeError::Unreadable, "what it gives for a list of models is no JSON"),
-        (
-            200,
-            "{\"data\":1}",
-            ProbeError::Unreadable,
-            "what it gives for a list of models is JSON, and no list of models",
-        ),
+        (200, "<html>", ProbeError::Unreadable, "its list of models is not JSON"),
+        (200, "{\"data\":1}", ProbeError::Unreadable, "its list of models has an unknown form"),
         (200, "{\"data\":[]}", ProbeError::Empty, "it has no models"),
     ] {
         let (base_url, _answer) = server(status, body).await;
@@ -347,10 +342,10 @@ async fn a_vendor_that_comes_back_is_found_without_a_restart() {
 
 #[tokio::test]
 async fn only_what_a_silent_vendor_could_have_is_not_known_to_be_missing() {
-    let (told, _answers) = server(200, r#"{"data":[{"id":"m","max_model_len":9000}]}"#).await;
+    let (listed, _answers) = server(200, r#"{"data":[{"id":"m","max_model_len":9000}]}"#).await;
     let dead = nowhere().await;
     let silent =
-        VendorsConfig { openai: vendor(&told), anthropic: vendor(&dead), ..VendorsConfig::default() };
+        VendorsConfig { openai: vendor(&listed), anthropic: vendor(&dead), ..VendorsConfig::default() };
     let catalog = catalog_of(silent);
     assert!(catalog.refresh().await.is_err());
     assert!(catalog.outage().is_some_and(|outage| outage.starts_with("ANTHROPIC: ")));
@@ -388,7 +383,7 @@ async fn what_a_vendor_is_known_to_have_is_shown_as_down_while_it_tells_nothing(
     assert!(entries.iter().any(|entry| entry.id == "mine"));
     assert_eq!(defaults(&catalog).len(), 1);
     assert!(!catalog.resolve(None).unwrap().entry.builtin);
-    // Of a server of no vendor's own nothing is known but what the operator said of it.
+    // A server that is not a vendor's own has no expected models except the operator's.
     let own = ModelConfig::new("mine", ProviderName::OpenAi);
     for (models, default_model, ids) in [
         (vec![], None, vec![READER_ID]),

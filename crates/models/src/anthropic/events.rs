@@ -12,10 +12,10 @@ use crate::cited;
 use crate::error;
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Called, Next, Output};
+use crate::output::{Next, Output, VendorCall};
 use crate::sse::Frame;
 
-/// The most blocks of a message that are open at once; the format has one.
+/// Limits how many blocks of a message are open at once; the format has one.
 const OPEN_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ struct Delta {
     stop_reason: Option<String>,
 }
 
-/// Counts are of the whole message; a later one stands in the place of an earlier.
+/// Counts cover the whole message; a later event replaces the values of an earlier one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
@@ -91,7 +91,7 @@ impl WireUsage {
         self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details.take());
     }
 
-    /// The vendor counts what it read from its cache, or wrote into it, apart from the rest.
+    /// Adds cache reads and writes to the input tokens, which the vendor counts separately.
     fn read(&self) -> Option<Usage> {
         let (input, output) = (self.input_tokens, self.output_tokens);
         if input.is_none() && output.is_none() {
@@ -110,24 +110,24 @@ impl WireUsage {
     }
 }
 
-/// A block whose end has not come.
+/// A block that has not been closed.
 #[derive(Debug)]
 enum Open {
-    /// What it says rests on these sources.
+    /// Text, and the citations that support it.
     Text(Vec<Value>),
-    /// The block as it will go back, and its growing fields.
+    /// The block to be sent back, and the fields that grow with each delta.
     Thinking {
         block: Map<String, Value>,
         thinking: String,
         signature: String,
     },
     Redacted(String),
-    Tool(Called),
-    /// A kind that nothing is known of.
+    Tool(VendorCall),
+    /// A block of an unknown kind.
     Other,
 }
 
-/// What a step's stream has told so far.
+/// The state of a step's stream.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
@@ -137,12 +137,12 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// A fold for an exchange in which these identifiers of calls are taken.
+    /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { output: Output::new(taken), ..Self::default() }
     }
 
-    /// Takes one frame.
+    /// Folds one frame.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame,
@@ -154,10 +154,10 @@ impl Fold {
         }
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) => match lenient::each_once(frame) {
-                Some(once) => return self.frame(&once, ready),
+            Err(_) => match lenient::without_duplicates(frame) {
+                Some(deduplicated) => return self.frame(&deduplicated, ready),
                 None if !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(error::unavailable("a frame of its stream cannot be read")),
+                None => return Err(error::unavailable("its stream contains an unreadable frame")),
             },
         };
         match event.r#type.as_str() {
@@ -173,7 +173,7 @@ impl Fold {
                 return self.output.finish(stop, self.usage.read(), ready);
             }
             "error" => return Err(error::in_stream(data)),
-            // Pings, and what the vendor adds one day.
+            // Pings and unknown events.
             _ => {}
         }
         if self.output.is_full() {
@@ -182,9 +182,9 @@ impl Fold {
         Ok(Next::More)
     }
 
-    /// The stream has ended: its end is marked, or it was cut.
+    /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
     pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(error::unavailable("its stream was cut"))
+        Err(error::unavailable("its stream ended early"))
     }
 
     fn begin(
@@ -193,7 +193,7 @@ impl Fold {
         block: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
-        let unreadable = || error::unavailable("a frame of its stream cannot be read");
+        let unreadable = || error::unavailable("its stream contains an unreadable frame");
         let json = block.map_or("{}", RawValue::get);
         let mut fields: Map<String, Value> = serde_json::from_str(json).map_err(|_| unreadable())?;
         let text = |fields: &Map<String, Value>, name: &str| {
@@ -217,10 +217,10 @@ impl Fold {
             }
             "redacted_thinking" => Open::Redacted(json.to_owned()),
             "tool_use" => {
-                // Arguments come in pieces; a server that has them at once says them here.
+                // Arguments arrive in deltas; some servers send them whole here.
                 let whole =
                     fields.get("input").filter(|input| input.as_object().is_some_and(|it| !it.is_empty()));
-                Open::Tool(Called {
+                Open::Tool(VendorCall {
                     id: text(&fields, "id"),
                     tool: text(&fields, "name"),
                     arguments: whole.map(Value::to_string).unwrap_or_default(),
@@ -229,7 +229,7 @@ impl Fold {
             _ => Open::Other,
         };
         if self.open.len() >= OPEN_MAX {
-            return Err(error::unavailable("its blocks do not end"));
+            return Err(error::unavailable("its stream has too many open blocks"));
         }
         self.open.insert(index, open);
         Ok(())
@@ -269,12 +269,12 @@ impl Fold {
                 self.output.call(call, ready)?;
             }
             Some(Open::Text(cited)) => {
-                let at = self.output.said().len();
+                let at = self.output.written().len();
                 for citation in cited {
                     self.output.cited(source(&citation, at), ready);
                 }
             }
-            // A thought that is not signed is not taken back.
+            // The vendor rejects an unsigned thinking block.
             Some(Open::Thinking { .. } | Open::Other) | None => {}
         }
         Ok(())
@@ -287,14 +287,14 @@ impl Fold {
                 "max_tokens" | "model_context_window_exceeded" => StopReason::OutputFull,
                 "refusal" => StopReason::Refused,
                 "tool_use" => StopReason::Calls,
-                // `pause_turn` belongs to tools of the vendor's own, which are not offered.
+                // `pause_turn` belongs to the vendor's own tools, which are not offered.
                 _ => StopReason::Done,
             });
         }
     }
 }
 
-/// The source that a block rests on which ends at `at`.
+/// Reads the source of a block that ends at byte `at`.
 fn source(citation: &Value, at: usize) -> Option<Cited> {
     let text = |field| cited::text(citation, field);
     let (title, quote) = (text("title"), text("cited_text"));
@@ -308,7 +308,7 @@ fn source(citation: &Value, at: usize) -> Option<Cited> {
     }
 }
 
-/// Whether an event of this name must be readable.
+/// Returns true for events that must be readable.
 fn is_known(event: &str) -> bool {
     matches!(event, "" | "message") || event.starts_with("message_") || event.starts_with("content_block_")
 }

@@ -1,4 +1,4 @@
-//! A step's request in the vendor's form.
+//! Builds a step's request in the Messages format.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,34 +12,31 @@ use crate::error;
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
 
-/// The least budget of tokens for thinking that the vendor takes.
+/// The vendor's minimum thinking budget.
 const BUDGET_MIN_TOKENS: u32 = 1024;
 
-/// What a model takes.
+/// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
     thinking: Thinking,
-    /// Whether it takes an effort.
     effort: bool,
-    /// Whether it takes marks of what is to be cached.
+    /// Accepts `cache_control`.
     caching: bool,
-    /// Whether it takes how thoughts are to be shown.
+    /// Accepts `thinking.display`.
     display: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Thinking {
-    /// As much as the model finds right, by the effort.
+    /// The model decides how much it thinks, guided by the effort.
     Adaptive,
-    /// Up to a number of tokens.
+    /// Thinks up to a number of tokens.
     Budget,
-    /// None.
     Off,
 }
 
 impl Dialect {
-    /// What a model of this name most likely takes: those of earlier generations are known, newer ones decide
-    /// by themselves how much they think.
+    /// Guesses the dialect from the model's name: earlier generations are listed, newer ones use adaptive thinking.
     pub(crate) fn of(model: &str) -> Self {
         let model = model.to_lowercase();
         let any = |kinds: &[&str]| kinds.iter().any(|kind| model.contains(kind));
@@ -54,8 +51,8 @@ impl Dialect {
         Self { thinking, effort: adaptive || model.contains("opus-4-5"), caching: true, display: adaptive }
     }
 
-    /// What a model takes by the vendor's own word: thinking as much as it likes, or up to a budget, and an effort.
-    pub(crate) fn told(adaptive: bool, budget: bool, effort: bool) -> Self {
+    /// Creates the dialect from the capabilities in the vendor's list of models.
+    pub(crate) fn from_capabilities(adaptive: bool, budget: bool, effort: bool) -> Self {
         let thinking = match (adaptive, budget) {
             (true, _) => Thinking::Adaptive,
             (false, true) => Thinking::Budget,
@@ -64,9 +61,9 @@ impl Dialect {
         Self { thinking, effort, caching: true, display: adaptive }
     }
 
-    /// How to say it to a server that refused it with this reason, in small letters.
+    /// Returns another dialect to try after this rejection, whose reason is in lower case.
     pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
-        // This is about what was said before, not about what the model takes.
+        // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("signature") || reason.contains("expected `thinking`") {
             return None;
         }
@@ -90,7 +87,6 @@ impl Dialect {
     }
 }
 
-/// The request's body.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     model: &'a str,
@@ -114,7 +110,7 @@ struct Typed {
     r#type: &'static str,
 }
 
-/// What is the same up to here is read from the cache the next time.
+/// Marks the end of the prefix that the next request reads from the cache.
 const CACHED: Typed = Typed { r#type: "ephemeral" };
 
 #[derive(Serialize)]
@@ -170,7 +166,6 @@ enum Block<'a> {
     Opaque(&'a RawValue),
 }
 
-/// An image's bytes.
 #[derive(Serialize)]
 struct Source {
     r#type: &'static str,
@@ -187,7 +182,7 @@ struct Tool<'a> {
     cache_control: Option<Typed>,
 }
 
-/// The request's body.
+/// Builds the request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let turns = replay::turns(request, Format::Anthropic);
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
@@ -217,12 +212,12 @@ fn system(request: &StepRequest, dialect: Dialect) -> Vec<Block<'_>> {
     if request.instructions.trim().is_empty() {
         return Vec::new();
     }
-    // Tools come before the instructions in the vendor's cache: one mark holds for both.
+    // Tools precede the instructions in the vendor's cache: one mark covers both.
     let cache_control = dialect.caching.then_some(CACHED);
     vec![Block::Text { r#type: "text", text: request.instructions.as_str().into(), cache_control }]
 }
 
-/// How the model may think, if it can here.
+/// Returns the thinking configuration, or `None` when the model cannot think in this request.
 fn thinking(
     request: &StepRequest,
     dialect: Dialect,
@@ -240,22 +235,23 @@ fn thinking(
                 _ => 4,
             };
             let budget = (request.output_max_tokens / share).max(BUDGET_MIN_TOKENS);
-            // What is written must have room besides; and the vendor wants the thoughts of calls that wait for their results.
+            // The budget must leave room for the text, and the vendor requires the thinking blocks of calls that await
+            // results.
             let fits = budget < request.output_max_tokens && !lacks_thoughts(turns);
             fits.then_some(ThinkingConfig { r#type: "enabled", budget_tokens: Some(budget), display })
         }
     }
 }
 
-/// Whether the calls that are answered last came without thoughts, as those of another vendor's model do.
+/// Returns true when the calls that were answered last have no thinking block, as those of other vendors' models do.
 fn lacks_thoughts(turns: &[Turn<'_>]) -> bool {
-    let [.., Turn::Model(said), Turn::User(results)] = turns else { return false };
+    let [.., Turn::Model(pieces), Turn::User(results)] = turns else { return false };
     results.iter().any(|piece| matches!(piece, UserPiece::Result(..)))
-        && !matches!(said.first(), Some(ModelPiece::Opaque(_)))
+        && !matches!(pieces.first(), Some(ModelPiece::Opaque(_)))
 }
 
-/// The tools on offer. When there are none any more, those that were called are still described, as the vendor
-/// wants, and none may be called.
+/// Returns the offered tools. When none is offered, returns the tools that were called before, as the vendor requires,
+/// with a choice that forbids calls.
 fn tools<'a>(
     request: &'a StepRequest,
     turns: &[Turn<'a>],
@@ -282,7 +278,7 @@ fn tools<'a>(
     }
     let called: BTreeSet<&str> = turns.iter().flat_map(called).map(|call| call.tool.as_str()).collect();
     let any = RawValue::from_string(r#"{"type":"object"}"#.to_owned())
-        .map_err(|_| error::rejected("the request cannot be written"))?;
+        .map_err(|_| error::rejected("the request cannot be serialized"))?;
     let tools: Vec<_> = called
         .into_iter()
         .map(|name| Tool {
@@ -313,10 +309,10 @@ fn message<'a>(turn: &Turn<'a>) -> Message<'a> {
     match turn {
         Turn::User(pieces) => Message { role: "user", content: pieces.iter().map(user).collect() },
         Turn::Model(pieces) => {
-            // No message of the model's may end with a thought.
+            // An assistant message must not end with a thinking block.
             let end = pieces.iter().rposition(|piece| !matches!(piece, ModelPiece::Opaque(_)));
-            let said = &pieces[..end.map_or(0, |end| end + 1)];
-            Message { role: "assistant", content: said.iter().filter_map(model).collect() }
+            let content = &pieces[..end.map_or(0, |end| end + 1)];
+            Message { role: "assistant", content: content.iter().filter_map(model).collect() }
         }
     }
 }

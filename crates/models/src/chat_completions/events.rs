@@ -33,7 +33,7 @@ struct Choice<'a> {
     index: u32,
     #[serde(default, borrow)]
     delta: Option<Delta<'a>>,
-    /// Where a server does not stream.
+    /// Set by servers that do not stream.
     #[serde(default, borrow)]
     message: Option<Delta<'a>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -117,7 +117,7 @@ impl WireUsage {
     }
 }
 
-/// A call whose arguments are still coming.
+/// A call whose arguments are incomplete.
 #[derive(Debug, Default)]
 struct PendingCall {
     index: Option<u32>,
@@ -126,35 +126,35 @@ struct PendingCall {
     arguments: String,
 }
 
-/// What a step's stream has told so far.
+/// The state of a step's stream.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     calls: Vec<PendingCall>,
-    /// All its text, and the sources that were named: told at the end, when the places in the text are known.
-    said: String,
+    /// The whole text and its annotations. Citations are emitted at the end, when positions in the text are known.
+    written: String,
     annotations: Vec<Value>,
     stop: Option<StopReason>,
     usage: Option<Usage>,
     refused: bool,
     bytes: usize,
-    /// Whether it made more calls than a step may: those are left out, and whatever would come after them.
+    /// Set when the step makes too many calls: further calls are dropped.
     full: bool,
-    /// The identifiers of calls that the exchange has already.
+    /// The identifiers that the transcript already uses.
     ids: CallIds,
 }
 
 impl Fold {
-    /// A fold for an exchange in which these identifiers of calls are taken.
+    /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { ids: CallIds::new(taken), ..Self::default() }
     }
 
-    /// Whether the model was done, so that only usage and the end's mark are missing.
+    /// Returns true when the model is done and only usage and the end marker are missing.
     pub(crate) fn is_done(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Takes one frame.
+    /// Folds one frame.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame,
@@ -173,35 +173,35 @@ impl Fold {
         let known = matches!(frame.event.as_str(), "" | "message");
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(data, chunk, ready),
-            Err(_) => match lenient::each_once(frame) {
-                Some(once) => self.frame(&once, ready),
+            Err(_) => match lenient::without_duplicates(frame) {
+                Some(deduplicated) => self.frame(&deduplicated, ready),
                 None if data.is_empty() || !known => Ok(Next::More),
-                None => Err(error::unavailable("a frame of its stream cannot be read")),
+                None => Err(error::unavailable("its stream contains an unreadable frame")),
             },
         }
     }
 
-    /// Takes the answer of a server that does not stream.
+    /// Folds the whole response of a server that does not stream.
     pub(crate) fn document(
         &mut self,
         body: &[u8],
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
-        let body = std::str::from_utf8(body).map_err(|_| error::unavailable("its answer is no text"))?;
+        let body = std::str::from_utf8(body).map_err(|_| error::unavailable("its answer is not text"))?;
         let chunk =
             serde_json::from_str(body).map_err(|_| error::unavailable("its answer cannot be read"))?;
         self.chunk(body, chunk, ready)
     }
 
-    /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
+    /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let Some(stop) = self.stop else { return Err(error::unavailable("its stream was cut")) };
+        let Some(stop) = self.stop else { return Err(error::unavailable("its stream ended early")) };
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.tool.is_empty());
         if stop == StopReason::OutputFull
             && calls.last().is_some_and(|call| serde_json::from_str::<&RawValue>(&call.arguments).is_err())
         {
-            // The bound on output cut it; what it would do is not known.
+            // The output limit truncated the call, so its arguments are unknown.
             calls.pop();
         }
         let stop = match stop {
@@ -210,8 +210,8 @@ impl Fold {
             StopReason::Done | StopReason::Calls => StopReason::Calls,
             StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,
         };
-        let said = &self.said;
-        let cited = self.annotations.iter().filter_map(|annotation| source(annotation, said));
+        let text = &self.written;
+        let cited = self.annotations.iter().filter_map(|annotation| source(annotation, text));
         ready.extend(cited.map(StepEvent::Cited));
         for call in calls {
             let id = self.ids.own(call.id)?;
@@ -255,7 +255,7 @@ impl Fold {
     }
 
     fn delta(&mut self, delta: Delta<'_>, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
-        // Servers that send both send the same twice.
+        // Servers that send both fields send the same text in both.
         let reasoning = delta.reasoning_content.filter(|text| !text.is_empty()).or(delta.reasoning);
         if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
             self.bytes += text.len();
@@ -263,10 +263,10 @@ impl Fold {
         }
         let refusal = delta.refusal.unwrap_or_default();
         self.refused |= !refusal.is_empty();
-        for text in [delta.content.map(plain).transpose()?.unwrap_or_default(), refusal] {
+        for text in [delta.content.map(content_text).transpose()?.unwrap_or_default(), refusal] {
             if !text.is_empty() {
                 self.bytes += text.len();
-                self.said.push_str(&text);
+                self.written.push_str(&text);
                 ready.push_back(StepEvent::Text(text));
             }
         }
@@ -286,9 +286,9 @@ impl Fold {
         let function = piece.function.unwrap_or(FunctionPiece { name: None, arguments: None });
         let id = piece.id.unwrap_or_default();
         let name = function.name.unwrap_or_default();
-        let arguments = function.arguments.map(verbatim).transpose()?.unwrap_or_default();
+        let arguments = function.arguments.map(arguments_text).transpose()?.unwrap_or_default();
         self.bytes += id.len() + name.len() + arguments.len();
-        // Some servers give every call the same index, or none: a new identifier with a name begins a new call.
+        // Some servers send the same index for every call, or none: a new identifier with a name starts a new call.
         let same = self.calls.iter().rposition(|call| match piece.index {
             Some(_) => call.index == piece.index,
             None => true,
@@ -323,14 +323,14 @@ impl Fold {
     }
 }
 
-/// Content as text: a string, nothing, or a list of parts.
-fn plain(content: &RawValue) -> Result<String, StepError> {
+/// Reads content that is a string, a list of parts or null.
+fn content_text(content: &RawValue) -> Result<String, StepError> {
     #[derive(Deserialize)]
     struct Part {
         #[serde(default)]
         text: Option<String>,
     }
-    let unreadable = |_| error::unavailable("a frame of its stream cannot be read");
+    let unreadable = |_| error::unavailable("its stream contains an unreadable frame");
     let json = content.get();
     match json.as_bytes().first() {
         Some(b'"') => serde_json::from_str(json).map_err(unreadable),
@@ -342,27 +342,25 @@ fn plain(content: &RawValue) -> Result<String, StepError> {
     }
 }
 
-/// Arguments as text: the string, or what else it is as JSON.
-fn verbatim(arguments: &RawValue) -> Result<String, StepError> {
+/// Reads arguments that are a string or other JSON.
+fn arguments_text(arguments: &RawValue) -> Result<String, StepError> {
     match arguments.get() {
-        json if json.starts_with('"') => {
-            serde_json::from_str(json).map_err(|_| error::unavailable("a frame of its stream cannot be read"))
-        }
+        json if json.starts_with('"') => serde_json::from_str(json)
+            .map_err(|_| error::unavailable("its stream contains an unreadable frame")),
         "null" => Ok(String::new()),
         json => Ok(json.to_owned()),
     }
 }
 
-/// The source that an annotation names for a place in the text, which is told in characters; behind the whole of it
-/// where a server tells no place.
-fn source(annotation: &Value, said: &str) -> Option<Cited> {
+/// Reads an annotation's source. Its position is in characters; without one, the source supports the whole text.
+fn source(annotation: &Value, text: &str) -> Option<Cited> {
     if cited::text(annotation, "type") != "url_citation" {
         return None;
     }
-    // Some servers leave the inner object out.
+    // Some servers omit the inner object.
     let of = annotation.get("url_citation").unwrap_or(annotation);
     let end = cited::number(of, "end_index").filter(|end| *end > 0);
-    let at = end.map_or(said.len(), |end| cited::bytes_of(said, end));
+    let at = end.map_or(text.len(), |end| cited::bytes_of(text, end));
     cited::page(at, cited::text(of, "url"), cited::text(of, "title"), cited::text(of, "content"))
 }
 
@@ -492,7 +490,7 @@ mod tests {
         let events = fold(&[cut.clone(), finish("length")]).unwrap();
         assert_eq!((calls(&events), stop(&events)), (vec![], StopReason::OutputFull));
         let broken = fold(&[cut, finish("tool_calls")]).unwrap();
-        assert_eq!(calls(&broken), [("t".into(), "{\"x".into())], "the model is told that this is no JSON");
+        assert_eq!(calls(&broken), [("t".into(), "{\"x".into())], "the tool's result reports the error");
     }
 
     #[test]

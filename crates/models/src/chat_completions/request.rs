@@ -1,4 +1,4 @@
-//! A step's request in the vendor's form.
+//! Builds a step's request in the Chat Completions format.
 
 use std::collections::HashSet;
 
@@ -10,34 +10,34 @@ use serde_json::value::RawValue;
 
 use crate::replay::{self, RequestImages, question};
 
-/// What a server takes.
+/// The request parameters that a server accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// How the bound on output is called.
+    /// The name of the output limit.
     bound: Bound,
-    /// Whether it reports usage when asked.
+    /// Accepts a request for usage.
     usage: bool,
-    /// Whether it takes an effort of reasoning.
+    /// Accepts `reasoning_effort`.
     effort: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// `max_tokens`, which everything but the vendor's newer models takes.
+    /// `max_tokens`, which all models but OpenAI's newer ones accept.
     Tokens,
     /// `max_completion_tokens`.
     CompletionTokens,
 }
 
 impl Dialect {
-    /// What the vendor's own server takes, or what most others take.
+    /// Returns the dialect of OpenAI's own server, or the most common one.
     pub(crate) fn of(own: bool) -> Self {
         Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true }
     }
 
-    /// How to say it to a server that refused it with this reason, in small letters.
+    /// Returns another dialect to try after this rejection, whose reason is in lower case.
     pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
-        let other = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
+        let fallback = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
             Self { bound: Bound::CompletionTokens, ..self }
         } else if reason.contains("max_completion_tokens") && self.bound == Bound::CompletionTokens {
             Self { bound: Bound::Tokens, ..self }
@@ -48,11 +48,10 @@ impl Dialect {
         } else {
             self
         };
-        (other != self).then_some(other)
+        (fallback != self).then_some(fallback)
     }
 }
 
-/// The request's body.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     model: &'a str,
@@ -89,7 +88,7 @@ struct Message<'a> {
 #[serde(untagged)]
 enum Content {
     Text(String),
-    /// Where there are images among it.
+    /// Text with images.
     Parts(Vec<Part>),
 }
 
@@ -109,11 +108,11 @@ struct ImageUrl {
 struct ToolCall<'a> {
     id: &'a str,
     r#type: &'static str,
-    function: Called<'a>,
+    function: FunctionCall<'a>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct FunctionCall<'a> {
     name: &'a str,
     arguments: &'a str,
 }
@@ -121,21 +120,21 @@ struct Called<'a> {
 #[derive(Serialize)]
 struct Tool<'a> {
     r#type: &'static str,
-    function: Offered<'a>,
+    function: Function<'a>,
 }
 
 #[derive(Serialize)]
-struct Offered<'a> {
+struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a RawValue,
 }
 
-/// The request's body.
+/// Builds the request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
         let function =
-            Offered { name: &tool.name, description: &tool.description, parameters: replay::schema(tool)? };
+            Function { name: &tool.name, description: &tool.description, parameters: replay::schema(tool)? };
         Ok(Tool { r#type: "function", function })
     });
     let bound = |name| (dialect.bound == name).then_some(request.output_max_tokens);
@@ -152,48 +151,50 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     })
 }
 
-/// The exchange as the format wants it: every call is followed by its result, and no result stands alone.
+/// Builds the messages: a result follows each call, and no result lacks its call.
 fn messages(request: &StepRequest) -> Vec<Message<'_>> {
     let mut out = Vec::with_capacity(request.transcript.len() + 1);
     if !request.instructions.is_empty() {
-        out.push(said("system", request.instructions.clone()));
+        out.push(text_message("system", request.instructions.clone()));
     }
     let mut answered: HashSet<&str> = HashSet::new();
-    let mut gallery = RequestImages::of(request);
+    let mut images = RequestImages::of(request);
     for (at, item) in request.transcript.iter().enumerate() {
         match item {
-            Item::Question { text, attachments } => out.push(said("user", question(text, attachments))),
+            Item::Question { text, attachments } => {
+                out.push(text_message("user", question(text, attachments)))
+            }
             Item::Step(step) => {
                 let later = &request.transcript[at + 1..];
                 push_step(step, later, &mut answered, &mut out);
                 let results = replay::results_of(step, later);
-                let images: Vec<_> = results.flat_map(|result| gallery.take(&result.images)).collect();
-                out.extend(shown(&images));
+                let sent: Vec<_> = results.flat_map(|result| images.take(&result.images)).collect();
+                out.extend(image_message(&sent));
             }
             Item::Result(result) if result.tool == ATTACHED_FILES => {
-                out.push(said("user", replay::attached(result)));
-                out.extend(shown(&gallery.take(&result.images)));
+                out.push(text_message("user", replay::attached(result)));
+                out.extend(image_message(&images.take(&result.images)));
             }
             Item::Result(result) if answered.contains(result.call.as_str()) => {}
             Item::Result(result) => {
-                out.push(said("user", replay::alone(result)));
+                out.push(text_message("user", replay::alone(result)));
             }
         }
     }
     out
 }
 
-/// Images as the user's, for tools can't return any.
-fn shown(images: &[&Image]) -> Option<Message<'static>> {
+/// Sends images in a user message, because tool messages cannot contain them.
+fn image_message(images: &[&Image]) -> Option<Message<'static>> {
     let parts = images.iter().flat_map(|image| {
         let url = replay::data_url(image);
         [Part::Text { text: replay::caption(image) }, Part::ImageUrl { image_url: ImageUrl { url } }]
     });
     let content = Content::Parts(parts.collect());
-    (!images.is_empty()).then(|| Message { content: Some(content), ..said("user", String::new()) })
+    (!images.is_empty()).then(|| Message { content: Some(content), ..text_message("user", String::new()) })
 }
 
-fn said(role: &'static str, text: String) -> Message<'static> {
+fn text_message(role: &'static str, text: String) -> Message<'static> {
     Message { role, content: Some(Content::Text(text)), tool_calls: Vec::new(), tool_call_id: None }
 }
 
@@ -215,7 +216,7 @@ fn push_step<'a>(
     }
     let tool_calls = calls.iter().map(|call| {
         let arguments = replay::arguments(call);
-        ToolCall { id: &call.id, r#type: "function", function: Called { name: &call.tool, arguments } }
+        ToolCall { id: &call.id, r#type: "function", function: FunctionCall { name: &call.tool, arguments } }
     });
     out.push(Message {
         role: "assistant",
@@ -339,16 +340,16 @@ mod tests {
     #[test]
     fn what_a_server_turns_down_is_said_otherwise_once() {
         let bound = "400: unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
-        let other = Dialect::of(false).fallback(bound).unwrap();
-        assert_eq!(other.bound, Bound::CompletionTokens);
+        let fallback = Dialect::of(false).fallback(bound).unwrap();
+        assert_eq!(fallback.bound, Bound::CompletionTokens);
         let effort = "400: \"m\" does not support thinking";
-        let plain = other.fallback(effort).unwrap();
+        let plain = fallback.fallback(effort).unwrap();
         assert!(!plain.effort);
         assert_eq!(plain.fallback(effort), None);
         let any = crate::dialect::Dialect::ChatCompletions(plain);
-        let refusal = |reason: &str| StepError::Rejected { reason: reason.into() };
-        assert_eq!(any.fallback(&refusal("401: max_completion_tokens")), None);
-        assert!(any.fallback(&refusal("400: Max_completion_tokens")).is_some());
+        let rejection = |reason: &str| StepError::Rejected { reason: reason.into() };
+        assert_eq!(any.fallback(&rejection("401: max_completion_tokens")), None);
+        assert!(any.fallback(&rejection("400: Max_completion_tokens")).is_some());
         assert_eq!(any.fallback(&StepError::TooLong), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::error;
 use crate::format::Format;
 use crate::gemini::grounding::Grounding;
 use crate::lenient;
-use crate::output::{Called, Next, Output};
+use crate::output::{Next, Output, VendorCall};
 use crate::sse::Frame;
 
 #[derive(Deserialize)]
@@ -94,7 +94,8 @@ struct WireUsage {
 }
 
 impl WireUsage {
-    /// The vendor counts thoughts apart from what is written, and cached content among what is read.
+    /// Adds thoughts to the output tokens, which the vendor counts separately. Cached content is already part of the
+    /// input.
     fn read(&self) -> Option<Usage> {
         if self.prompt_token_count.is_none() && self.candidates_token_count.is_none() {
             return None;
@@ -111,29 +112,29 @@ impl WireUsage {
     }
 }
 
-/// What a step's stream has told so far.
+/// The state of a step's stream.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
     stop: Option<StopReason>,
     usage: Option<Usage>,
-    /// Signed parts of the text that is being said: given behind it, so that they do not cut it into pieces.
+    /// Signed parts of the current text. They are emitted after it, so that they do not split it.
     signed: Vec<String>,
     grounding: Grounding,
 }
 
 impl Fold {
-    /// A fold for an exchange in which these identifiers of calls are taken.
+    /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { output: Output::new(taken), ..Self::default() }
     }
 
-    /// Whether the model was done: nothing marks the end of the stream but that it ends.
+    /// Returns true when the model is done. The stream has no end marker.
     pub(crate) fn is_done(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Takes one frame.
+    /// Folds one frame.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame,
@@ -145,8 +146,8 @@ impl Fold {
         }
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(_) => match lenient::each_once(frame) {
-                Some(once) => return self.frame(&once, ready),
+            Err(_) => match lenient::without_duplicates(frame) {
+                Some(deduplicated) => return self.frame(&deduplicated, ready),
                 None if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
                     return Ok(Next::More);
                 }
@@ -170,7 +171,7 @@ impl Fold {
                 self.stop = meaning(&reason)?.or(self.stop);
             }
         }
-        // Nothing is said when the question itself is refused.
+        // A blocked question has no candidates.
         if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
             self.stop = Some(StopReason::Refused);
         }
@@ -181,27 +182,27 @@ impl Fold {
         Ok(Next::More)
     }
 
-    /// The stream has ended: the step is finished if the model was done, and was cut otherwise.
+    /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let stop = self.stop.ok_or_else(|| error::unavailable("its stream was cut"))?;
-        self.give_signed(ready);
-        self.grounding.tell(&mut self.output, ready);
+        let stop = self.stop.ok_or_else(|| error::unavailable("its stream ended early"))?;
+        self.emit_signed(ready);
+        self.grounding.emit(&mut self.output, ready);
         self.output.finish(stop, self.usage, ready)
     }
 
-    /// Takes a part; one that is signed is kept as it is, behind what it says.
+    /// Folds a part. A signed part is also emitted verbatim, after its content.
     fn part(&mut self, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         let part: Part<'_> = serde_json::from_str(json).map_err(|_| unreadable())?;
         let is_signed = part.thought_signature.is_some_and(|signature| !signature.is_empty());
         let text = part.text.unwrap_or_default();
         if part.function_call.is_some() || part.thought {
-            self.give_signed(ready);
+            self.emit_signed(ready);
         }
-        let kept = match part.function_call {
+        let is_emitted = match part.function_call {
             Some(call) => {
                 let arguments = call.args.map(RawValue::get).filter(|args| *args != "null").unwrap_or("");
                 let id = call.id.unwrap_or_default();
-                let call = Called { id, tool: call.name, arguments: arguments.to_owned() };
+                let call = VendorCall { id, tool: call.name, arguments: arguments.to_owned() };
                 self.output.call(call, ready)?
             }
             None if part.thought => {
@@ -217,20 +218,20 @@ impl Fold {
                 false
             }
         };
-        if kept && is_signed {
+        if is_emitted && is_signed {
             self.output.opaque(Format::Gemini, json.to_owned(), ready);
         }
         Ok(())
     }
 
-    fn give_signed(&mut self, ready: &mut VecDeque<StepEvent>) {
+    fn emit_signed(&mut self, ready: &mut VecDeque<StepEvent>) {
         for json in std::mem::take(&mut self.signed) {
             self.output.opaque(Format::Gemini, json, ready);
         }
     }
 }
 
-/// What a reason for stopping means; `None` when it is none.
+/// Maps a finish reason; `None` when it is unspecified.
 fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
     Ok(match reason {
         "" | "FINISH_REASON_UNSPECIFIED" => None,
@@ -256,13 +257,13 @@ fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
         "MISSING_THOUGHT_SIGNATURE" => {
             return Err(error::rejected(format!("it stopped for the reason {reason}")));
         }
-        // STOP, and what the vendor adds one day.
+        // STOP, and unknown reasons.
         _ => Some(StopReason::Done),
     })
 }
 
 fn unreadable() -> StepError {
-    error::unavailable("a frame of its stream cannot be read")
+    error::unavailable("its stream contains an unreadable frame")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The sources that Gemini names: what its own search found (`groundingMetadata`), and what it recites
-//! (`citationMetadata`). Places in the text are told in bytes.
+//! Reads the sources that Gemini cites: the results of its own search (`groundingMetadata`) and recitations
+//! (`citationMetadata`). Positions in the text are in bytes.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cited;
 use crate::output::Output;
 
-/// What was told of sources so far. It is told again and again while an answer is said; the last word counts.
+/// The sources so far. Gemini repeats them while it streams; the last list counts.
 #[derive(Debug, Default)]
 pub(super) struct Grounding {
     chunks: Vec<Value>,
@@ -19,44 +19,44 @@ pub(super) struct Grounding {
 }
 
 impl Grounding {
-    /// Takes what came with a piece of the answer.
+    /// Stores the metadata of a chunk.
     pub(super) fn take(&mut self, grounding: Option<Value>, citations: Option<Value>) {
         let list = |of: &Option<Value>, field: &str| match of.as_ref().and_then(|of| of.get(field)) {
             Some(Value::Array(list)) if !list.is_empty() => list.iter().take(CITED_MAX).cloned().collect(),
             _ => Vec::new(),
         };
-        for (known, told) in [
+        for (known, new) in [
             (&mut self.chunks, list(&grounding, "groundingChunks")),
             (&mut self.supports, list(&grounding, "groundingSupports")),
         ] {
-            if !told.is_empty() {
-                *known = told;
+            if !new.is_empty() {
+                *known = new;
             }
         }
         for field in ["citationSources", "citations"] {
             let room = CITED_MAX.saturating_sub(self.recited.len());
-            let new = list(&citations, field).into_iter().filter(|told| !self.recited.contains(told));
+            let new = list(&citations, field).into_iter().filter(|source| !self.recited.contains(source));
             let new: Vec<Value> = new.take(room).collect();
             self.recited.extend(new);
         }
     }
 
-    /// Tells the sources of all that was said.
-    pub(super) fn tell(&mut self, output: &mut Output, ready: &mut VecDeque<StepEvent>) {
+    /// Emits the sources for the whole text.
+    pub(super) fn emit(&mut self, output: &mut Output, ready: &mut VecDeque<StepEvent>) {
         let Self { chunks, supports, recited } = std::mem::take(self);
-        let said = output.said();
+        let written = output.written();
         let mut found = Vec::new();
         for support in &supports {
             let segment = support.get("segment").unwrap_or(&Value::Null);
             let quote = cited::text(segment, "text");
-            let at = end_of(segment, quote, said);
+            let at = end_of(segment, quote, written);
             let Some(Value::Array(named)) = support.get("groundingChunkIndices") else { continue };
             let named = named.iter().filter_map(|index| chunks.get(usize::try_from(index.as_u64()?).ok()?));
             found.extend(named.filter_map(|chunk| source(chunk, at)));
         }
-        found.extend(recited.iter().filter_map(|told| {
-            let at = end_of(told, "", said);
-            cited::page(at, cited::text(told, "uri"), cited::text(told, "title"), "")
+        found.extend(recited.iter().filter_map(|recited| {
+            let at = end_of(recited, "", written);
+            cited::page(at, cited::text(recited, "uri"), cited::text(recited, "title"), "")
         }));
         for cited in found {
             output.cited(Some(cited), ready);
@@ -64,15 +64,15 @@ impl Grounding {
     }
 }
 
-/// Where a segment ends. Its text tells it more surely than its numbers, which count within one part of several.
-fn end_of(segment: &Value, text: &str, said: &str) -> usize {
+/// Returns the end of a segment. Its text is more reliable than its offsets, which count within one of several parts.
+fn end_of(segment: &Value, text: &str, written: &str) -> usize {
     let number = |field| cited::number(segment, field).and_then(|number| usize::try_from(number).ok());
-    let (start, end) = (number("startIndex").unwrap_or(0), number("endIndex").unwrap_or(said.len()));
-    if text.is_empty() || said.get(start..end) == Some(text) {
-        return end.min(said.len());
+    let (start, end) = (number("startIndex").unwrap_or(0), number("endIndex").unwrap_or(written.len()));
+    if text.is_empty() || written.get(start..end) == Some(text) {
+        return end.min(written.len());
     }
-    let place = said.find(text).map(|start| start + text.len());
-    place.unwrap_or(end).min(said.len())
+    let place = written.find(text).map(|start| start + text.len());
+    place.unwrap_or(end).min(written.len())
 }
 
 fn source(chunk: &Value, at: usize) -> Option<Cited> {

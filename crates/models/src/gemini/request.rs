@@ -1,4 +1,4 @@
-//! A step's request in the vendor's form.
+//! Builds a step's request in Gemini's format.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,29 +11,28 @@ use serde_json::value::RawValue;
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
 
-/// The least budget of tokens for thoughts.
+/// The minimum thinking budget.
 const BUDGET_MIN_TOKENS: u32 = 512;
 
-/// What a model takes.
+/// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
     thinking: Thinking,
-    /// Whether it takes schemas of tools as they are, not a part of the language of schemas.
+    /// Accepts full JSON schemas of tools, not only the OpenAPI subset.
     json_schema: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Thinking {
-    /// By a level.
     Level,
-    /// Up to a number of tokens.
+    /// Thinks up to a number of tokens.
     Budget,
-    /// None is asked for.
+    /// Sends no thinking configuration.
     Off,
 }
 
 impl Dialect {
-    /// What a model of this name most likely takes: those of earlier generations are known.
+    /// Guesses the dialect from the model's name: earlier generations are listed.
     pub(crate) fn of(model: &str) -> Self {
         let any = |kinds: &[&str]| kinds.iter().any(|kind| model.contains(kind));
         let thinking = if any(&["gemini-2.5"]) {
@@ -46,9 +45,9 @@ impl Dialect {
         Self { thinking, json_schema: true }
     }
 
-    /// How to say it to a server that refused it with this reason, in small letters.
+    /// Returns another dialect to try after this rejection, whose reason is in lower case.
     pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
-        // This is about what was said before, not about what the model takes.
+        // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("thought_signature") || reason.contains("thought signature") {
             return None;
         }
@@ -69,7 +68,6 @@ impl Dialect {
     }
 }
 
-/// The request's body.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Body<'a> {
@@ -159,7 +157,7 @@ struct ThinkingConfig {
     thinking_budget: Option<u32>,
 }
 
-/// The request's body.
+/// Builds the request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let declared = request.tools.iter().map(|tool| {
         let schema = replay::schema(tool)?;
@@ -175,12 +173,12 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
         if declared.is_empty() { Vec::new() } else { vec![Tools { function_declarations: declared }] };
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     let instructions = request.instructions.as_str();
-    let mut said = Said::default();
+    let mut builder = ContentBuilder::default();
     let turns = replay::turns(request, Format::Gemini);
     Ok(Body {
         system_instruction: (!instructions.trim().is_empty())
             .then(|| Instruction { parts: [Part::Text(instructions.into())] }),
-        contents: turns.into_iter().map(|turn| said.content(turn)).collect(),
+        contents: turns.into_iter().map(|turn| builder.content(turn)).collect(),
         tools,
         generation_config: Config {
             max_output_tokens: request.output_max_tokens,
@@ -204,7 +202,7 @@ fn thinking(request: &StepRequest, dialect: Dialect, effort: &str) -> Option<Thi
     Some(ThinkingConfig { include_thoughts: true, thinking_level, thinking_budget })
 }
 
-/// An opaque item: a part as the vendor signed it.
+/// An opaque item: a part with the vendor's signature.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Signed {
@@ -224,13 +222,13 @@ struct SignedCall {
     name: String,
 }
 
-/// What was said so far: under which identifiers the vendor knows calls, if it gave any.
+/// Builds the contents. Remembers the vendor's identifiers of calls, if any.
 #[derive(Default)]
-struct Said<'a> {
+struct ContentBuilder<'a> {
     ids: HashMap<&'a str, Option<Cow<'a, str>>>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ContentBuilder<'a> {
     fn content(&mut self, turn: Turn<'a>) -> Content<'a> {
         match turn {
             Turn::User(pieces) => {
@@ -258,8 +256,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Puts a signed part in the place of what it signs: the very part goes back, none is merged with it. Signed parts
-    /// of a text come behind the whole of it, in their order.
+    /// Replaces the part that was signed with the signed original, which must be sent back unchanged. Signed parts of a
+    /// text follow the whole text, in order.
     fn sign(&mut self, json: &'a str, last_call: Option<&'a str>, parts: &mut Vec<Part<'a>>) {
         let (Ok(signed), Ok(part)) = (serde_json::from_str::<Signed>(json), serde_json::from_str(json))
         else {
@@ -268,7 +266,7 @@ impl<'a> Said<'a> {
         let part = Part::Opaque(part);
         match (signed.function_call, signed.text.unwrap_or_default()) {
             (Some(call), _) => {
-                // A call that was not kept has no result either.
+                // A call that was dropped has no result either.
                 let (Some(last @ Part::FunctionCall { .. }), Some(id)) = (parts.last_mut(), last_call) else {
                     return;
                 };
@@ -279,9 +277,10 @@ impl<'a> Said<'a> {
             }
             (None, text) if signed.thought || text.trim().is_empty() => parts.push(part),
             (None, text) => {
-                let Some(Part::Text(said)) = parts.last() else { return };
-                let Some(at) = said.rfind(text.as_str()) else { return };
-                let (before, behind) = (said[..at].to_owned(), said[at + text.len()..].to_owned());
+                let Some(Part::Text(text_so_far)) = parts.last() else { return };
+                let Some(at) = text_so_far.rfind(text.as_str()) else { return };
+                let (before, behind) =
+                    (text_so_far[..at].to_owned(), text_so_far[at + text.len()..].to_owned());
                 parts.pop();
                 let unsigned = |text: String| (!text.is_empty()).then(|| Part::Text(text.into()));
                 parts.extend([unsigned(before), Some(part), unsigned(behind)].into_iter().flatten());
@@ -374,7 +373,7 @@ mod tests {
         let signed_text = r#"{"text":"look.","thoughtSignature":"dA=="}"#;
         let signed_call = r#"{"functionCall":{"name":"read","args":{"path":"x"}},"thoughtSignature":"Yw=="}"#;
         let alone = r#"{"text":"","thoughtSignature":"YQ=="}"#;
-        let said = step(vec![
+        let answer = step(vec![
             Block::Reasoning("thoughts".into()),
             Block::Text("I look.".into()),
             opaque(signed_text),
@@ -384,7 +383,7 @@ mod tests {
             opaque(alone),
         ]);
         let results = [result("call_2", StepOutcome::Failed), result("call_1", StepOutcome::Done)];
-        let body = sent(&request("gemini-3-pro", [vec![ask("Q"), said], results.into()].concat()));
+        let body = sent(&request("gemini-3-pro", [vec![ask("Q"), answer], results.into()].concat()));
         let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         assert_eq!(
             body["contents"],
@@ -407,8 +406,8 @@ mod tests {
     fn signed_parts_within_a_text_find_their_places() {
         let [first, second] =
             ["b", "d"].map(|text| format!(r#"{{"text":"{text}","thoughtSignature":"cw=="}}"#));
-        let said = step(vec![Block::Text("abcde".into()), opaque(&first), opaque(&second)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), said, ask("R")]));
+        let answer = step(vec![Block::Text("abcde".into()), opaque(&first), opaque(&second)]);
+        let body = sent(&request("gemini-3-pro", vec![ask("Q"), answer, ask("R")]));
         let parts = body["contents"][1]["parts"].as_array().unwrap();
         let texts: Vec<_> =
             parts.iter().map(|part| (&part["text"], part["thoughtSignature"].is_string())).collect();
@@ -419,8 +418,8 @@ mod tests {
     #[test]
     fn an_identifier_of_the_vendors_comes_back_with_the_result() {
         let signed = r#"{"functionCall":{"id":"v1","name":"read","args":{}},"thoughtSignature":"Yw=="}"#;
-        let said = step(vec![call("v1", "{}"), opaque(signed)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), said, result("v1", StepOutcome::Done)]));
+        let answer = step(vec![call("v1", "{}"), opaque(signed)]);
+        let body = sent(&request("gemini-3-pro", vec![ask("Q"), answer, result("v1", StepOutcome::Done)]));
         assert_eq!(body["contents"][2]["parts"][0]["functionResponse"]["id"], "v1");
         let orphan = step(vec![Block::Text("x".into()), opaque(signed)]);
         let body = sent(&request("gemini-3-pro", vec![ask("Q"), orphan, ask("R")]));

@@ -1,7 +1,7 @@
-//! The answer's text: a sentence, quotes with their places, and what it is that answers.
+//! Builds the answer's text: an introduction, quotes with their places, and a note on the reader.
 //!
-//! What stands in documents is hostile: it is quoted word for word, but every character that means anything
-//! in Markdown is escaped, so that it stays inside its quote, makes no link, no image and no mark.
+//! The content of documents is untrusted. It is quoted verbatim, but every character with a meaning in Markdown is
+//! escaped, so that it cannot leave its quote or create links, images and citation marks.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -9,26 +9,25 @@ use std::ops::Range;
 use domain::citation::{NumberedPassage, Place};
 use text_analysis::Language;
 
-/// A quote that is longer is cut at a word, in bytes.
+/// Longer quotes are truncated.
 const QUOTE_MAX_BYTES: usize = 900;
 
-/// What the answer quotes.
+/// A quote of the answer.
 #[derive(Debug)]
 pub(super) struct Quote<'a> {
-    /// The passage that it stands in.
     pub(super) passage: &'a NumberedPassage,
-    /// Where in its text the words stand that are quoted.
+    /// The quoted ranges of the passage's text.
     pub(super) ranges: Vec<Range<usize>>,
 }
 
 impl<'a> Quote<'a> {
-    /// The whole passage.
+    /// Quotes the whole passage.
     pub(super) fn whole(passage: &'a NumberedPassage) -> Self {
         Self { passage, ranges: std::iter::once(0..passage.text.len()).collect() }
     }
 }
 
-/// An answer with quotes, best first.
+/// Builds an answer from quotes, best first.
 pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
     let Some(first) = quotes.first() else { return nothing(language, None) };
     let mut out = lead(language, first.passage);
@@ -50,7 +49,7 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
     out
 }
 
-/// The answer when the documents hold none; `unread` says that some were not searched yet or why.
+/// Builds the answer when the documents contain none. `unread` adds that files were not searched, and why.
 pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
     let mut out = match language {
         Language::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
@@ -84,12 +83,12 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
     out
 }
 
-/// Why documents were not looked at.
+/// The reason why files were not searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// They wait to be read.
+    /// The index has not read them yet.
     Waiting,
-    /// The search failed, or there is none.
+    /// The search failed or is not offered.
     Failed,
 }
 
@@ -116,7 +115,7 @@ const fn about(language: Language) -> &'static str {
     }
 }
 
-/// The file's name with its page or lines.
+/// Formats a place: the file's name with its page or lines.
 fn place(language: Language, place: &Place) -> String {
     match place {
         Place::File { path, page, lines } => {
@@ -158,7 +157,7 @@ fn page_word(language: Language, name: &str) -> &'static str {
     }
 }
 
-/// The text as a block quote. Rows and items keep their lines, wrapped lines are joined.
+/// Appends a block quote. Rows and list items keep their lines, wrapped lines are joined.
 fn push_quote(out: &mut String, quote: &Quote<'_>) {
     let mut left = QUOTE_MAX_BYTES;
     let mut begun = false;
@@ -184,8 +183,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
     }
 }
 
-/// The text with everything escaped that means something in Markdown or its extensions; control
-/// characters become blanks.
+/// Escapes characters with a meaning in Markdown or its extensions. Replaces control characters with spaces.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut begins = true;
@@ -203,7 +201,7 @@ pub(super) fn escaped(text: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            // `1.` and `1)` begin a list; `://` and `www.` a link.
+            // `1.` and `1)` start a list; `://` and `www.` a link.
             '.' | ')' if begins_with_number(&out) => {
                 out.push('\\');
                 out.push(c);
@@ -217,7 +215,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Characters that turn the direction of writing or can't be seen, by which a quote could pose as another.
+/// Returns true for invisible and direction-changing characters, which could disguise a quote.
 const fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
 }

@@ -1,4 +1,4 @@
-//! How well passages answer a question, sentence by sentence.
+//! Scores how well passages answer a question, sentence by sentence.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,63 +9,60 @@ use super::focus::Focus;
 use super::question::Question;
 use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
 
-/// What a word counts by where it is met, against 1 in the sentence itself: in the heading, next to the
+/// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
 /// sentence, elsewhere in the passage, and elsewhere in its file.
 const IN_HEAD: f64 = 0.85;
 const NEXT_TO_IT: f64 = 0.72;
 const IN_PASSAGE: f64 = 0.62;
 const IN_FILE: f64 = 0.52;
-/// What a word of the heading counts as one of the sentence's own.
+/// The weight of a heading's word in the sentence's own score.
 const IN_HEAD_OWN: f64 = 0.5;
-/// The parts of a sentence's score that come from what stands around it and from what it says itself.
+/// The shares of a sentence's score that come from its surroundings and from itself.
 const AROUND: f64 = 0.6;
 const OWN: f64 = 0.4;
-/// The part of the score that the search's order decides, and how fast it falls with the order.
+/// The share of the score from the search's order, and its decay.
 const ORDER: f64 = 0.22;
 const ORDER_FALL: f64 = 6.0;
-/// What is left of a sentence's score without the kind of thing that was asked for.
+/// The factor for a sentence without the kind of thing that the question asks for.
 const WITHOUT_FOCUS: f64 = 0.62;
-/// How far the next sentence can make up for it.
+/// The share of it that the next sentence can compensate.
 const FOCUS_NEXT: f64 = 0.6;
-/// What a name counts that stands elsewhere in the file: it tells of which document the question is.
+/// The weight of a name elsewhere in the file, which shows that the question is about this document.
 const NAME_IN_FILE: f64 = 0.8;
-/// What is left of the score of a file without a name that the question has and another file holds.
+/// The factor for a file without a name from the question that another file contains.
 const NAME_ELSEWHERE: f64 = 0.85;
-/// Which share of the words that are no names must be met, and what is left of the score otherwise.
+/// The minimum share of other words than names, and the factor below it.
 const TOPIC_MIN: f64 = 0.45;
 const NAMED_ONLY: f64 = 0.6;
-/// What is left of the score of a passage in another language than the question.
+/// The factor for a passage in another language than the question.
 const OTHER_LANGUAGE: f64 = 0.9;
-/// What counts besides when the sentence begins with a word of the question and a colon.
+/// The bonus when the sentence starts with a word of the question and a colon.
 const LABEL: f64 = 0.2;
-/// What a word that agrees to the letter counts besides.
+/// The bonus for an exact match.
 const EXACT: f64 = 0.15;
-/// What neighbours count besides that stay together, and how near that is, in words.
+/// The bonus for neighbouring words that stay together, and their maximum distance in words.
 const CLOSE: f64 = 0.15;
 const CLOSE_WORDS: usize = 2;
-/// What counts besides when the kind of thing that was asked for stands near the words, and how near that
-/// is, in bytes.
+/// The bonus when the kind of thing that the question asks for is near the words, and the maximum distance in bytes.
 const FOCUS_NEAR: f64 = 0.15;
 const FOCUS_NEAR_BYTES: usize = 48;
-/// How far from the best sentence a quote reaches, in bytes.
+/// Limits how far a quote reaches from the best sentence.
 const QUOTE_MAX_BYTES: usize = 600;
-/// The most sentences of a quote.
 const QUOTE_SENTENCES_MAX: usize = 3;
 
 /// A passage with its best sentences.
 #[derive(Debug, Clone)]
 pub(super) struct Evidence<'a> {
-    /// The passage.
     pub(super) passage: &'a NumberedPassage,
-    /// Where its quote stands in its text, in order.
+    /// The quoted ranges of the passage's text, in order.
     pub(super) quote: Vec<Range<usize>>,
-    /// What orders passages.
+    /// Orders the passages.
     pub(super) score: f64,
-    /// How much of what was asked it speaks of: about 1 when all of it.
+    /// The share of the question that the passage covers, about 1 for all of it.
     pub(super) strength: f64,
 }
 
-/// The passages of all results, best first.
+/// Scores the passages of all results and returns them best first.
 pub(super) fn weigh<'a>(question: &Question, passages: &[&'a NumberedPassage]) -> Vec<Evidence<'a>> {
     let readings: Vec<Reading<'a>> = passages.iter().map(|passage| Reading::of(question, passage)).collect();
     let mut of_file: HashMap<&str, Vec<f64>> = HashMap::new();
@@ -87,7 +84,7 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[&'a NumberedPassage]) -
     found
 }
 
-/// A passage by its best sentence; `None` when it has no word of the question.
+/// Scores a passage by its best sentence. Returns `None` when it contains no word of the question.
 fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usize) -> Option<Evidence<'a>> {
     let heads_only = reading.sentences.iter().all(|sentence| sentence.kind == Kind::Head);
     let (at, strength) = reading
@@ -96,11 +93,11 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
         .enumerate()
         .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
         .filter_map(|(at, _)| Some((at, strength(question, reading, file, at)?)))
-        // The first of equals: `max_by` would take the last.
+        // Prefers the first of equals: `max_by` returns the last.
         .rev()
         .max_by(|one, other| one.1.total_cmp(&other.1))?;
     let mut strength = strength;
-    // Who asks in a language would rather read an answer in it.
+    // Users prefer an answer in the language of their question.
     if reading.language.is_some_and(|language| language != question.language) {
         strength *= OTHER_LANGUAGE;
     }
@@ -112,7 +109,7 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     Some(Evidence { passage: reading.passage, quote: quote(question, reading, at), score, strength })
 }
 
-/// How well a sentence answers; `None` when neither it nor what is around it has a word of the question.
+/// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
 fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> Option<f64> {
     let sentence = &reading.sentences[at];
     let (around, own) = coverage(question, reading, file, at);
@@ -129,7 +126,7 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
     Some((AROUND * around + OWN * own) * (WITHOUT_FOCUS + (1.0 - WITHOUT_FOCUS) * focus))
 }
 
-/// The share of the question's words that are met around a sentence, and in the sentence itself.
+/// Returns the shares of the question's words that the surroundings of a sentence and the sentence itself contain.
 fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> (f64, f64) {
     let sentence = &reading.sentences[at];
     let is_row = sentence.kind == Kind::Row;
@@ -155,16 +152,15 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         let exact = if sentence.exact[index] { EXACT } else { 0.0 };
         let head_own = if word.is_section() { head } else { head * IN_HEAD_OWN };
         let file_own = if word.name { in_file } else { 0.0 };
-        // In the sentence itself the rarest words count most.
+        // In the sentence itself rare words count most.
         own.add(word.weight * word.weight, (here + exact).max(head_own).max(file_own));
     }
-    // A name alone says whom a passage is about, but not that it says what was asked.
+    // A name alone shows whom a passage is about, but not that it answers the question.
     let named_only = topic.possible > 0.0 && topic.of_all() < TOPIC_MIN;
     let factor = if named_only { NAMED_ONLY } else { 1.0 };
     (factor * around.of_all(), factor * (own.of_all() + closeness(sentence)))
 }
 
-/// A weighted share.
 #[derive(Default)]
 struct Share {
     possible: f64,
@@ -182,7 +178,7 @@ impl Share {
     }
 }
 
-/// A bonus for a sentence in which the kind of thing that was asked for stands near the words.
+/// Computes the bonus for a sentence in which the kind of thing that the question asks for is near its words.
 fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
     if question.focus == Focus::Open || sentence.kind != Kind::Plain {
         return 0.0;
@@ -200,7 +196,7 @@ fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -
     FOCUS_NEAR * near.of_all()
 }
 
-/// A bonus for words that are neighbours in the question and in the sentence.
+/// Computes the bonus for words that are neighbours both in the question and in the sentence.
 fn closeness(sentence: &Sentence) -> f64 {
     let pairs = sentence.places.windows(2).filter(|pair| {
         pair[0].iter().any(|(one, _)| pair[1].iter().any(|(other, _)| one.abs_diff(*other) <= CLOSE_WORDS))
@@ -210,8 +206,7 @@ fn closeness(sentence: &Sentence) -> f64 {
     CLOSE * share
 }
 
-/// The best sentence with those beside it that speak of words which it lacks, or that it needs to be read;
-/// of a table, the row under the table's head.
+/// Selects the best sentence with neighbours that add missing words or complete it; in a table, the row and the header.
 fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
     let sentences = &reading.sentences;
     if sentences[at].kind == Kind::Row {

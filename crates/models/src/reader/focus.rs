@@ -1,26 +1,23 @@
-//! What kind of thing a question asks for, and whether a text has one.
+//! Classifies the kind of thing that a question asks for, and finds it in texts.
 
 use text_analysis::fold;
 use text_analysis::token::{Kind, tokens};
 
-/// What would be an answer.
+/// The kind of the expected answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Focus {
     /// A sum of money or a percentage.
     Money,
-    /// A count or a size.
     Number,
-    /// A date or an hour.
+    /// A date or a time of day.
     When,
-    /// A length of time or a frequency.
+    /// A duration or a frequency.
     HowLong,
-    /// A person or a body that does something.
+    /// A person or organisation that does something.
     Who,
-    /// Who somebody is: a name.
+    /// The name of a person.
     Name,
-    /// A place.
     Where,
-    /// Anything.
     Open,
 }
 
@@ -29,14 +26,14 @@ const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy datum date obdobi ob
 const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci";
 const BEING: &str = "je jsou su byl byla bol bola is are was were";
 const WHERE: &str = "kde kam where odkud odkial";
-/// Beginnings of words that name places, folded.
+/// Prefixes of words for places, folded.
 const PLACES: &str = "\
     mist miest adres address ulic street road sidl hotel namest budov building sal dvor sklad warehouse yard \
     kancelar office room skol school hall urad mest town court soud sud venue place";
-/// A first word of these with a second of `LONG` asks for a length of time.
+/// A word of `HOW` followed by one of `LONG` asks for a duration.
 const HOW: &str = "jak ako how";
 const LONG: &str = "dlouho dlouha dlouhy dlouhou dlho dlha dlhy long often casto";
-/// Nouns that name an amount of money, and those that name a length of time.
+/// Nouns for amounts of money, and for durations.
 const MONEY: &str = "\
     cena cenu castka castku castky castce suma sumu vyse vysi vyske vyska vysku sazba sazbu mzda mzdu \
     najemne najomne kauce kauci kaucia jistota zabezpeka poplatek poplatok pokuta pokutu pokuty odmena \
@@ -44,28 +41,28 @@ const MONEY: &str = "\
     cap discount stoji zisk danu dan rate";
 const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka";
 
-/// Beginnings of words that speak of paying.
+/// Prefixes of words about payment.
 const PAYING: &str = "\
     plat stoj stoji hrad uhrad pay paid cost cini prispiv vyplat vyplac stal contrib";
-/// Beginnings of the names of currencies, and of `per cent`.
+/// Prefixes of currencies and `per cent`.
 const CURRENCIES: &str = "kc korun czk eur euro gbp usd dolar dollar pound pence cent percent procent";
-/// Nouns that name a size or a share.
+/// Nouns for sizes and shares.
 const SIZES: &str = "\
     plocha plochu vymera vymeru dostupnost uroven quantity maximum minimum maximalni minimalni maximalny \
     minimalny velky velka velke velikost velkost pocet number size area";
 
-/// Months and days of the week, folded, by their beginnings.
+/// Prefixes of months and days of the week, folded.
 const CALENDAR: &str = "\
     leden ledna lednu unor brezn brezen duben dubna dubnu kveten kvetn cerven cervn cervenc srpen srpna \
     srpnu zari rijen rijn listopad prosin januar februar marec marca april maj jun jul august september \
     septembr oktober oktobr november novembr december decembr january february march may june july october \
     pondel uter utor stred ctvrt stvrt patek patok piatok sobot nedel monday tuesday wednesday thursday \
     friday saturday sunday";
-/// Units of time, folded, by their beginnings.
+/// Prefixes of units of time, folded.
 const UNITS: &str = "\
     den dne dni dnu dny dnem day tyden tydn tyzd week mesic mesiac month rok roc roky let year hodin hour \
     minut sekund ctvrtlet stvrtrok quarter pololet polrok doziv neurcit";
-/// Number words, folded, by their beginnings.
+/// Prefixes of number words, folded.
 const NUMERALS: &str = "\
     jeden jedna jednu jedno jednom dva dve dvou dvoch tri trech troch ctyr styr pet piat sest siedm sedm \
     sedem osm osem devet devat deset desat jedenact jedenast dvan trin ctrn strn patn pätn dvac dvad tric \
@@ -78,7 +75,7 @@ const TITLES: &str = "\
     ing mgr judr mudr rndr phdr bc dr mr mrs ms doc prof pani pan paní ltd sro inc gmbh";
 
 impl Focus {
-    /// What the question asks for.
+    /// Classifies a question.
     pub(super) fn of(question: &str) -> Self {
         let folded = fold(question);
         let words: Vec<&str> = tokens(&folded)
@@ -118,7 +115,7 @@ impl Focus {
         }
     }
 
-    /// How well a text has what the question asks for, from 0 to 1.
+    /// Returns how well a text contains the kind of answer, from 0 to 1.
     pub(super) fn met_by(self, text: &str) -> f64 {
         match self {
             Self::Open => 1.0,
@@ -176,22 +173,22 @@ fn asks_which(words: &[&str]) -> bool {
     })
 }
 
-/// Whether a list, its words parted by blanks, holds the word.
+/// Returns true when a list, separated by spaces, contains the word.
 fn holds(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
 
-/// Whether the word begins with one of a list.
+/// Returns true when the word starts with a prefix of the list.
 fn begins_with(word: &str, list: &str) -> bool {
     list.split_whitespace().any(|start| word.starts_with(start))
 }
 
-/// The folded words and numbers, so that each check sees them the same way.
+/// Returns the folded words and numbers of a text.
 fn words(text: &str) -> Vec<(Kind, String)> {
     tokens(text).into_iter().map(|token| (token.kind, fold(token.text))).collect()
 }
 
-/// A number that is no reference to a paragraph and no mere item's number.
+/// Returns true for a number that is neither a paragraph reference nor an item's number.
 fn has_number(text: &str) -> bool {
     let body = without_item_number(text);
     words(body).iter().any(|(kind, word)| match kind {
@@ -201,7 +198,7 @@ fn has_number(text: &str) -> bool {
     })
 }
 
-/// A number next to a currency or a percentage, or a row of a table, whose head names the unit.
+/// Returns true for a number next to a currency or percent sign, and for a table row, whose header contains the unit.
 fn has_money(text: &str) -> bool {
     let body = without_item_number(text);
     if text.contains('\t') || text.matches(';').count() >= 3 {
@@ -247,7 +244,7 @@ fn has_span(text: &str) -> bool {
             .any(|(_, word)| word.starts_with("neurcit") || word.starts_with("tri") && word.contains("mesic"))
 }
 
-/// Two names in a row, or one after a title.
+/// Returns true for two capitalised words in a row, or one after a title.
 fn has_name(text: &str) -> bool {
     let tokens = tokens(text);
     tokens.windows(2).any(|pair| {
@@ -261,7 +258,7 @@ fn has_name(text: &str) -> bool {
     })
 }
 
-/// The text without the number of the item or section that it begins with.
+/// Removes the leading number of an item or section.
 fn without_item_number(text: &str) -> &str {
     let trimmed = text.trim_start();
     let mark = trimmed.split_whitespace().next().unwrap_or_default();

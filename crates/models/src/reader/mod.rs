@@ -1,9 +1,9 @@
-//! The built-in reader: the model where no vendor is configured.
+//! The built-in reader, which answers when no vendor is configured.
 //!
-//! It is no language model. It searches the workspace's documents with the words of the question, through
-//! the same loop and the same tools as any model, and answers with the passages that fit, quoted word for
-//! word and cited; when none does, it says so. It is a pure function of the request: the same exchange
-//! always gives the same step, and nothing that a document says is obeyed, only quoted.
+//! It is not a language model. It searches the workspace's documents for the words of the question, through the same
+//! loop and tools as any model, and quotes and cites the passages that answer it, or reports that none does. It is a
+//! pure function of the request: the same transcript always yields the same step. It quotes documents but never follows
+//! instructions in them.
 
 mod compose;
 mod evidence;
@@ -19,24 +19,22 @@ use compose::{Quote, Unread};
 use evidence::Evidence;
 use question::Question;
 
-/// The name by which the reader is asked for as a model.
+/// The reader's model name.
 pub const MODEL: &str = "reader";
-/// How many passages a search asks for.
 const SEARCH_LIMIT: u32 = 12;
-/// The most searches of one answer. The third and later ones only wait for files to be read.
+/// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
-/// The most quotes of an answer.
 const QUOTES_MAX: usize = 3;
-/// How near to the best one a passage must come to be quoted besides.
+/// The minimum score of further quotes, relative to the best one.
 const QUOTED_BESIDES: f64 = 0.86;
-/// How much of what was asked a passage must speak of to be an answer; see [`Evidence::strength`].
+/// The minimum [`Evidence::strength`] of an answer.
 const STRENGTH_MIN: f64 = 0.56;
-/// The longest piece of text in one event, in bytes; see [`deltas`].
+/// Limits the text of one event; see [`deltas`].
 const DELTA_MAX_BYTES: usize = 24;
-/// How many bytes of text count as a token.
+/// The estimated bytes of a token.
 const TOKEN_BYTES: usize = 4;
 
-/// One step of the reader: at first the call of a tool, at last the answer.
+/// Returns one step of the reader: a tool call, or at last the answer.
 #[must_use]
 pub fn step(request: &StepRequest) -> Vec<StepEvent> {
     let event = match Question::of(request) {
@@ -60,8 +58,8 @@ pub fn step(request: &StepRequest) -> Vec<StepEvent> {
     vec![event, StepEvent::Finished { stop, usage: Some(usage) }]
 }
 
-/// The same events with their texts in small pieces, as a model would stream them. The pieces end after
-/// white space where there is any.
+/// Splits the texts of events into small pieces, as a model would stream them. Pieces end after white space if
+/// possible.
 pub fn deltas(events: Vec<StepEvent>) -> impl Iterator<Item = StepEvent> {
     events.into_iter().flat_map(|event| match event {
         StepEvent::Text(text) => pieces(&text).into_iter().map(StepEvent::Text).collect(),
@@ -94,7 +92,7 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         })
     };
     if question.words.is_empty() {
-        // Nothing to search for: the beginning of what was attached is the best there is.
+        // There is nothing to search for, so show the beginning of the attachment.
         return match question.attachments.first() {
             Some(path) if question.results.is_empty() && offered("read") => {
                 call("read", serde_json::json!({ "path": path }))
@@ -127,7 +125,7 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
     StepEvent::Text(answer(question, &ranked, &searches))
 }
 
-/// The passages of all results, each place once, under its first number.
+/// Returns the passages of all results without duplicates, under their first numbers.
 fn passages(question: &Question) -> Vec<&NumberedPassage> {
     let mut found: Vec<&NumberedPassage> = Vec::new();
     for passage in question.results.iter().flat_map(|result| &result.passages) {
@@ -142,7 +140,7 @@ fn answers(evidence: &Evidence<'_>) -> bool {
     evidence.strength >= STRENGTH_MIN
 }
 
-/// Whether the search says that it has not read every file yet.
+/// Returns true when the search reports that some files are not indexed yet.
 fn is_unfinished(result: &CallResult) -> bool {
     result.text.lines().any(|line| line.starts_with("Not searched yet"))
 }
@@ -165,7 +163,7 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
     compose::quotes(question.language, &quotes)
 }
 
-/// How the attached file begins, for a question that names nothing to look for.
+/// Quotes the beginning of the attached file, for a question without search words.
 fn beginning(question: &Question) -> String {
     let first = question.results.iter().flat_map(|result| &result.passages).next();
     match first {
@@ -174,7 +172,7 @@ fn beginning(question: &Question) -> String {
     }
 }
 
-/// How many calls the exchange holds, so that each gets an id of its own.
+/// Counts the calls of the transcript, to create unique identifiers.
 fn calls_before(request: &StepRequest) -> usize {
     request
         .transcript

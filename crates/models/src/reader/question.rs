@@ -1,4 +1,4 @@
-//! The question: its language, its focus and the words that must be found.
+//! Parses a question: its language, focus and search words.
 
 use std::sync::Arc;
 
@@ -8,24 +8,23 @@ use text_analysis::{Language, detect_language, fold, synonyms::related, terms};
 
 use super::focus::Focus;
 
-/// The most words of a question that are looked for.
 const WORDS_MAX: usize = 24;
-/// The longest question that is read, in bytes.
+/// Longer questions are truncated.
 const QUESTION_MAX_BYTES: usize = 4_096;
-/// A question with at most this many telling words may lean on the one before it.
+/// A question with at most this many significant words may depend on the previous one.
 const LEANING_WORDS_MAX: usize = 2;
-/// What a word that hardly tells anything counts, against 1.
+/// The weight of an insignificant word, relative to 1.
 const WEAK: f64 = 0.25;
-/// How much more than the rarest word that a document holds one counts at most that none holds.
+/// The maximum weight of a word that no document contains, relative to the rarest word that one contains.
 const UNKNOWN: f64 = 1.25;
-/// What a verb that no document holds counts against a noun.
+/// The weight of a verb that no document contains, relative to a noun.
 const VERB: f64 = 0.6;
-/// What the number of a paragraph counts: who names one wants that one.
+/// The weight of a paragraph number, which is always meant exactly.
 const SECTION: f64 = 2.5;
-/// What a word of the earlier question counts.
+/// The weight of a word from the previous question.
 const EARLIER: f64 = 0.6;
 
-/// Words (folded) that ask for an amount or a form rather than name the subject.
+/// Words (folded) that ask for an amount or a form instead of naming the subject.
 const WEAK_WORDS: &str = "\
     vyse vysi vyska vyske vysku castka castku castky castce suma sumu velky velka velke velikost velikosti \
     maximalni minimalni maximalny minimalny nejvyssi najvyssi nejmensi celkem celkova celkovy presne presny \
@@ -37,49 +36,47 @@ const WEAK_WORDS: &str = "\
     job deal deals come comes needed entitled apply applies receive receives day den time cas doba dobu dobe \
     ulozit mozno";
 
-/// A word that an answer should speak of.
+/// A search word.
 #[derive(Debug, Clone)]
 pub(super) struct Word {
-    /// As it was written, in lower case.
+    /// The word in lower case.
     pub(super) exact: String,
-    /// Its stems, by the rules of the languages it may belong to.
+    /// Its stems in each language that it may belong to.
     pub(super) stems: Vec<String>,
-    /// Stems of related words.
     pub(super) related: Vec<String>,
-    /// How much it counts: its rarity, less for weak words and those of an earlier question.
+    /// Its rarity, reduced for insignificant words and those of an earlier question.
     pub(super) weight: f64,
-    /// Whether no document holds it.
+    /// No document contains it.
     pub(super) unknown: bool,
-    /// Whether it hardly tells anything.
+    /// It is insignificant.
     pub(super) weak: bool,
-    /// Whether it is a name, by its capital: it tells of which document the question is.
+    /// It is a capitalised name, which identifies a document.
     pub(super) name: bool,
 }
 
 impl Word {
-    /// Whether it is the number of a paragraph.
+    /// Returns true for a paragraph number.
     pub(super) fn is_section(&self) -> bool {
         self.exact.starts_with('§')
     }
 }
 
-/// A question of the user.
+/// A user's question.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
-    /// The language in which it is answered.
+    /// The language of the answer.
     pub(super) language: Language,
-    /// What it asks for.
+    /// The kind of the expected answer.
     pub(super) focus: Focus,
-    /// Its telling words; those of the question before it at the end, if it leans on that one.
+    /// Its significant words, followed by those of the previous question if it depends on it.
     pub(super) words: Vec<Word>,
-    /// The files it came with.
     pub(super) attachments: Vec<String>,
-    /// What came of the calls so far, oldest first.
+    /// The results of the calls so far, oldest first.
     pub(super) results: Vec<Arc<CallResult>>,
 }
 
 impl Question {
-    /// The question that the exchange ends with, or `None` when there is none.
+    /// Parses the last question of the transcript. Returns `None` without one.
     pub(super) fn of(request: &StepRequest) -> Option<Self> {
         let transcript = &request.transcript;
         let at = transcript.iter().rposition(|item| matches!(item, Item::Question { .. }))?;
@@ -118,12 +115,13 @@ impl Question {
         Some(question)
     }
 
-    /// The words to search for.
+    /// Returns the search query.
     pub(super) fn query(&self) -> String {
         self.words.iter().map(|word| word.exact.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Another wording: the rarest words alone, for passages that common words crowded out.
+    /// Returns a narrower query of the rarest words, for passages that common words displaced. `None` when it would not
+    /// be narrower.
     pub(super) fn narrow_query(&self) -> Option<String> {
         let mut known: Vec<&Word> = self.words.iter().filter(|word| !word.unknown && !word.weak).collect();
         known.sort_by(|one, other| other.weight.total_cmp(&one.weight));
@@ -132,22 +130,24 @@ impl Question {
         narrower.then(|| known.iter().map(|word| word.exact.as_str()).collect::<Vec<_>>().join(" "))
     }
 
-    /// Takes the words' rarity from what the first search told of them.
+    /// Sets the words' weights by their rarity, which the first search reports.
     fn weigh(&mut self) {
-        let told =
+        let report =
             self.results.iter().find(|result| result.tool == "search").map(|result| counts(&result.text));
-        let Some((total, counts)) = told else { return };
+        let Some((total, counts)) = report else { return };
         let mut rarest_known: f64 = 0.0;
         for word in &mut self.words {
-            let Some((_, passages)) = counts.iter().find(|(told, _)| *told == word.exact) else { continue };
+            let Some((_, passages)) = counts.iter().find(|(counted, _)| *counted == word.exact) else {
+                continue;
+            };
             word.unknown = *passages < 0.5;
             word.weight *= (1.0 + (total - passages + 0.5).max(0.5) / (passages + 0.5)).ln();
             if !word.unknown {
                 rarest_known = rarest_known.max(word.weight);
             }
         }
-        // What no document holds tells little more than the rarest word that one holds; a verb, for which there
-        // are many others, less.
+        // A word that no document contains is hardly more significant than the rarest word that one contains; a verb,
+        // which has many synonyms, is less significant.
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
             word.weight = word.weight.min(rarest_known * UNKNOWN)
                 * if is_verb(&fold(&word.exact)) { VERB } else { 1.0 };
@@ -155,7 +155,7 @@ impl Question {
     }
 }
 
-/// Whether a folded word has the form of a Czech or Slovak verb.
+/// Returns true when a folded word has the form of a Czech or Slovak verb.
 fn is_verb(folded: &str) -> bool {
     const ENDINGS: &[&str] = &[
         "at", "it", "et", "out", "al", "ala", "alo", "ali", "il", "ila", "ilo", "ili", "el", "ela", "elo",
@@ -164,7 +164,7 @@ fn is_verb(folded: &str) -> bool {
     folded.len() > 4 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
 }
 
-/// The telling words of a text, each once.
+/// Returns the significant words of a text, without duplicates.
 fn words(text: &str, earlier: bool) -> Vec<Word> {
     let mut found: Vec<Word> = Vec::new();
     for term in terms(text, Language::Czech).into_iter().filter(|term| !term.stop) {
@@ -198,7 +198,7 @@ fn words(text: &str, earlier: bool) -> Vec<Word> {
     found
 }
 
-/// Whether a question is too short to stand alone: `A co kauce?`, `And when does it end?`
+/// Returns true when a question depends on the previous one: `A co kauce?`, `And when does it end?`
 fn leans(text: &str, words: &[Word]) -> bool {
     let telling = words.iter().filter(|word| !word.weak).count();
     let folded = fold(text);
@@ -237,8 +237,8 @@ fn leans(text: &str, words: &[Word]) -> bool {
                 || folded.starts_with("how about"))
 }
 
-/// The number of passages and each word's share of them, as the search tells them:
-/// `Passages with each word (of 231): lhůta 14, kočka 0.`
+/// Parses the search's report of the number of passages and each word's frequency: `Passages with each word (of 231):
+/// lhůta 14, kočka 0.`
 fn counts(text: &str) -> (f64, Vec<(String, f64)>) {
     let line = text.lines().next().unwrap_or_default();
     let Some((head, list)) = line.split_once("): ") else { return (0.0, Vec::new()) };

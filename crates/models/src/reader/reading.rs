@@ -1,4 +1,4 @@
-//! A passage as the reader sees it: its sentences, and which words of the question each of them has.
+//! Splits a passage into sentences and matches them with the words of a question.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -9,68 +9,64 @@ use text_analysis::{Language, Term, detect_language, terms};
 
 use super::question::{Question, Word};
 
-/// What a related word counts against the word itself, and one that only begins alike.
+/// The weights of a related word and of a similar stem, relative to the word itself.
 const RELATED: f64 = 0.6;
 const ALIKE: f64 = 0.7;
-/// How much of two stems must be the same at their beginnings to be alike.
+/// The minimum common prefix of similar stems, as a share of the longer one and in letters.
 const ALIKE_MIN_SHARE: f64 = 0.7;
 const ALIKE_MIN_LETTERS: usize = 5;
-/// A stem that is the whole beginning of another is alike from this length on, and this much may follow it.
+/// A stem that is a prefix of another is similar from this length on, if the other is longer by at most so many
+/// letters.
 const GROWN_MIN_LETTERS: usize = 4;
 const GROWN_BY_MAX: usize = 2;
-/// How many lines at a passage's beginning may be headings, and the greatest length in bytes of one that
-/// begins with a number and of one that does not.
+/// The maximum number of heading lines in a passage, and the maximum length of a heading with a number and without one.
 const HEADS_MAX: usize = 2;
 const NUMBERED_HEAD_MAX_BYTES: usize = 64;
 const HEAD_MAX_BYTES: usize = 100;
-/// The longest label, in bytes: `Place: the town hall`.
+/// The maximum length of a label: `Place: the town hall`.
 const LABEL_MAX_BYTES: usize = 64;
-/// How many places of a word in one sentence are looked at.
+/// Limits the positions of a word in one sentence.
 const PLACES_MAX: usize = 8;
 
-/// What a sentence is to those around it.
+/// The kind of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The heading of what follows, or the head of a table.
+    /// A heading, or the header of a table.
     Head,
-    /// A row of a table: what stands in other rows is not about it.
+    /// A row of a table. Other rows are not about it.
     Row,
-    /// A sentence.
     Plain,
 }
 
-/// A sentence; the lists have an entry for each word of the question.
+/// A sentence. The vectors have one entry for each word of the question.
 pub(super) struct Sentence {
-    /// Where it stands in the passage.
+    /// Its position in the passage.
     pub(super) range: Range<usize>,
-    /// What it is.
     pub(super) kind: Kind,
-    /// How far it has each word, from 0 to 1.
+    /// The match of each word, from 0 to 1.
     pub(super) met: Vec<f64>,
-    /// Whether it has each word to the letter.
+    /// The words that match exactly.
     pub(super) exact: Vec<bool>,
-    /// Where it has each word, not related ones: which word of the sentence it is, and its bytes.
+    /// The positions of each word, without related ones: index in the sentence, and byte range.
     pub(super) places: Vec<Vec<(usize, Range<usize>)>>,
-    /// Whether it begins with a label that has a word of the question.
+    /// Starts with a label that contains a word of the question.
     pub(super) labelled: bool,
 }
 
 /// A passage with its sentences.
 pub(super) struct Reading<'a> {
-    /// The passage.
     pub(super) passage: &'a NumberedPassage,
-    /// Its sentences, in order.
     pub(super) sentences: Vec<Sentence>,
-    /// How far its headings have each word of the question.
+    /// The match of each word in the headings.
     pub(super) head: Vec<f64>,
-    /// How far any of its sentences has each word.
+    /// The best match of each word in any sentence.
     pub(super) whole: Vec<f64>,
-    /// The language that it is written in, if that shows.
+    /// The language, if it was detected.
     pub(super) language: Option<Language>,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads a passage for the question's words.
+    /// Splits a passage and matches it with a question.
     pub(super) fn of(question: &Question, passage: &'a NumberedPassage) -> Self {
         let text = passage.text.as_str();
         let language = detect_language(text);
@@ -99,7 +95,6 @@ impl<'a> Reading<'a> {
         Self { passage, sentences: found, head, whole, language }
     }
 
-    /// The text of a sentence.
     pub(super) fn text(&self, sentence: &Sentence) -> &'a str {
         &self.passage.text[sentence.range.clone()]
     }
@@ -137,7 +132,7 @@ impl Sentence {
     }
 }
 
-/// How far each word of the question stands in a file's name, by the rules of every language.
+/// Matches the words of the question with a file's name, in every language.
 pub(super) fn met_by_name(question: &Question, place: &Place) -> Vec<f64> {
     let stems: HashSet<String> = [Language::Czech, Language::English]
         .into_iter()
@@ -149,7 +144,7 @@ pub(super) fn met_by_name(question: &Question, place: &Place) -> Vec<f64> {
     question.words.iter().map(|word| met(word, |stem| stems.contains(stem), names.iter())).collect()
 }
 
-/// What tells files apart: the path, or the address.
+/// Returns what identifies a file: its path or URL.
 pub(super) fn name_of(place: &Place) -> &str {
     match place {
         Place::File { path, .. } => path,
@@ -157,12 +152,12 @@ pub(super) fn name_of(place: &Place) -> &str {
     }
 }
 
-/// The greater of two lists, entry by entry.
+/// Returns the elementwise maximum.
 pub(super) fn elementwise_max(one: &[f64], other: &[f64]) -> Vec<f64> {
     one.iter().zip(other).map(|(a, b)| a.max(*b)).collect()
 }
 
-/// How far a word is met by a set of stems, from 0 to 1.
+/// Matches a word with a set of stems, from 0 to 1.
 fn met<'s>(
     word: &Word,
     has: impl Fn(&str) -> bool,
@@ -179,7 +174,7 @@ fn met<'s>(
     }
 }
 
-/// Whether two stems begin alike for long enough: `najemkyn` and `najemk`.
+/// Returns true when two stems have a long common prefix: `najemkyn` and `najemk`.
 fn alike(one: &str, other: &str) -> bool {
     let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
@@ -190,13 +185,13 @@ fn alike(one: &str, other: &str) -> bool {
         && !one.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// The label that a sentence begins with.
+/// Returns the label at the start of a sentence.
 fn label(text: &str) -> Option<&str> {
     let (label, _) = text.split_once(": ").or_else(|| text.split_once(":** "))?;
     (label.len() <= LABEL_MAX_BYTES).then_some(label)
 }
 
-/// Whether a line at a passage's beginning only names what follows.
+/// Returns true when a line at the start of a passage is a heading.
 fn is_head(line: &str, next: Option<&str>) -> bool {
     let Some(next) = next else { return false };
     if is_row(line) {

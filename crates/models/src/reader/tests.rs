@@ -37,7 +37,7 @@ fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
     NumberedPassage { number, place, text: text.to_owned() }
 }
 
-/// The items of a search that was run: the step that called it, and its result.
+/// Returns the items of a completed search: the step with the call, and its result.
 fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
     let call = Call {
         id: id.to_owned(),

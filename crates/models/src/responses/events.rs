@@ -12,10 +12,10 @@ use crate::cited;
 use crate::error;
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Called, Next, Output};
+use crate::output::{Next, Output, VendorCall};
 use crate::sse::Frame;
 
-/// The most items of an answer.
+/// Limits the items of a response.
 const ITEMS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
@@ -64,13 +64,13 @@ struct Part {
     annotations: Option<Value>,
 }
 
-/// A part of an item's text that came in pieces.
+/// A part of a message whose text arrives in deltas.
 #[derive(Debug)]
-struct Said {
-    /// Where it begins in all that was said.
+struct PendingPart {
+    /// The part's offset in the whole text.
     start: usize,
     bytes: usize,
-    /// How many sources were named for it.
+    /// The number of sources cited so far.
     cited: usize,
 }
 
@@ -135,21 +135,21 @@ impl WireUsage {
     }
 }
 
-/// What a step's stream has told so far.
+/// The state of a step's stream.
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
-    /// What came of the items under way, by item and part.
-    said: HashMap<(u64, u64), Said>,
+    /// The parts in progress, by item and part.
+    parts: HashMap<(u64, u64), PendingPart>,
 }
 
 impl Fold {
-    /// A fold for an exchange in which these identifiers of calls are taken.
+    /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), said: HashMap::new() }
+        Self { output: Output::new(taken), parts: HashMap::new() }
     }
 
-    /// Takes one frame.
+    /// Folds one frame.
     pub(crate) fn frame(
         &mut self,
         frame: &Frame,
@@ -159,10 +159,10 @@ impl Fold {
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
-            Err(_) => match lenient::each_once(frame) {
-                Some(once) => return self.frame(&once, ready),
+            Err(_) => match lenient::without_duplicates(frame) {
+                Some(deduplicated) => return self.frame(&deduplicated, ready),
                 None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(error::unavailable("a frame of its stream cannot be read")),
+                None => return Err(error::unavailable("its stream contains an unreadable frame")),
             },
         };
         let kind = if event.r#type.is_empty() { frame.event.as_str() } else { event.r#type.as_str() };
@@ -177,14 +177,14 @@ impl Fold {
                 self.output.refusal(delta(event), ready);
             }
             "response.output_text.annotation.added" => self.annotated(&event, ready),
-            // One part of a summary stands apart from the next.
+            // A blank line separates the parts of a summary.
             "response.reasoning_summary_part.added" if event.summary_index > 0 => {
                 self.output.reasoning("\n\n".to_owned(), ready);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.output.reasoning(delta(event), ready);
             }
-            // The whole arguments come with the end of the item.
+            // The end of the item contains the whole arguments.
             "response.function_call_arguments.delta" => self.output.count(delta(event).len()),
             "response.output_item.done" => self.item(event.output_index, event.item, ready)?,
             "response.completed" | "response.incomplete" | "response.failed" => {
@@ -198,29 +198,29 @@ impl Fold {
         Ok(Next::More)
     }
 
-    /// The stream has ended: its end is marked, or it was cut.
+    /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
     pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(error::unavailable("its stream was cut"))
+        Err(error::unavailable("its stream ended early"))
     }
 
     fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
         let index = (event.output_index, event.content_index);
-        if self.said.len() >= ITEMS_MAX && !self.said.contains_key(&index) {
-            return Err(error::unavailable("its items do not end"));
+        if self.parts.len() >= ITEMS_MAX && !self.parts.contains_key(&index) {
+            return Err(error::unavailable("its stream has too many items"));
         }
         let bytes = event.delta.as_ref().and_then(Value::as_str).map_or(0, str::len);
-        let start = self.output.said().len();
-        self.said.entry(index).or_insert(Said { start, bytes: 0, cited: 0 }).bytes += bytes;
+        let start = self.output.written().len();
+        self.parts.entry(index).or_insert(PendingPart { start, bytes: 0, cited: 0 }).bytes += bytes;
         Ok(())
     }
 
-    /// Takes a source of a part that is being said.
+    /// Emits a source of a part in progress.
     fn annotated(&mut self, event: &Event<'_>, ready: &mut VecDeque<StepEvent>) {
-        let said = self.said.get_mut(&(event.output_index, event.content_index));
-        let (Some(said), Some(annotation)) = (said, &event.annotation) else { return };
-        said.cited += 1;
-        let text = self.output.said().get(said.start..).unwrap_or("");
-        let cited = source(annotation, said.start, text);
+        let pending = self.parts.get_mut(&(event.output_index, event.content_index));
+        let (Some(pending), Some(annotation)) = (pending, &event.annotation) else { return };
+        pending.cited += 1;
+        let text = self.output.written().get(pending.start..).unwrap_or("");
+        let cited = source(annotation, pending.start, text);
         self.output.cited(cited, ready);
     }
 
@@ -232,16 +232,16 @@ impl Fold {
     ) -> Result<(), StepError> {
         let json = item.map_or("{}", RawValue::get);
         let item: Item = serde_json::from_str(json)
-            .map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
+            .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
         match item.r#type.as_str() {
             "function_call" => {
-                let call = Called { id: item.call_id, tool: item.name, arguments: item.arguments };
+                let call = VendorCall { id: item.call_id, tool: item.name, arguments: item.arguments };
                 if self.output.call(call, ready)? {
                     let rest = without(json, &["call_id", "name", "arguments"])?;
                     self.output.opaque(Format::Responses, rest, ready);
                 }
             }
-            // What is not encrypted is known to nobody when it comes back.
+            // The vendor cannot read unencrypted reasoning when it is sent back.
             "reasoning" if item.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) => {
                 self.output.opaque(Format::Responses, json.to_owned(), ready);
             }
@@ -254,27 +254,27 @@ impl Fold {
         Ok(())
     }
 
-    /// Takes of a finished message what did not come in pieces.
+    /// Emits the content of a finished message that did not arrive in deltas.
     fn message(&mut self, index: u64, content: Vec<Part>, ready: &mut VecDeque<StepEvent>) {
-        let is_silent = self.said.iter().all(|((item, _), said)| *item != index || said.bytes == 0);
+        let is_silent = self.parts.iter().all(|((item, _), pending)| *item != index || pending.bytes == 0);
         for (part, at) in content.into_iter().zip(0_u64..) {
-            let said = self.said.remove(&(index, at));
-            let start = said.as_ref().map_or(self.output.said().len(), |said| said.start);
+            let pending = self.parts.remove(&(index, at));
+            let start = pending.as_ref().map_or(self.output.written().len(), |pending| pending.start);
             if is_silent {
                 self.output.text(part.text.unwrap_or_default(), ready);
                 self.output.refusal(part.refusal.unwrap_or_default(), ready);
             }
             let Some(Value::Array(annotations)) = part.annotations else { continue };
-            if said.is_some_and(|said| said.cited > 0) {
+            if pending.is_some_and(|pending| pending.cited > 0) {
                 continue; // they were told one by one
             }
             for annotation in annotations.iter().take(CITED_MAX) {
-                let text = self.output.said().get(start..).unwrap_or("");
+                let text = self.output.written().get(start..).unwrap_or("");
                 let cited = source(annotation, start, text);
                 self.output.cited(cited, ready);
             }
         }
-        self.said.retain(|(item, _), _| *item != index);
+        self.parts.retain(|(item, _), _| *item != index);
     }
 
     fn response(
@@ -284,7 +284,7 @@ impl Fold {
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
         let response: Response = serde_json::from_str(response.map_or("{}", RawValue::get))
-            .map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
+            .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
         let usage = response.usage.and_then(WireUsage::read);
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let stop = match (kind, reason.as_deref()) {
@@ -300,8 +300,7 @@ impl Fold {
     }
 }
 
-/// The source that an annotation names, of a part that begins at `start` with this text. Places in it are told in
-/// characters.
+/// Reads an annotation's source, for a part that starts at `start` with this text. Positions in it are in characters.
 fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
     let text = |field| cited::text(annotation, field);
     let end = cited::number(annotation, "end_index").or_else(|| cited::number(annotation, "index"));
@@ -313,11 +312,11 @@ fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
     }
 }
 
-/// The item without what is kept as text or call.
-fn without(json: &str, kept: &[&str]) -> Result<String, StepError> {
-    let mut fields: Map<String, Value> =
-        serde_json::from_str(json).map_err(|_| error::unavailable("a frame of its stream cannot be read"))?;
-    fields.retain(|name, _| !kept.contains(&name.as_str()));
+/// Removes fields from an item.
+fn without(json: &str, removed: &[&str]) -> Result<String, StepError> {
+    let mut fields: Map<String, Value> = serde_json::from_str(json)
+        .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
+    fields.retain(|name, _| !removed.contains(&name.as_str()));
     Ok(Value::Object(fields).to_string())
 }
 
@@ -328,7 +327,7 @@ fn delta(event: Event<'_>) -> String {
     }
 }
 
-/// Whether an event of this name must be readable.
+/// Returns true for events that must be readable.
 fn is_known(event: &str) -> bool {
     matches!(event, "" | "message")
         || [

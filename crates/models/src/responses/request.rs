@@ -1,4 +1,4 @@
-//! A step's request in the vendor's form.
+//! Builds a step's request in the Responses format.
 
 use std::borrow::Cow;
 
@@ -11,24 +11,24 @@ use serde_json::{Map, Value};
 use crate::format::Format;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
 
-/// What a model takes.
+/// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Dialect {
-    /// Whether it takes an effort of reasoning.
+    /// Accepts a reasoning effort.
     effort: bool,
-    /// Whether it tells what it thought, in short.
+    /// Accepts a request for reasoning summaries.
     summary: bool,
-    /// Whether its thoughts come along, encrypted.
+    /// Accepts a request for encrypted reasoning.
     encrypted: bool,
 }
 
 impl Dialect {
-    /// What the vendor's newer models take.
+    /// The dialect of the vendor's newer models.
     pub(crate) const NEWEST: Self = Self { effort: true, summary: true, encrypted: true };
 
-    /// How to say it to a server that refused it with this reason, in small letters.
+    /// Returns another dialect to try after this rejection, whose reason is in lower case.
     pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
-        // This is about what was said before, not about what the model takes.
+        // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("could not be verified") || reason.contains("required following item") {
             return None;
         }
@@ -45,7 +45,6 @@ impl Dialect {
     }
 }
 
-/// The request's body.
 #[derive(Serialize)]
 pub(crate) struct Body<'a> {
     model: &'a str,
@@ -77,7 +76,7 @@ enum Item<'a> {
     Message {
         role: &'static str,
         content: Vec<Part<'a>>,
-        /// What the vendor says of the item besides, wanted back.
+        /// Other fields of the vendor's item, which must be sent back.
         #[serde(flatten)]
         rest: Map<String, Value>,
     },
@@ -113,7 +112,7 @@ struct Tool<'a> {
     strict: bool,
 }
 
-/// The request's body.
+/// Builds the request's body.
 pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
         Ok(Tool {
@@ -166,7 +165,7 @@ fn message<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
     Item::Message { role, content: vec![part], rest: Map::new() }
 }
 
-/// The model's turn: its opaque items in their places. Thoughts on which nothing follows are not taken back.
+/// Adds a model's turn with its opaque items in place. Drops trailing reasoning, which the vendor rejects.
 fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     let end = pieces.iter().rposition(|piece| match piece {
         ModelPiece::Opaque(json) => Rest::read(json).is_some(),
@@ -184,11 +183,11 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
                 rest: Map::new(),
             }),
             ModelPiece::Opaque(json) => match (Rest::read(json), input.last_mut()) {
-                (Some(Rest::Message(said)), Some(Item::Message { role: "assistant", rest, .. }))
-                | (Some(Rest::Call(said)), Some(Item::FunctionCall { rest, .. }))
+                (Some(Rest::Message(fields)), Some(Item::Message { role: "assistant", rest, .. }))
+                | (Some(Rest::Call(fields)), Some(Item::FunctionCall { rest, .. }))
                     if rest.is_empty() =>
                 {
-                    *rest = said;
+                    *rest = fields;
                 }
                 (Some(_), _) => {}
                 (None, _) => input.extend(serde_json::from_str(json).ok().map(Item::Opaque)),
@@ -197,18 +196,18 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     }
 }
 
-/// What an opaque item says of the message or call before it, besides text, name and arguments.
+/// The other fields of a message or call, from the opaque item that follows it.
 enum Rest {
     Message(Map<String, Value>),
     Call(Map<String, Value>),
 }
 
 impl Rest {
-    /// `None` when it is an item of its own.
+    /// Returns `None` for an opaque item of its own.
     fn read(json: &str) -> Option<Self> {
         let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
         let kind = fields.remove("type")?;
-        // What is said of these here holds.
+        // The transcript's values of these fields take precedence.
         fields
             .retain(|name, _| !["role", "content", "call_id", "name", "arguments"].contains(&name.as_str()));
         match kind.as_str()? {

@@ -1,4 +1,4 @@
-//! A question's way through the reader and the search, as the loop would lead it.
+//! Runs questions through the reader and the search, as the turn's loop does.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -15,12 +15,11 @@ use guest::documents::{extract, passages};
 use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
 use protocol::tool::{SearchArguments, Tool, ToolOutput};
 
-/// The most steps of one answer.
 const STEPS_MAX: usize = 8;
-/// Time for one search, reading changed files included.
+/// Bounds one search, including the indexing of changed files.
 const SEARCH_TIME: Duration = Duration::from_secs(60);
 
-/// What is asked over a folder of documents.
+/// Asks questions about a folder of documents.
 pub(super) struct Exchange {
     library: Library,
     slowest_search: Cell<Duration>,
@@ -29,11 +28,10 @@ pub(super) struct Exchange {
 
 /// An answer of the reader.
 pub(super) struct Answer {
-    /// The whole text.
     pub(super) text: String,
     /// The first quote without Markdown's escapes.
     pub(super) quote: String,
-    /// The place that is cited first.
+    /// The first citation.
     pub(super) first: Option<Cited>,
 }
 
@@ -45,19 +43,19 @@ pub(super) struct Cited {
 }
 
 impl Exchange {
-    /// Questions over this folder, with an index of their own.
+    /// Indexes a folder.
     pub(super) fn over(documents: &Path) -> Self {
         let index = tempfile::tempdir().expect("a folder");
         let library = Library::new(documents, index.path());
         Self { library, slowest_search: Cell::default(), _index: index }
     }
 
-    /// How long the slowest search took, the first one, which reads the documents, left out.
+    /// Returns the duration of the slowest search, except the first one, which indexes the documents.
     pub(super) fn slowest_search(&self) -> Duration {
         self.slowest_search.get()
     }
 
-    /// Asks after these earlier questions.
+    /// Asks a question after earlier ones.
     pub(super) async fn ask(&self, question: &str, earlier: &[&str]) -> Answer {
         let mut transcript: Vec<Item> = earlier.iter().map(|text| asked(text, &[])).collect();
         transcript.push(asked(question, &[]));
@@ -170,7 +168,7 @@ fn asked(text: &str, files: &[&str]) -> Item {
     Item::Question { text: text.to_owned(), attachments: files.iter().map(ToString::to_string).collect() }
 }
 
-/// Gives each passage the number of its place in the answer.
+/// Assigns citation numbers to the passages.
 fn number(
     known: &mut Vec<NumberedPassage>,
     found: Vec<protocol::tool::FoundPassage>,

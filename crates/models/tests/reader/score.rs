@@ -1,4 +1,4 @@
-//! What counts as right, and the figures.
+//! Scores answers and reports the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,35 +7,35 @@ use serde::Deserialize;
 
 use super::exchange::Answer;
 
-/// A question with where its answer stands.
+/// A question and the place of its answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Question {
     pub(super) language: String,
     pub(super) question: String,
-    /// The file that answers it; none when no document does.
+    /// The file that contains the answer; absent when no document does.
     pub(super) file: Option<String>,
-    /// Whether it was kept out when rules were tuned.
+    /// Excluded from the tuning of rules.
     kept: bool,
     #[serde(default)]
     page: Option<u32>,
-    /// What the quote must hold.
+    /// The text that the quote must contain.
     #[serde(default)]
     expect: String,
 }
 
 impl Question {
-    /// Every question of the set.
+    /// Reads all questions of the set.
     pub(super) fn all() -> Vec<Self> {
         serde_json::from_str(include_str!("questions.json")).expect("the questions are JSON")
     }
 
-    /// The ending of the file's name, or `none`.
+    /// Returns the file's extension, or `none`.
     fn format(&self) -> &str {
         self.file.as_deref().and_then(|file| file.rsplit('.').next()).unwrap_or("none")
     }
 }
 
-/// How one question went.
+/// The score of one question.
 pub(super) struct Score {
     pub(super) number: usize,
     pub(super) kept: bool,
@@ -45,8 +45,8 @@ pub(super) struct Score {
 }
 
 impl Score {
-    /// Right is: the first mark leads to the file (and page), and the quote before it holds the answer. Of
-    /// a question without an answer: nothing is cited.
+    /// An answer is right when its first mark refers to the file (and page) and the quote before it contains the
+    /// expected text, or, without an expected file, when it cites nothing.
     pub(super) fn of(number: usize, question: &Question, answer: Answer) -> Self {
         let right = match (&question.file, &answer.first) {
             (None, first) => first.is_none(),
@@ -61,7 +61,7 @@ impl Score {
     }
 }
 
-/// The shares of answerable questions that went right, and of the others.
+/// Returns the shares of right answers to answerable and to unanswerable questions.
 pub(super) fn shares(scores: &[&Score]) -> (f64, f64) {
     let share = |answerable: bool| {
         let these: Vec<_> = scores.iter().filter(|score| score.answerable == answerable).collect();
@@ -71,7 +71,7 @@ pub(super) fn shares(scores: &[&Score]) -> (f64, f64) {
     (share(true), share(false))
 }
 
-/// The figures by language, format and half, and the answers that were wrong.
+/// Reports results by language, format and half, and lists the wrong answers.
 pub(super) fn report(questions: &[Question], scores: &[Score]) -> String {
     let mut out = String::new();
     let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();

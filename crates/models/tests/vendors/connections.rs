@@ -1,4 +1,4 @@
-//! Connections to a vendor's server: chunks taken together, reuse, and closing.
+//! Tests connections to a vendor's server: batched chunks, reuse, and closing.
 
 use domain::step::StepEvent;
 use futures_util::{FutureExt, StreamExt};
@@ -6,7 +6,7 @@ use models::{Format, Timeouts, Vendor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::stage::{request, say, vendor};
+use super::stage::{request, run_step, vendor};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const END: &str =
@@ -42,8 +42,8 @@ async fn read_request(connection: &mut TcpStream) -> String {
 }
 
 async fn answer(connection: &mut TcpStream, tokens: &[&str]) {
-    let said: String = tokens.iter().map(|text| token(text)).collect();
-    let response = format!("{HEAD}{said}{}0\r\n\r\n", chunk(END));
+    let body: String = tokens.iter().map(|text| token(text)).collect();
+    let response = format!("{HEAD}{body}{}0\r\n\r\n", chunk(END));
     connection.write_all(response.as_bytes()).await.unwrap();
 }
 
@@ -56,8 +56,8 @@ async fn chunks_that_came_together_are_one_event_and_each_is_told_when_it_came()
         let serve = async {
             let mut accepted = listener.accept().await.unwrap().0;
             read_request(&mut accepted).await;
-            let said = [HEAD, &token("a"), &token("b"), &token("c")].concat();
-            accepted.write_all(said.as_bytes()).await.unwrap();
+            let bytes = [HEAD, &token("a"), &token("b"), &token("c")].concat();
+            accepted.write_all(bytes.as_bytes()).await.unwrap();
             connection = Some(accepted);
         };
         tokio::join!(stream.next(), serve).0
@@ -67,8 +67,8 @@ async fn chunks_that_came_together_are_one_event_and_each_is_told_when_it_came()
     let mut connection = connection.unwrap();
     for text in ["d", "e"] {
         let sending = async { connection.write_all(token(text).as_bytes()).await.unwrap() };
-        let (told, ()) = tokio::join!(stream.next(), sending);
-        assert_eq!(told, Some(Ok(StepEvent::Text(text.to_owned()))));
+        let (event, ()) = tokio::join!(stream.next(), sending);
+        assert_eq!(event, Some(Ok(StepEvent::Text(text.to_owned()))));
     }
 }
 
@@ -92,8 +92,8 @@ async fn a_connection_is_used_again_until_the_server_closes_it() {
     };
     let ask = async {
         for expected in ["one", "two", "three"] {
-            let said = say(&vendor, request("m", "Hello")).await;
-            assert_eq!((said.text().as_str(), said.error), (expected, None));
+            let result = run_step(&vendor, request("m", "Hello")).await;
+            assert_eq!((result.text().as_str(), result.error), (expected, None));
         }
     };
     tokio::join!(serve, ask);

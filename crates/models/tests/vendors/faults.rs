@@ -1,76 +1,76 @@
-//! The faults that vendors show, each in every format. What comes of one is the same everywhere but where the format
-//! itself makes a difference, which the table says.
+//! Tests the faults that vendors show, each in every format. The outcomes are the same, except where the table lists a
+//! difference of the format.
 
 use std::time::Duration;
 
 use domain::step::{StepError, StopReason};
 use models::{Format, Timeouts};
 
-use super::stage::{Said, request, say, script, stage_with};
+use super::stage::{StepResult, request, run_step, script, stage_with};
 use super::{HELLO, is_unavailable, waits};
 
-/// What a fault comes to.
+/// The outcome of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
-    /// The step is whole, and ended so.
+enum Outcome {
+    /// A complete step with this stop reason.
     Whole(StopReason),
-    /// Worth trying again; what was said before is given.
-    Passing,
-    /// An operator must act.
-    Lasting,
-    /// The exchange does not fit.
+    /// A temporary error; the text before it is kept.
+    Temporary,
+    /// A permanent error that an operator must fix.
+    Permanent,
+    /// The transcript is too long.
     TooLong,
 }
 
-use Came::{Lasting, Passing, TooLong, Whole};
+use Outcome::{Permanent, Temporary, TooLong, Whole};
 
-const DONE: Came = Whole(StopReason::Done);
-const FULL: Came = Whole(StopReason::OutputFull);
-const REFUSED: Came = Whole(StopReason::Refused);
+const DONE: Outcome = Whole(StopReason::Done);
+const FULL: Outcome = Whole(StopReason::OutputFull);
+const REFUSED: Outcome = Whole(StopReason::Refused);
 
-/// A fault: the model or the script that plays it, what must have been said before, and what it comes to.
+/// A fault: the model or script that triggers it, the expected text before it, and its outcome.
 struct Fault {
     name: &'static str,
     script: Option<&'static str>,
     text: &'static str,
-    came: Came,
-    /// Where a format differs.
-    but: &'static [(Format, Came)],
+    outcome: Outcome,
+    /// Formats with other outcomes.
+    but: &'static [(Format, Outcome)],
 }
 
-const fn played(name: &'static str, text: &'static str, came: Came) -> Fault {
-    Fault { name, script: None, text, came, but: &[] }
+const fn played(name: &'static str, text: &'static str, outcome: Outcome) -> Fault {
+    Fault { name, script: None, text, outcome, but: &[] }
 }
 
 const FAULTS: &[Fault] = &[
-    played("cut", HELLO, Passing),
-    played("cut-frame", HELLO, Passing),
-    played("cut-utf8", HELLO, Passing),
-    played("stall", HELLO, Passing),
-    played("stall-first", "", Passing),
-    played("rate-limited", "", Passing),
-    played("overloaded", "", Passing),
-    played("overloaded-mid", HELLO, Passing),
-    played("error-mid", HELLO, Passing),
+    played("cut", HELLO, Temporary),
+    played("cut-frame", HELLO, Temporary),
+    played("cut-utf8", HELLO, Temporary),
+    played("stall", HELLO, Temporary),
+    played("stall-first", "", Temporary),
+    played("rate-limited", "", Temporary),
+    played("overloaded", "", Temporary),
+    played("overloaded-mid", HELLO, Temporary),
+    played("error-mid", HELLO, Temporary),
     Fault {
         name: "limited in mid-stream",
         script: Some(
             r#"{"steps":[{"actions":[{"say":"x"},{"error":{"message":"slow down","code":"rate_limit_error"}}]}]}"#,
         ),
         text: "x",
-        came: Passing,
+        outcome: Temporary,
         but: &[],
     },
     Fault {
-        // Chat Completions tells that the model is done before it marks the end.
+        // Chat Completions reports that the model is done before the end marker.
         but: &[(Format::ChatCompletions, DONE)],
-        ..played("no-done", HELLO, Passing)
+        ..played("no-done", HELLO, Temporary)
     },
     Fault {
         name: "neither reason nor mark",
         script: Some(r#"{"steps":[{"actions":[{"say":"half"}],"finish":"","done":0}]}"#),
         text: "half",
-        came: Passing,
+        outcome: Temporary,
         but: &[],
     },
     played("done-twice", HELLO, DONE),
@@ -82,14 +82,14 @@ const FAULTS: &[Fault] = &[
             r#"{"steps":[{"actions":[{"raw":"event: response.unheard_of\ndata: {\"type\":\"response.unheard_of\"}\n\nevent: new\ndata: no JSON\n\n"},{"say":"x"}]}]}"#,
         ),
         text: "x",
-        came: DONE,
+        outcome: DONE,
         but: &[],
     },
     Fault {
         name: "a frame that is no JSON",
         script: Some(r#"{"steps":[{"actions":[{"say":"x"},{"raw":"data: {\"ty\n\n"},{"say":"y"}]}]}"#),
         text: "x",
-        came: Passing,
+        outcome: Temporary,
         but: &[],
     },
     played("refused", "I cannot help with that.", REFUSED),
@@ -97,17 +97,17 @@ const FAULTS: &[Fault] = &[
     played("full", HELLO, FULL),
     played("empty", "", DONE),
     played("too-long", "", TooLong),
-    played("denied", "", Lasting),
-    Fault { name: "no such model", script: None, text: "", came: Lasting, but: &[] },
+    played("denied", "", Permanent),
+    Fault { name: "no such model", script: None, text: "", outcome: Permanent, but: &[] },
 ];
 
-fn came(said: &Said) -> Came {
-    match (&said.finished, &said.error) {
+fn outcome(result: &StepResult) -> Outcome {
+    match (&result.finished, &result.error) {
         (Some((stop, _)), _) => Whole(*stop),
-        (_, Some(StepError::Unavailable { .. })) => Passing,
-        (_, Some(StepError::Rejected { .. })) => Lasting,
+        (_, Some(StepError::Unavailable { .. })) => Temporary,
+        (_, Some(StepError::Rejected { .. })) => Permanent,
         (_, Some(StepError::TooLong)) => TooLong,
-        (None, None) => panic!("{said:?}"),
+        (None, None) => panic!("{result:?}"),
     }
 }
 
@@ -121,11 +121,11 @@ async fn every_fault_comes_to_the_same_in_every_format() {
                 Some(json) => request("standin", &script(json)),
                 None => request(fault.name, "Hello"),
             };
-            let said = say(&vendor, request).await;
+            let result = run_step(&vendor, request).await;
             let but = fault.but.iter().find(|(of, _)| *of == format);
-            let expected = but.map_or(fault.came, |(_, came)| *came);
-            assert_eq!(came(&said), expected, "{format:?}, {}: {said:?}", fault.name);
-            assert_eq!(said.text(), fault.text, "{format:?}, {}", fault.name);
+            let expected = but.map_or(fault.outcome, |(_, outcome)| *outcome);
+            assert_eq!(outcome(&result), expected, "{format:?}, {}: {result:?}", fault.name);
+            assert_eq!(result.text(), fault.text, "{format:?}, {}", fault.name);
         }
     }
 }
@@ -135,14 +135,18 @@ async fn what_passes_is_answered_the_second_time_and_tells_when_to_come_again() 
     for format in Format::ALL {
         let (_standin, vendor) = stage_with(format, Timeouts::default()).await;
         for (model, wait) in [("rate-limited", Some(Duration::from_secs(1))), ("overloaded", None)] {
-            assert_eq!(waits(&say(&vendor, request(model, "Hello")).await), wait, "{format:?}");
-            assert_eq!(say(&vendor, request(model, "Hello")).await.text(), HELLO, "{format:?}");
+            assert_eq!(waits(&run_step(&vendor, request(model, "Hello")).await), wait, "{format:?}");
+            assert_eq!(run_step(&vendor, request(model, "Hello")).await.text(), HELLO, "{format:?}");
         }
         for model in ["cut-once", "overloaded-mid"] {
-            assert!(is_unavailable(&say(&vendor, request(model, "Hello")).await), "{format:?}");
-            assert_eq!(say(&vendor, request(model, "Hello")).await.stop(), StopReason::Done, "{format:?}");
+            assert!(is_unavailable(&run_step(&vendor, request(model, "Hello")).await), "{format:?}");
+            assert_eq!(
+                run_step(&vendor, request(model, "Hello")).await.stop(),
+                StopReason::Done,
+                "{format:?}"
+            );
         }
-        let usage = say(&vendor, request("no-usage", "Hello")).await.finished.unwrap().1;
+        let usage = run_step(&vendor, request("no-usage", "Hello")).await.finished.unwrap().1;
         assert_eq!(usage, None, "{format:?}");
     }
 }
@@ -153,7 +157,7 @@ async fn a_server_that_never_ends_is_given_up() {
     for format in Format::ALL {
         let (_standin, vendor) = stage_with(format, max_wait).await;
         let endless = script(r#"{"steps":[{"actions":[{"tokens":{"count":100000,"every_ms":5}}]}]}"#);
-        let said = say(&vendor, request("standin", &endless)).await;
-        assert!(is_unavailable(&said), "{format:?}");
+        let result = run_step(&vendor, request("standin", &endless)).await;
+        assert!(is_unavailable(&result), "{format:?}");
     }
 }

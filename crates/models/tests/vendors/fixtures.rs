@@ -1,5 +1,5 @@
-//! The event sequences of the vendors' documents, in `tests/<format>`: each is read as it stands beside its file here,
-//! however its bytes come, and is never taken for whole when it is cut.
+//! Decodes the event sequences from the vendors' documentation, in `tests/<format>`. Each must decode to the expected
+//! result, in chunks of any size, and must not count as complete when it is cut.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,11 +7,10 @@ use domain::step::{Block, StepError, StopReason};
 use models::{Decoder, Format, Next};
 use proptest::prelude::*;
 
-use super::stage::Said;
+use super::stage::StepResult;
 
-/// A recorded stream and what it tells: text, reasoning, calls (tool and arguments), what
-/// the vendor cites (behind which byte of the text, and what), opaque items, tokens read and
-/// written, and why it stopped.
+/// A recorded stream and its expected result: text, reasoning, calls (tool and arguments), the vendor's citations (byte
+/// offset in the text, and source), opaque items, input and output tokens, and the stop reason.
 #[derive(Clone)]
 struct Fixture {
     format: Format,
@@ -116,7 +115,7 @@ fn fixtures() -> Vec<Fixture> {
     ]
 }
 
-/// Streams in which the vendor names its sources.
+/// Returns the streams with the vendor's citations.
 fn with_citations() -> Vec<Fixture> {
     vec![
         Fixture {
@@ -169,57 +168,58 @@ fn all() -> Vec<Fixture> {
     [fixtures(), with_citations()].concat()
 }
 
-/// Decodes the bytes as they are cut.
-fn decode(format: Format, pieces: &[&[u8]]) -> Said {
+/// Decodes chunks.
+fn decode(format: Format, pieces: &[&[u8]]) -> StepResult {
     let mut decoder = Decoder::new(format, false, HashSet::new());
-    let (mut said, mut ready) = (Said::default(), VecDeque::new());
-    let take =
-        |said: &mut Said, ready: &mut VecDeque<_>| ready.drain(..).for_each(|event| said.take(Ok(event)));
+    let (mut result, mut ready) = (StepResult::default(), VecDeque::new());
+    let take = |result: &mut StepResult, ready: &mut VecDeque<_>| {
+        ready.drain(..).for_each(|event| result.take(Ok(event)))
+    };
     for piece in pieces {
         let next = decoder.push(piece, &mut ready);
-        take(&mut said, &mut ready);
+        take(&mut result, &mut ready);
         match next {
             Ok(Next::More) => {}
-            Ok(Next::End) => return said,
+            Ok(Next::End) => return result,
             Err(error) => {
-                said.take(Err(error));
-                return said;
+                result.take(Err(error));
+                return result;
             }
         }
     }
     let ended = decoder.ended(&mut ready);
-    take(&mut said, &mut ready);
+    take(&mut result, &mut ready);
     if let Err(error) = ended {
-        said.take(Err(error));
+        result.take(Err(error));
     }
-    said
+    result
 }
 
-/// Identifiers that were made up differ each time.
-fn without_own_ids(mut said: Said) -> Said {
-    for block in &mut said.blocks {
+/// Replaces generated identifiers, which differ on each run.
+fn without_own_ids(mut result: StepResult) -> StepResult {
+    for block in &mut result.blocks {
         if let Block::Call(call) = block {
             call.id.clear();
         }
     }
-    said
+    result
 }
 
 #[test]
 fn documented_streams_are_read_as_they_stand() {
     for fixture in all() {
-        let said = decode(fixture.format, &[fixture.bytes]);
+        let result = decode(fixture.format, &[fixture.bytes]);
         let name = fixture.name;
-        assert_eq!((said.text().as_str(), said.stop()), (fixture.text, fixture.stop), "{name}");
-        assert_eq!(said.reasoning(), fixture.reasoning, "{name}");
-        let calls: Vec<_> = said.calls().into_iter().map(|call| (call.tool, call.arguments)).collect();
+        assert_eq!((result.text().as_str(), result.stop()), (fixture.text, fixture.stop), "{name}");
+        assert_eq!(result.reasoning(), fixture.reasoning, "{name}");
+        let calls: Vec<_> = result.calls().into_iter().map(|call| (call.tool, call.arguments)).collect();
         let calls: Vec<_> = calls.iter().map(|(tool, arguments)| (&**tool, &**arguments)).collect();
         assert_eq!(calls, fixture.calls, "{name}");
-        assert_eq!(said.opaque(), fixture.opaque, "{name}: {said:?}");
-        let cited: Vec<_> = said.cited.iter().map(|cited| (cited.at, cited.place.to_string())).collect();
+        assert_eq!(result.opaque(), fixture.opaque, "{name}: {result:?}");
+        let cited: Vec<_> = result.cited.iter().map(|cited| (cited.at, cited.place.to_string())).collect();
         let cited: Vec<_> = cited.iter().map(|(at, place)| (*at, &**place)).collect();
         assert_eq!(cited, fixture.cited, "{name}");
-        let usage = said.finished.unwrap().1.unwrap_or_default();
+        let usage = result.finished.unwrap().1.unwrap_or_default();
         assert_eq!((usage.input_tokens, usage.output_tokens), fixture.tokens, "{name}");
     }
 }
@@ -237,16 +237,20 @@ fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
     for fixture in all() {
         let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
         for end in 0..fixture.bytes.len() {
-            let said = without_own_ids(decode(fixture.format, &[&fixture.bytes[..end]]));
+            let result = without_own_ids(decode(fixture.format, &[&fixture.bytes[..end]]));
             let name = fixture.name;
-            match &said.error {
+            match &result.error {
                 Some(error) => assert!(matches!(error, StepError::Unavailable { .. }), "{name} at {end}"),
-                // What is left out then is the end's mark, or what comes after the reason: usage.
+                // Only the end marker or the usage after the stop reason is missing then.
                 None => {
-                    assert_eq!((&said.blocks, &said.cited), (&whole.blocks, &whole.cited), "{name} at {end}");
+                    assert_eq!(
+                        (&result.blocks, &result.cited),
+                        (&whole.blocks, &whole.cited),
+                        "{name} at {end}"
+                    );
                 }
             }
-            assert!(whole.text().starts_with(&said.text()), "{name} at {end}");
+            assert!(whole.text().starts_with(&result.text()), "{name} at {end}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Images: what is attached and what a call brought goes to each vendor in the shape that it documents.
+//! Checks that attached images and those of results are sent in each vendor's documented form.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use domain::step::{ATTACHED_FILES, CallResult, Item, StepOutcome, StepRequest, S
 use models::Format;
 use serde_json::{Value, json};
 
-use super::stage::{go_on, request, say, stage};
+use super::stage::{append_step, request, run_step, stage};
 
-/// A picture by its first bytes, and those as the formats take them.
+/// The first bytes of a PNG file, and their base64.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x07";
 const AS_TEXT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAH";
 
@@ -22,11 +22,11 @@ fn brings(result: &mut Item, image: &Image) {
     Arc::make_mut(result).images = vec![image.of.clone()];
 }
 
-/// A question with an image attached, and two calls of which the first brought another.
+/// Builds a question with an attached image, and two calls, the first of which returned another image.
 async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Vendor) {
     let (standin, vendor) = stage(format).await;
     let mut asking = request("two-calls", "Look");
-    let said = say(&vendor, asking.clone()).await;
+    let result = run_step(&vendor, asking.clone()).await;
     let read = CallResult {
         call: "attached".into(),
         tool: ATTACHED_FILES.into(),
@@ -38,13 +38,13 @@ async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Ve
         unread: Vec::new(),
     };
     asking.transcript.push(Item::Result(Arc::new(read)));
-    go_on(&mut asking, &said);
+    append_step(&mut asking, &result);
     brings(&mut asking.transcript[3], &image("/b.png"));
     asking.images = vec![image("/b.png"), image("/a.png")];
     (standin, asking, vendor)
 }
 
-/// The image as each vendor's documents have it.
+/// Returns the image in the vendor's documented form.
 fn documented(format: Format) -> Value {
     let url = format!("data:image/png;base64,{AS_TEXT}");
     match format {
@@ -57,7 +57,7 @@ fn documented(format: Format) -> Value {
     }
 }
 
-/// The pieces of the whole exchange in their order, whatever turns they stand in.
+/// Returns the content blocks of all turns, in order.
 fn pieces(format: Format, body: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let within = |turns: &Value, name: &str| -> Vec<Value> {
@@ -85,8 +85,8 @@ fn is_result(piece: &Value) -> bool {
 async fn images_go_to_each_vendor_in_its_own_shape() {
     for format in Format::ALL {
         let (standin, asking, vendor) = asked(format).await;
-        let said = say(&vendor, asking).await;
-        assert!(said.error.is_none(), "{format:?}: {said:?}");
+        let result = run_step(&vendor, asking).await;
+        assert!(result.error.is_none(), "{format:?}: {result:?}");
         let body = standin.requests().last().unwrap().body.clone();
         let mut sent = pieces(format, &body);
         for piece in &mut sent {
@@ -109,7 +109,7 @@ async fn a_model_that_sees_no_images_gets_their_names() {
     for format in Format::ALL {
         let (standin, mut asking, vendor) = asked(format).await;
         asking.images.clear();
-        assert_eq!(say(&vendor, asking).await.stop(), StopReason::Done, "{format:?}");
+        assert_eq!(run_step(&vendor, asking).await.stop(), StopReason::Done, "{format:?}");
         let body = standin.requests().last().unwrap().body.to_string();
         assert!(!body.contains(AS_TEXT) && body.contains("/a.png: image/png"), "{format:?}: {body}");
     }

@@ -1,4 +1,4 @@
-//! Every format against the stand-in: the same promises and the same faults, in one table.
+//! Tests every format with the fake vendor: the same promises and faults, in one table.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use domain::step::{StepError, StepEvent, StopReason};
 use futures_util::StreamExt;
 use models::{Format, Options, Secret, Vendor, VendorConfig};
 use serde_json::json;
-use stage::{KEY, Said, request, say, script, stage};
+use stage::{KEY, StepResult, request, run_step, script, stage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -25,9 +25,9 @@ const HELLO: &str = "The stand-in says a few words.";
 async fn text_and_usage_come_with_the_key_in_its_header_alone() {
     for format in Format::ALL {
         let (standin, vendor) = stage(format).await;
-        let said = say(&vendor, request("standin", "Hello")).await;
-        assert_eq!((said.text().as_str(), said.stop()), (HELLO, StopReason::Done), "{format:?}");
-        let usage = said.finished.unwrap().1.unwrap();
+        let result = run_step(&vendor, request("standin", "Hello")).await;
+        assert_eq!((result.text().as_str(), result.stop()), (HELLO, StopReason::Done), "{format:?}");
+        let usage = result.finished.unwrap().1.unwrap();
         assert!(usage.input_tokens > 0 && usage.output_tokens > 0 && !usage.estimated, "{format:?}");
         let requests =
             standin.until(|seen| seen.iter().all(|seen| seen.outcome == test_support::Outcome::Done)).await;
@@ -44,23 +44,23 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
         let locked =
             test_support::serve_with(listener, test_support::Settings { key: Some(KEY.to_owned()) }).unwrap();
         let right = stage::vendor(format, &locked.root_url(), models::Timeouts::default());
-        assert_eq!(say(&right, request("standin", "Hello")).await.text(), HELLO, "{format:?}");
+        assert_eq!(run_step(&right, request("standin", "Hello")).await.text(), HELLO, "{format:?}");
         let config = VendorConfig {
             key: Some(Secret::new("sk-wrong")),
             base_url: Some(locked.root_url()),
             ..VendorConfig::default()
         };
-        let wrong = say(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
+        let wrong = run_step(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
         assert!(matches!(wrong.error, Some(StepError::Rejected { .. })), "{format:?}");
         let refused = script(&format!(r#"{{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#));
-        let said = say(&right, request("standin", &refused)).await;
-        assert_eq!(said.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
+        let result = run_step(&right, request("standin", &refused)).await;
+        assert_eq!(result.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
         let broken = script(&format!(
             r#"{{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#
         ));
-        let said = say(&right, request("standin", &broken)).await;
-        let told = format!("{:?}", said.error);
-        assert!(told.contains("[secret]") && !told.contains(KEY), "{format:?}: {told}");
+        let result = run_step(&right, request("standin", &broken)).await;
+        let error = format!("{:?}", result.error);
+        assert!(error.contains("[secret]") && !error.contains(KEY), "{format:?}: {error}");
     }
 }
 
@@ -68,22 +68,22 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
 async fn the_effort_is_said_as_the_vendor_takes_it() {
     for format in Format::ALL {
         let (standin, vendor) = stage(format).await;
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for effort in ["LOW", "MEDIUM", "HIGH"] {
             let mut request = request("standin", "Hello");
             effort.clone_into(&mut request.settings[0].1);
-            let said = say(&vendor, request).await;
-            assert_eq!(said.text(), HELLO, "{format:?}");
+            let result = run_step(&vendor, request).await;
+            assert_eq!(result.text(), HELLO, "{format:?}");
             let body = standin.requests().last().unwrap().body.clone();
-            told.push(match format {
+            sent.push(match format {
                 Format::Anthropic => body["output_config"]["effort"].clone(),
                 Format::ChatCompletions => body["reasoning_effort"].clone(),
                 Format::Gemini => body["generationConfig"]["thinkingConfig"]["thinkingLevel"].clone(),
                 Format::Responses => body["reasoning"]["effort"].clone(),
             });
         }
-        let told: Vec<_> = told.iter().map(|effort| effort.as_str().unwrap().to_lowercase()).collect();
-        assert_eq!(told, ["low", "medium", "high"], "{format:?}");
+        let sent: Vec<_> = sent.iter().map(|effort| effort.as_str().unwrap().to_lowercase()).collect();
+        assert_eq!(sent, ["low", "medium", "high"], "{format:?}");
     }
 }
 
@@ -99,8 +99,8 @@ async fn an_operators_options_are_put_into_the_request() {
             options: options.unwrap(),
             ..VendorConfig::default()
         };
-        let said = say(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
-        assert_eq!(said.text(), HELLO, "{format:?}: {said:?}");
+        let result = run_step(&Vendor::new(format, &config).unwrap(), request("standin", "Hello")).await;
+        assert_eq!(result.text(), HELLO, "{format:?}: {result:?}");
         assert_eq!(standin.requests()[0].body["metadata"], json!({"a": 1, "b": 2}), "{format:?}");
         assert_eq!(standin.requests()[0].authorization, None, "no key is sent where none is set");
     }
@@ -112,11 +112,11 @@ async fn the_models_are_listed() {
         let (_standin, vendor) = stage(format).await;
         let models = vendor.models().await.unwrap();
         assert_eq!(models[0].name, "standin", "{format:?}");
-        let told = match format {
+        let expected = match format {
             Format::ChatCompletions | Format::Responses => None,
             Format::Anthropic | Format::Gemini => Some(100_000),
         };
-        assert_eq!(models[0].context_tokens, told, "{format:?}");
+        assert_eq!(models[0].context_tokens, expected, "{format:?}");
     }
 }
 
@@ -138,9 +138,9 @@ async fn dropping_a_step_ends_it_at_the_server() {
 async fn stamped_tokens_come_one_by_one() {
     for format in Format::ALL {
         let (_standin, vendor) = stage(format).await;
-        let said = say(&vendor, request("text-20x1", "Hello")).await;
+        let result = run_step(&vendor, request("text-20x1", "Hello")).await;
         assert_eq!(
-            (said.text().split_whitespace().count(), said.stop()),
+            (result.text().split_whitespace().count(), result.stop()),
             (20, StopReason::Done),
             "{format:?}"
         );
@@ -164,24 +164,28 @@ async fn raw(answer: &'static str) -> String {
 async fn a_document_in_place_of_a_stream_and_an_absent_server_are_passing_faults() {
     for format in Format::ALL {
         let max_wait = models::Timeouts::default();
-        let odd = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{\"odd\":1}";
-        let said = say(&stage::vendor(format, &raw(odd).await, max_wait), request("m", "Hello")).await;
-        assert!(is_unavailable(&said), "{format:?}: {said:?}");
-        let nobody = say(&stage::vendor(format, "http://127.0.0.1:1", max_wait), request("m", "Hello")).await;
+        let no_stream =
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{\"odd\":1}";
+        let result =
+            run_step(&stage::vendor(format, &raw(no_stream).await, max_wait), request("m", "Hello")).await;
+        assert!(is_unavailable(&result), "{format:?}: {result:?}");
+        let nobody =
+            run_step(&stage::vendor(format, "http://127.0.0.1:1", max_wait), request("m", "Hello")).await;
         assert!(is_unavailable(&nobody) && !format!("{nobody:?}").contains("127.0.0.1"), "{nobody:?}");
         let moved = "HTTP/1.1 307 x\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
-        let said = say(&stage::vendor(format, &raw(moved).await, max_wait), request("m", "Hello")).await;
-        assert!(matches!(said.error, Some(StepError::Rejected { .. })), "{format:?}: {said:?}");
+        let result =
+            run_step(&stage::vendor(format, &raw(moved).await, max_wait), request("m", "Hello")).await;
+        assert!(matches!(result.error, Some(StepError::Rejected { .. })), "{format:?}: {result:?}");
     }
 }
 
-fn is_unavailable(said: &Said) -> bool {
-    matches!(said.error, Some(StepError::Unavailable { .. }))
+fn is_unavailable(result: &StepResult) -> bool {
+    matches!(result.error, Some(StepError::Unavailable { .. }))
 }
 
-fn waits(said: &Said) -> Option<Duration> {
-    match said.error {
+fn waits(result: &StepResult) -> Option<Duration> {
+    match result.error {
         Some(StepError::Unavailable { retry_after, .. }) => retry_after,
-        _ => panic!("{said:?}"),
+        _ => panic!("{result:?}"),
     }
 }

@@ -1,12 +1,12 @@
-//! What goes back to the vendor: calls with their results, and opaque items. The stand-in refuses an exchange in which
-//! a call is not answered, answered twice, or comes without the thoughts that it came with.
+//! Checks what is sent back to the vendor: calls with their results, and opaque items. The fake vendor rejects a
+//! transcript in which a call has no result, two results, or lacks its reasoning.
 
 use domain::step::{Block, Item, StopReason};
 use models::Format;
 
-use super::stage::{Said, go_on, request, say, script, stage};
+use super::stage::{StepResult, append_step, request, run_step, script, stage};
 
-/// The formats that have opaque items.
+/// Returns true for formats with opaque items.
 fn keeps_thoughts(format: Format) -> bool {
     match format {
         Format::Anthropic | Format::Gemini | Format::Responses => true,
@@ -24,20 +24,20 @@ async fn thoughts_come_apart_from_text_and_go_back_with_the_results() {
     for format in Format::ALL {
         let (_standin, vendor) = stage(format).await;
         let mut request = request("standin", &script(&THINKS_AND_CALLS.replace('\n', "")));
-        let first = say(&vendor, request.clone()).await;
+        let first = run_step(&vendor, request.clone()).await;
         assert_eq!((first.text().as_str(), first.stop()), ("I look.", StopReason::Calls), "{format:?}");
         assert_eq!(first.reasoning(), "First I look.", "{format:?}");
         let arguments: Vec<_> = first.calls().into_iter().map(|call| call.arguments).collect();
         assert_eq!(arguments, [r#"{"path":"/"}"#, r#"{"path":"/b"}"#], "{format:?}");
         assert_eq!(first.opaque() > 0, keeps_thoughts(format), "{format:?}: {first:?}");
-        go_on(&mut request, &first);
-        let second = say(&vendor, request.clone()).await;
+        append_step(&mut request, &first);
+        let second = run_step(&vendor, request.clone()).await;
         assert_eq!(second.text(), "Both came back.", "{format:?}: {second:?}");
         // The next turn of the conversation.
-        go_on(&mut request, &second);
+        append_step(&mut request, &second);
         request.transcript.push(Item::Question { text: "Thank you".into(), attachments: vec![] });
         request.model = "reasoning".into();
-        let third = say(&vendor, request).await;
+        let third = run_step(&vendor, request).await;
         assert!(third.finished.is_some() && !third.text().is_empty(), "{format:?}: {third:?}");
     }
 }
@@ -47,10 +47,10 @@ async fn a_call_without_its_thoughts_is_refused() {
     for format in Format::ALL.into_iter().filter(|format| keeps_thoughts(*format)) {
         let (_standin, vendor) = stage(format).await;
         let mut request = request("standin", &script(&THINKS_AND_CALLS.replace('\n', "")));
-        let mut first = say(&vendor, request.clone()).await;
+        let mut first = run_step(&vendor, request.clone()).await;
         first.blocks.retain(|block| !matches!(block, Block::Opaque { .. }));
-        go_on(&mut request, &first);
-        assert!(say(&vendor, request).await.error.is_some(), "{format:?}: the stand-in must notice");
+        append_step(&mut request, &first);
+        assert!(run_step(&vendor, request).await.error.is_some(), "{format:?}: the stand-in must notice");
     }
 }
 
@@ -59,11 +59,14 @@ async fn what_one_format_said_can_be_gone_on_with_in_every_other() {
     for from in Format::ALL {
         let (_standin, vendor) = stage(from).await;
         let mut begun = request("standin", &script(&THINKS_AND_CALLS.replace('\n', "")));
-        let first = say(&vendor, begun.clone()).await;
-        go_on(&mut begun, &first);
-        go_on(&mut begun, &Said { blocks: vec![Block::Text("So.".into())], ..Said::default() });
+        let first = run_step(&vendor, begun.clone()).await;
+        append_step(&mut begun, &first);
+        append_step(
+            &mut begun,
+            &StepResult { blocks: vec![Block::Text("So.".into())], ..StepResult::default() },
+        );
         begun.transcript.push(Item::Question { text: "And now?".into(), attachments: vec![] });
-        // Nothing of a vendor's own is in identifiers then.
+        // Identifiers must not depend on the vendor.
         let plain = begun.transcript.iter_mut().filter_map(|item| match item {
             Item::Step(step) => Some(std::sync::Arc::make_mut(step)),
             _ => None,
@@ -84,8 +87,8 @@ async fn what_one_format_said_can_be_gone_on_with_in_every_other() {
         }
         for to in Format::ALL.into_iter().filter(|to| *to != from) {
             let (standin, vendor) = stage(to).await;
-            let said = say(&vendor, begun.clone()).await;
-            assert_eq!(said.stop(), StopReason::Done, "{from:?} to {to:?}: {said:?}");
+            let result = run_step(&vendor, begun.clone()).await;
+            assert_eq!(result.stop(), StopReason::Done, "{from:?} to {to:?}: {result:?}");
             let body = standin.requests()[0].body.to_string();
             assert!(!body.contains("c2VhbA"), "{from:?} to {to:?}: nothing sealed is passed on");
         }
@@ -97,15 +100,15 @@ async fn arguments_that_are_no_json_can_be_answered() {
     for format in Format::ALL {
         let (_standin, vendor) = stage(format).await;
         let mut request = request("bad-arguments", "Look");
-        let first = say(&vendor, request.clone()).await;
+        let first = run_step(&vendor, request.clone()).await;
         let expected = match format {
             Format::Anthropic | Format::ChatCompletions | Format::Responses => "{\"path\": ",
-            // What is no JSON cannot be said in it.
+            // Gemini cannot represent arguments that are not JSON.
             Format::Gemini => "{}",
         };
         assert_eq!(first.calls()[0].arguments, expected, "{format:?}");
-        go_on(&mut request, &first);
-        assert_eq!(say(&vendor, request).await.text(), "Both came back.", "{format:?}");
+        append_step(&mut request, &first);
+        assert_eq!(run_step(&vendor, request).await.text(), "Both came back.", "{format:?}");
     }
 }
 
@@ -114,12 +117,12 @@ async fn a_call_without_an_identifier_gets_one() {
     for format in Format::ALL {
         let (_standin, vendor) = stage(format).await;
         let call = r#"{"call":{"tool":"list","id":""}}"#;
-        let said = say(
+        let result = run_step(
             &vendor,
             request("standin", &script(&format!(r#"{{"steps":[{{"actions":[{call},{call}]}}]}}"#))),
         )
         .await;
-        let ids: Vec<_> = said.calls().into_iter().map(|call| call.id).collect();
+        let ids: Vec<_> = result.calls().into_iter().map(|call| call.id).collect();
         assert!(ids.len() == 2 && !ids[0].is_empty() && ids[0] != ids[1], "{format:?}: {ids:?}");
     }
 }
@@ -129,10 +132,10 @@ async fn the_last_step_without_tools_is_taken() {
     for format in Format::ALL {
         let (_standin, vendor) = stage(format).await;
         let mut request = request("two-calls", "Look");
-        let first = say(&vendor, request.clone()).await;
+        let first = run_step(&vendor, request.clone()).await;
         assert_eq!(first.calls()[1].arguments, "{\"query\":\"nájem \\\"bytu\\\"\"}", "{format:?}");
-        go_on(&mut request, &first);
+        append_step(&mut request, &first);
         request.tools.clear();
-        assert_eq!(say(&vendor, request).await.text(), "Both came back.", "{format:?}");
+        assert_eq!(run_step(&vendor, request).await.text(), "Both came back.", "{format:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A vendor's server, what is asked of it, and what it said.
+//! Sets up a vendor's server, sends requests and collects the responses.
 
 use std::sync::Arc;
 
@@ -11,29 +11,28 @@ use futures_util::StreamExt;
 use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
 use test_support::Handle;
 
-/// The key that is configured.
 pub(crate) const KEY: &str = "sk-a-secret-key";
 
-/// The stand-in, and the provider that speaks to it in this format.
+/// Starts the fake vendor and returns a client in this format.
 pub(crate) async fn stage(format: Format) -> (Handle, Vendor) {
     stage_with(format, Timeouts::default()).await
 }
 
-/// The same, waited for as said.
+/// Starts the fake vendor and returns a client with these timeouts.
 pub(crate) async fn stage_with(format: Format, max_wait: Timeouts) -> (Handle, Vendor) {
     let handle = test_support::start().await.unwrap();
     let vendor = vendor(format, &handle.root_url(), max_wait);
     (handle, vendor)
 }
 
-/// A provider of the server at this address.
+/// Creates a client for this address.
 pub(crate) fn vendor(format: Format, base_url: &str, max_wait: Timeouts) -> Vendor {
     let key = Some(Secret::new(KEY));
     let config = VendorConfig { key, base_url: Some(base_url.to_owned()), ..VendorConfig::default() };
     Vendor::with_timeouts(format, &config, max_wait).unwrap()
 }
 
-/// A question to this model, which may think and call `list`.
+/// Builds a question for this model, which may reason and call `list`.
 pub(crate) fn request(model: &str, question: &str) -> StepRequest {
     StepRequest {
         images: Vec::new(),
@@ -50,16 +49,16 @@ pub(crate) fn request(model: &str, question: &str) -> StepRequest {
     }
 }
 
-/// What a step gave: its blocks as they will be kept, and how it ended.
+/// The result of a step: its blocks as they are stored, and its end.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct StepResult {
     pub(crate) blocks: Vec<Block>,
     pub(crate) cited: Vec<Cited>,
     pub(crate) finished: Option<(StopReason, Option<Usage>)>,
     pub(crate) error: Option<StepError>,
 }
 
-impl Said {
+impl StepResult {
     pub(crate) fn text(&self) -> String {
         self.blocks
             .iter()
@@ -88,7 +87,7 @@ impl Said {
         self.finished.unwrap_or_else(|| panic!("{self:?}")).0
     }
 
-    /// Takes an event as the host does.
+    /// Applies an event as the host does.
     pub(crate) fn take(&mut self, event: Result<StepEvent, StepError>) {
         assert!(self.finished.is_none() && self.error.is_none(), "nothing follows the end");
         match event {
@@ -109,21 +108,21 @@ impl Said {
     }
 }
 
-/// One attempt at a step.
-pub(crate) async fn say(vendor: &Vendor, request: StepRequest) -> Said {
-    let mut said = Said::default();
+/// Makes one attempt at a step.
+pub(crate) async fn run_step(vendor: &Vendor, request: StepRequest) -> StepResult {
+    let mut result = StepResult::default();
     let mut events = vendor.step(request);
     while let Some(event) = events.next().await {
-        said.take(event);
+        result.take(event);
     }
-    assert!(said.finished.is_some() != said.error.is_some(), "a step ends in one way");
-    said
+    assert!(result.finished.is_some() != result.error.is_some(), "a step ends in one way");
+    result
 }
 
-/// Puts what was said into the exchange, and a result behind each call.
-pub(crate) fn go_on(request: &mut StepRequest, said: &Said) {
-    request.transcript.push(Item::Step(Arc::new(Step { blocks: said.blocks.clone(), ..Step::default() })));
-    for call in said.calls() {
+/// Adds the step to the transcript, and a result for each call.
+pub(crate) fn append_step(request: &mut StepRequest, result: &StepResult) {
+    request.transcript.push(Item::Step(Arc::new(Step { blocks: result.blocks.clone(), ..Step::default() })));
+    for call in result.calls() {
         request.transcript.push(Item::Result(Arc::new(CallResult {
             images: Vec::new(),
             call: call.id,
@@ -137,7 +136,7 @@ pub(crate) fn go_on(request: &mut StepRequest, said: &Said) {
     }
 }
 
-/// A question that carries this script.
+/// Builds a question with a script for the fake vendor.
 pub(crate) fn script(json: &str) -> String {
     format!("STANDIN {json}")
 }

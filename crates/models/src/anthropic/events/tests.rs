@@ -122,10 +122,10 @@ fn calls_come_whole_and_in_order() {
 
 #[test]
 fn a_message_that_does_not_stop_was_cut() {
-    let said = [begin(0, json!({"type": "text", "text": "x"})), close(0)];
-    assert!(matches!(fold(&said), Err(StepError::Unavailable { .. })));
-    let [told, _] = ends("end_turn");
-    assert!(matches!(fold(&[said[0].clone(), told]), Err(StepError::Unavailable { .. })));
+    let block = [begin(0, json!({"type": "text", "text": "x"})), close(0)];
+    assert!(matches!(fold(&block), Err(StepError::Unavailable { .. })));
+    let [delta, _] = ends("end_turn");
+    assert!(matches!(fold(&[block[0].clone(), delta]), Err(StepError::Unavailable { .. })));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn errors_pings_and_what_is_new_are_told_apart() {
         assert!(matches!(fold(&[error(kind)]), Err(StepError::Rejected { .. })), "{kind}");
     }
     assert_eq!(fold(&[error("request_too_large")]), Err(StepError::TooLong));
-    let odd = [
+    let events = [
         json!({"type": "ping"}),
         json!({"type": "unheard_of", "delta": {"type": "x"}}),
         begin(0, json!({"type": "server_tool_use", "id": "s"})),
@@ -152,5 +152,5 @@ fn errors_pings_and_what_is_new_are_told_apart() {
         delta(7, json!({"type": "text_delta", "text": "of no block"})),
         close(0),
     ];
-    assert_eq!(fold(&[odd.to_vec(), ends("end_turn").into()].concat()).unwrap().len(), 1);
+    assert_eq!(fold(&[events.to_vec(), ends("end_turn").into()].concat()).unwrap().len(), 1);
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use domain::step::{Block as Said, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
+use domain::step::{Block as StepBlock, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,12 +29,12 @@ fn ask(text: &str) -> Item {
     Item::Question { text: text.into(), attachments: vec![] }
 }
 
-fn step(blocks: Vec<Said>) -> Item {
+fn step(blocks: Vec<StepBlock>) -> Item {
     Item::Step(Arc::new(Step { blocks, ..Step::default() }))
 }
 
-fn call(id: &str, arguments: &str) -> Said {
-    Said::Call(Call {
+fn call(id: &str, arguments: &str) -> StepBlock {
+    StepBlock::Call(Call {
         id: id.into(),
         tool: "read".into(),
         arguments: arguments.into(),
@@ -42,8 +42,8 @@ fn call(id: &str, arguments: &str) -> Said {
     })
 }
 
-fn opaque(json: &str) -> Said {
-    Said::Opaque { format: "anthropic".into(), json: json.into() }
+fn opaque(json: &str) -> StepBlock {
+    StepBlock::Opaque { format: "anthropic".into(), json: json.into() }
 }
 
 fn result(call: &str, outcome: StepOutcome) -> Item {
@@ -63,17 +63,17 @@ fn result(call: &str, outcome: StepOutcome) -> Item {
 fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
     let thought = r#"{"signature":"c2ln","thinking":"t","type":"thinking"}"#;
     let hidden = r#"{"type":"redacted_thinking","data":"ZGF0YQ=="}"#;
-    let said = step(vec![
-        Said::Reasoning("t".into()),
+    let answer = step(vec![
+        StepBlock::Reasoning("t".into()),
         opaque(thought),
         opaque(hidden),
-        Said::Text("I look.".into()),
+        StepBlock::Text("I look.".into()),
         call("a", r#"{"path":"x"}"#),
         call("functions.read:1", "{\"pa"),
     ]);
     let results = [result("functions.read:1", StepOutcome::Failed), result("a", StepOutcome::Done)];
-    let body = sent(&request("claude-opus-4-6", [vec![ask("Q"), said], results.into()].concat()));
-    let odd = replay::call_id("functions.read:1");
+    let body = sent(&request("claude-opus-4-6", [vec![ask("Q"), answer], results.into()].concat()));
+    let replaced = replay::call_id("functions.read:1");
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(
         body["messages"],
@@ -82,10 +82,10 @@ fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
             {"role": "assistant", "content": [
                 json(thought), json(hidden), {"type": "text", "text": "I look."},
                 {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}},
-                {"type": "tool_use", "id": odd, "name": "read", "input": {}}]},
+                {"type": "tool_use", "id": replaced, "name": "read", "input": {}}]},
             {"role": "user", "content": [
                 {"type": "tool_result", "tool_use_id": "a", "content": "result of a"},
-                {"type": "tool_result", "tool_use_id": odd, "content": "result of functions.read:1",
+                {"type": "tool_result", "tool_use_id": replaced, "content": "result of functions.read:1",
                  "is_error": true, "cache_control": {"type": "ephemeral"}}]},
         ])
     );
@@ -99,8 +99,8 @@ fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
 #[test]
 fn a_thought_never_ends_a_message() {
     let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
-    let said = step(vec![opaque(thought), Said::Text("x".into()), opaque(thought)]);
-    let body = sent(&request("claude-opus-4-6", vec![ask("Q"), said, ask("R")]));
+    let answer = step(vec![opaque(thought), StepBlock::Text("x".into()), opaque(thought)]);
+    let body = sent(&request("claude-opus-4-6", vec![ask("Q"), answer, ask("R")]));
     assert_eq!(body["messages"][1]["content"].as_array().unwrap().len(), 2);
 }
 

@@ -64,7 +64,7 @@ fn failures_are_told_apart() {
 }
 
 #[test]
-fn refusals_are_text_and_told() {
+fn refusals_are_text() {
     let refusal = json!({"type": "response.refusal.delta", "output_index": 0, "delta": "No."});
     let events = fold(&[refusal, completed()]).unwrap();
     assert_eq!((&events[0], stop(&events)), (&StepEvent::Text("No.".into()), StopReason::Refused));
@@ -83,9 +83,9 @@ fn items_that_go_back_are_whole() {
     );
     let open = json!({"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": null});
     assert_eq!(fold(&[done(open), completed()]).unwrap().len(), 1);
-    let said = json!({"id": "msg_1", "type": "message", "role": "assistant", "phase": "commentary",
+    let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "phase": "commentary",
         "content": [{"type": "output_text", "text": "x", "annotations": []}]});
-    let events = fold(&[done(said), completed()]).unwrap();
+    let events = fold(&[done(message), completed()]).unwrap();
     assert_eq!(events[0], StepEvent::Text("x".into()), "what was not streamed is taken from the whole");
     let StepEvent::Opaque { json, .. } = &events[1] else { panic!("{events:?}") };
     assert!(json.contains("commentary") && !json.contains("\"x\""), "{json}");
