@@ -177,11 +177,11 @@ impl Catalog {
     fn record_probe(&self, provider: ProviderName, discovered: &DiscoveredModels, now: Timestamp) {
         let entries = self.entries();
         let listed = discovered.listed.get(&provider).map_or(&[][..], Vec::as_slice);
-        let trouble = discovered.probes.get(&provider).and_then(Probe::error);
+        let error = discovered.probes.get(&provider).and_then(Probe::error);
         let mut health = self.state.health();
         for entry in entries.iter().filter(|entry| !entry.builtin && entry.provider == provider) {
             let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
-            let answered = match (trouble, is_listed) {
+            let answered = match (error, is_listed) {
                 (None, true) => true,
                 (Some(ProbeError::Unreachable | ProbeError::Key), _) | (Some(_), true) => false,
                 // A failed or incomplete list says nothing about a model that is not in it.
@@ -242,7 +242,7 @@ impl Catalog {
             match (vendor.up, vendor.trouble) {
                 (Some(true), _) => None,
                 _ if vendor.models > 0 => None,
-                (_, Some(trouble)) => Some(format!("{provider}: {trouble}")),
+                (_, Some(error)) => Some(format!("{provider}: {error}")),
                 (_, None) => Some(format!("{provider}: its server has not answered yet")),
             }
         };

@@ -55,7 +55,7 @@ pub struct Decoder {
     fold: Fold,
     read_bytes: usize,
     /// The body of a server that does not stream: one JSON document.
-    whole: Option<Vec<u8>>,
+    document: Option<Vec<u8>>,
 }
 
 impl Decoder {
@@ -63,14 +63,14 @@ impl Decoder {
     /// transcript already uses.
     #[must_use]
     pub fn new(format: Format, is_document: bool, taken: HashSet<String>) -> Self {
-        let whole = is_document.then(Vec::new);
+        let document = is_document.then(Vec::new);
         let fold = match format {
             Format::Anthropic => Fold::Anthropic(anthropic::Fold::new(taken)),
             Format::ChatCompletions => Fold::ChatCompletions(chat_completions::Fold::new(taken)),
             Format::Gemini => Fold::Gemini(gemini::Fold::new(taken)),
             Format::Responses => Fold::Responses(responses::Fold::new(taken)),
         };
-        Self { frames: Frames::default(), fold, read_bytes: 0, whole }
+        Self { frames: Frames::default(), fold, read_bytes: 0, document }
     }
 
     /// Returns true when the model is done and only usage and the end marker are missing.
@@ -93,8 +93,8 @@ impl Decoder {
         if self.read_bytes > STREAM_MAX_BYTES {
             return Err(error::unavailable("its stream is too long"));
         }
-        if let Some(whole) = &mut self.whole {
-            whole.extend_from_slice(bytes);
+        if let Some(document) = &mut self.document {
+            document.extend_from_slice(bytes);
             return Ok(Next::More);
         }
         self.frames.push(bytes);
@@ -111,8 +111,8 @@ impl Decoder {
     /// # Errors
     /// Fails like [`Self::push`], and for an incomplete response.
     pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        if let Some(whole) = self.whole.take() {
-            self.fold.document(&whole, ready)?;
+        if let Some(document) = self.document.take() {
+            self.fold.document(&document, ready)?;
         }
         if let Some(frame) = self.frames.rest()
             && let Next::End = self.fold.frame(&frame, ready)?

@@ -87,36 +87,36 @@ impl VendorHealth {
 /// A failed discovery: its kind, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
-    pub(crate) trouble: ProbeError,
+    pub(crate) kind: ProbeError,
     pub(crate) detail: String,
 }
 
 impl Failure {
     /// Classifies the server's error. `keyed` is true when a key was sent.
     pub(crate) fn of(error: &StepError, keyed: bool) -> Self {
-        let (trouble, detail) = match error {
+        let (kind, detail) = match error {
             StepError::Rejected { reason } if is_about_key(reason) => {
                 let message =
                     if keyed { "the key is refused" } else { "a key is required, but none is configured" };
-                return Self { trouble: ProbeError::Key, detail: format!("{message} ({reason})") };
+                return Self { kind: ProbeError::Key, detail: format!("{message} ({reason})") };
             }
             StepError::Rejected { reason } => (ProbeError::Refused, reason.clone()),
             StepError::Unavailable { reason, .. } => (ProbeError::Unreachable, reason.clone()),
             StepError::TooLong => (ProbeError::Refused, error.to_string()),
         };
-        Self { trouble, detail }
+        Self { kind, detail }
     }
 
     pub(crate) fn unreadable(detail: &str) -> Self {
-        Self { trouble: ProbeError::Unreadable, detail: detail.to_owned() }
+        Self { kind: ProbeError::Unreadable, detail: detail.to_owned() }
     }
 
     pub(crate) fn empty() -> Self {
-        Self { trouble: ProbeError::Empty, detail: "it has no models".to_owned() }
+        Self { kind: ProbeError::Empty, detail: "it has no models".to_owned() }
     }
 
     pub(crate) fn error(&self) -> StepError {
-        match self.trouble {
+        match self.kind {
             ProbeError::Unreachable | ProbeError::Unreadable => {
                 StepError::Unavailable { reason: self.detail.clone(), retry_after: None }
             }
@@ -147,7 +147,7 @@ impl Probe {
     /// Records an outcome. Returns true when it differs from the last one.
     pub(crate) fn record(&mut self, outcome: Result<(), Failure>, now: Timestamp) -> bool {
         if let Err(failure) = &outcome
-            && let Some(at) = ProbeError::ALL.iter().position(|trouble| *trouble == failure.trouble)
+            && let Some(at) = ProbeError::ALL.iter().position(|kind| *kind == failure.kind)
         {
             self.failures[at] += 1;
         }
@@ -160,7 +160,7 @@ impl Probe {
     }
 
     pub(crate) fn error(&self) -> Option<ProbeError> {
-        self.failure().map(|failure| failure.trouble)
+        self.failure().map(|failure| failure.kind)
     }
 
     fn failure(&self) -> Option<&Failure> {

@@ -28,7 +28,7 @@ pub(crate) struct Frames {
     line: usize,
     searched: usize,
     after_return: bool,
-    begun: bool,
+    started: bool,
     frame: Frame,
     has_data: bool,
 }
@@ -81,8 +81,8 @@ impl Frames {
 
     fn read(&mut self, line: &[u8]) -> Result<(), FrameError> {
         let line = std::str::from_utf8(line).map_err(|_| FrameError::NotText)?;
-        let line = if self.begun { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
-        self.begun = true;
+        let line = if self.started { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
+        self.started = true;
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {

@@ -152,7 +152,7 @@ impl Vendor {
     fn warn_unreadable(&self, entries: usize) {
         if self.unreadable_entries.swap(entries, Ordering::Relaxed) != entries && entries > 0 {
             let vendor = self.format.provider().as_str();
-            tracing::warn!(vendor, entries, "skipping entries without a model name in the list of models");
+            tracing::warn!(vendor, entries, "left out entries without a model name in the list of models");
         }
     }
 

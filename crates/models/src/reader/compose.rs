@@ -160,7 +160,7 @@ fn page_word(language: Language, name: &str) -> &'static str {
 /// Appends a block quote. Rows and list items keep their lines, wrapped lines are joined.
 fn push_quote(out: &mut String, quote: &Quote<'_>) {
     let mut left = QUOTE_MAX_BYTES;
-    let mut begun = false;
+    let mut started = false;
     for range in &quote.ranges {
         let whole = &quote.passage.text[range.clone()];
         let text = &whole[..whole.floor_char_boundary(left)];
@@ -172,9 +172,9 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
                 .filter(|line| !line.is_empty())
                 .collect::<Vec<_>>()
                 .join(" ");
-            out.push_str(if begun { "  \n> " } else { "> " });
+            out.push_str(if started { "  \n> " } else { "> " });
             out.push_str(&escaped(&line));
-            begun = true;
+            started = true;
         }
         if text.len() < whole.len() {
             out.push_str(" …");

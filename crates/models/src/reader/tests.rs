@@ -96,7 +96,7 @@ fn the_answer_quotes_word_for_word_and_cites() {
 
 #[test]
 fn what_no_passage_answers_is_told_in_the_language_of_the_question() {
-    for (question, counts, told) in [
+    for (question, counts, expected) in [
         ("Jaké je heslo k síti?", "heslo 0, síti 0", "odpověď nenašel"),
         ("Aké je heslo k sieti?", "heslo 0, sieti 0", "odpoveď nenašiel"),
         ("What is the password of the network?", "password 0, network 0", "I found no answer"),
@@ -105,7 +105,7 @@ fn what_no_passage_answers_is_told_in_the_language_of_the_question() {
         let counts = format!("Passages with each word (of 40): {counts}.");
         transcript.extend(searched("reader-1", &counts, vec![passage(1, "/lease.pdf", LEASE)]));
         let answer = text_of(&step(&request(transcript)));
-        assert!(answer.contains(told), "{answer}");
+        assert!(answer.contains(expected), "{answer}");
         assert_eq!(marks(&answer).count(), 0, "{answer}");
     }
 }
