@@ -1,16 +1,16 @@
-//! The model that obeys everything it reads, in questions and in what tools return.
+//! A model that obeys all instructions that it reads, in questions and in tool results.
 //!
-//! `CALL tool {"argument": 1}` makes it call that tool, offered or not; `SAY words` makes it say the words.
+//! `CALL tool {"argument": 1}` makes it call that tool, offered or not; `SAY words` makes it write the words.
 
 use serde_json::Value;
 
 use crate::request::Request;
 use crate::script::{Action, Try};
 
-/// How many calls it makes in one step.
+/// Limits the calls of one step.
 const CALLS_MAX: usize = 8;
 
-/// What it does now: the calls that it was told to make and has not made, else what it was told to say.
+/// Returns the requested calls that were not made yet, otherwise the requested text.
 pub(crate) fn obey(request: &Request) -> Try {
     let mut made: Vec<(String, Value)> = request
         .messages
@@ -34,8 +34,8 @@ pub(crate) fn obey(request: &Request) -> Try {
                     None => calls.push(Action::Call { tool, arguments, id: None }),
                 }
             }
-            if let Some((_, said)) = line.split_once("SAY ") {
-                words.push(said.to_owned());
+            if let Some((_, text)) = line.split_once("SAY ") {
+                words.push(text.to_owned());
             }
         }
     }

@@ -1,20 +1,19 @@
-//! A vendor for tests: a server that speaks the formats of all vendors and does what it is told. The path tells the
-//! format, and whatever a script says is said in each of them.
+//! A fake vendor for tests: a server that speaks the formats of all vendors and follows scripts. The path selects the
+//! format; each script works in all of them.
 //!
-//! It is part of no product build. It keeps to the format strictly, so that a request which a real vendor
-//! would refuse is refused here too, and it breaks the format only where a script says so. What it does is
-//! chosen, in this order, by
+//! No product build contains it. It validates requests as strictly as the vendors do, and violates the format only
+//! when a script requires it. Its behaviour is selected by, in this order,
 //!
-//! 1. a line `STANDIN {json}` in the last user's message, the JSON being a [`Script`];
-//! 2. the model's name: see [`script::builtin`] for the names; `text-200x5` says 200 tokens at 5 ms each.
+//! 1. a line `STANDIN {json}` in the last user's message, with a [`Script`] as JSON;
+//! 2. the model's name: see [`script::builtin`] for the names; `text-200x5` writes 200 tokens at 5 ms each.
 //!
-//! A script has a step for each request that follows on the last user's message (tool results lead to the
-//! next step), and a step can have several tries: the same request made again gets the next one. The server
-//! holds nothing else from one request to the next, so the same requests have the same answers.
+//! A script has a step for each request after the last user's message (tool results lead to the next step). A step can
+//! have several tries: repeating the same request runs the next one. The server keeps no other state between requests,
+//! so equal requests get equal answers.
 //!
-//! Beside the vendor it plays what else the service speaks to: see [`web`](mod@web).
+//! It also plays the other servers that the service calls: see [`web`](mod@web).
 //!
-//! `GET /standin/requests` tells what was asked, as [`Handle::requests`] does within the process.
+//! `GET /standin/requests` returns the received requests, as [`Handle::requests`] does within the process.
 
 mod instructions;
 mod log;
@@ -51,29 +50,29 @@ use log::Log;
 use request::{Format, Refusal, Request};
 use script::Try;
 
-/// The greatest request that is read.
+/// Limits the body of a request.
 const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// How many different requests are told apart when they are made again.
+/// Limits how many requests are tracked for repetition.
 const TRIES_MAX: usize = 100_000;
 
-/// The header that tells Anthropic's format from others of the same path.
+/// Distinguishes Anthropic's list of models from others of the same path.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
 
-/// What a server wants besides the format.
+/// The server's requirements besides the format.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The key that every request must carry; `None` asks for none.
+    /// The key that every request must carry, if any.
     pub key: Option<String>,
 }
 
 struct Vendor {
     settings: Settings,
     log: Arc<Log>,
-    /// How often each request came, by its fingerprint.
+    /// Counts each request by its fingerprint.
     tries: Mutex<HashMap<u64, usize>>,
 }
 
-/// A running stand-in. It stops taking requests when this is dropped.
+/// A running server. Dropping the handle stops it.
 #[derive(Debug)]
 pub struct Handle {
     address: SocketAddr,
@@ -83,42 +82,42 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// What `OPENAI_BASE_URL` is to be set to.
+    /// Returns the value for `OPENAI_BASE_URL`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// The address below which the search engines stand: `/searxng`, `/brave`, `/tavily`.
+    /// Returns the base address of a search engine: `/searxng`, `/brave`, `/tavily`.
     #[must_use]
     pub fn web_url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// What was asked of the search engines so far, oldest first.
+    /// Returns the requests to the search engines, oldest first.
     #[must_use]
     pub fn web_requests(&self) -> Vec<Asked> {
         self.web.asked()
     }
 
-    /// Waits until what was asked of these satisfies `wanted`. Cancel safe.
+    /// Waits until the requests to the search engines satisfy `wanted`. Cancel safe.
     pub async fn until_web(&self, wanted: impl Fn(&[Asked]) -> bool) {
         self.web.until(wanted).await;
     }
 
-    /// What `ANTHROPIC_BASE_URL`, `GEMINI_BASE_URL` and the like are to be set to.
+    /// Returns the value for `ANTHROPIC_BASE_URL`, `GEMINI_BASE_URL` and the like.
     #[must_use]
     pub fn root_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What was asked so far, oldest first.
+    /// Returns the requests so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Seen> {
         self.log.all()
     }
 
-    /// Waits until what was asked satisfies `wanted`. Cancel safe.
+    /// Waits until the requests satisfy `wanted`. Cancel safe.
     pub async fn until(&self, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
         self.log.until(wanted).await
     }
@@ -130,10 +129,10 @@ impl Drop for Handle {
     }
 }
 
-/// Serves on `listener` until the handle is dropped. Any key will do.
+/// Serves on `listener` until the handle is dropped. Accepts any key.
 ///
 /// # Errors
-/// When the listener has no address.
+/// Fails when the listener has no address.
 pub fn serve(listener: TcpListener) -> io::Result<Handle> {
     serve_with(listener, Settings::default())
 }
@@ -141,7 +140,7 @@ pub fn serve(listener: TcpListener) -> io::Result<Handle> {
 /// Serves on `listener` until the handle is dropped.
 ///
 /// # Errors
-/// When the listener has no address.
+/// Fails when the listener has no address.
 pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handle> {
     let address = listener.local_addr()?;
     let log = Arc::new(Log::default());
@@ -162,7 +161,7 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         .merge(site::routes(web.clone()))
         .merge(mcp::routes(web.clone()));
     let listener = listener.tap_io(|stream| {
-        // A token must leave at once; a socket that refuses the option only makes it later.
+        // A token must be sent at once; without the option it is only late.
         let _later = stream.set_nodelay(true);
     });
     let task = tokio::spawn(async move {
@@ -175,7 +174,7 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
 /// Serves on a free port of this host.
 ///
 /// # Errors
-/// When no port can be opened.
+/// Fails when no port can be opened.
 pub async fn start() -> io::Result<Handle> {
     serve(TcpListener::bind(("127.0.0.1", 0)).await?)
 }

@@ -1,4 +1,4 @@
-//! What was asked and how it went, for assertions.
+//! Logs requests and their outcomes, for assertions.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,43 +8,42 @@ use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// How many requests are remembered; older ones are forgotten.
+/// Limits the log; older requests are dropped.
 const SEEN_MAX: usize = 10_000;
 
-/// How a request went.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is being answered.
+    /// The answer is in progress.
     Open,
-    /// It was answered to the end of its script.
+    /// The script ended.
     Done,
-    /// It was cut because the script said so.
+    /// The script cut the connection.
     Cut,
-    /// The client went away.
+    /// The client closed the connection.
     Closed,
-    /// It was refused with this status.
+    /// The request was rejected with this status.
     Refused(u16),
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// Counts requests, from 0.
+    /// The request's index, from 0.
     pub number: u64,
-    /// The path that was asked for, with its query.
+    /// The path with its query.
     pub path: String,
-    /// What stood in the header that carries the key: `Authorization`, `x-api-key` or `x-goog-api-key`.
+    /// The header with the key: `Authorization`, `x-api-key` or `x-goog-api-key`.
     pub authorization: Option<String>,
-    /// The body, or `null` when it was no JSON.
+    /// The body, or `null` when it was not JSON.
     pub body: Value,
-    /// How it went.
     pub outcome: Outcome,
-    /// When that was known, in microseconds since 1970.
+    /// The time of the outcome, in microseconds since 1970.
     pub ended_micros: Option<u64>,
 }
 
 impl Seen {
-    /// The model that was asked for.
+    /// Returns the requested model.
     #[must_use]
     pub fn model(&self) -> &str {
         let named = self.path.rsplit('/').next().and_then(|last| last.split_once(':'));
@@ -140,7 +139,7 @@ impl Log {
     }
 }
 
-/// An answer under way: logged as closed by the client when dropped before it was ended.
+/// An answer in progress. Logs that the client closed it when it is dropped before its end.
 #[derive(Debug)]
 pub(crate) struct Running {
     log: Arc<Log>,

@@ -1,4 +1,4 @@
-//! Streams an answer as its script says.
+//! Streams an answer by its script.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,14 +13,14 @@ use crate::request::Request;
 use crate::script::{Action, Try};
 use crate::vendor_stream::{self, End, Slot, ToolUse, VendorStream};
 
-/// What is sent together at most when no time lies between.
+/// Limits the bytes that are sent together without a pause.
 const CHUNK_MAX_BYTES: usize = 64 * 1024;
-/// How long the bytes before a cut have to leave.
+/// The time for the bytes before a cut to be sent.
 const BEFORE_CUT: Duration = Duration::from_millis(5);
 
 enum Op {
     Frame(Bytes),
-    /// A token that tells its number and when it is sent.
+    /// A token with its number and send time.
     Stamped(u32, Slot),
     Wait(Duration),
     Cut,
@@ -29,20 +29,20 @@ enum Op {
 
 struct Player {
     ops: VecDeque<Op>,
-    voice: Box<dyn VendorStream>,
+    encoder: Box<dyn VendorStream>,
     due: Instant,
     running: Running,
 }
 
-/// The answer's bytes.
+/// Streams the answer's body.
 pub(crate) fn play(
     request: &Request,
     attempt: &Try,
     running: Running,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + use<> {
-    let mut voice = vendor_stream::of(request);
-    let ops = ops(voice.as_mut(), request, attempt);
-    stream::unfold(Player { ops, voice, due: Instant::now(), running }, |mut player| async move {
+    let mut encoder = vendor_stream::of(request);
+    let ops = ops(encoder.as_mut(), request, attempt);
+    stream::unfold(Player { ops, encoder, due: Instant::now(), running }, |mut player| async move {
         let chunk = player.next().await?;
         Some((chunk, player))
     })
@@ -65,7 +65,7 @@ impl Player {
                 Some(Op::Stamped(number, slot)) if chunk.len() < CHUNK_MAX_BYTES => {
                     let micros =
                         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-                    chunk.put(self.voice.token(*slot, &format!("t{number}@{micros} ")));
+                    chunk.put(self.encoder.token(*slot, &format!("t{number}@{micros} ")));
                     self.ops.pop_front();
                 }
                 _ if !chunk.is_empty() => return Some(Ok(chunk.freeze())),
@@ -84,11 +84,11 @@ impl Player {
     }
 }
 
-fn ops(voice: &mut dyn VendorStream, request: &Request, attempt: &Try) -> VecDeque<Op> {
+fn ops(encoder: &mut dyn VendorStream, request: &Request, attempt: &Try) -> VecDeque<Op> {
     let read = u64::try_from(request.size_bytes / 4).unwrap_or(u64::MAX);
-    let told = attempt.usage && request.wants_usage;
+    let reports_usage = attempt.usage && request.wants_usage;
     let mut ops = VecDeque::new();
-    push(voice.begin(told.then_some(read)), &mut ops);
+    push(encoder.begin(reports_usage.then_some(read)), &mut ops);
     let mut calls = Vec::new();
     for action in &attempt.actions {
         if let Action::Call { tool, arguments, id } = action {
@@ -96,61 +96,61 @@ fn ops(voice: &mut dyn VendorStream, request: &Request, attempt: &Try) -> VecDeq
             calls.push(ToolUse { id: id.clone(), tool: tool.clone(), arguments });
             continue;
         }
-        flush(voice, &mut calls, attempt.interleave, &mut ops);
-        if act(voice, action, attempt.pace_ms, &mut ops) {
+        flush(encoder, &mut calls, attempt.interleave, &mut ops);
+        if act(encoder, action, attempt.pace_ms, &mut ops) {
             return ops;
         }
     }
-    flush(voice, &mut calls, attempt.interleave, &mut ops);
+    flush(encoder, &mut calls, attempt.interleave, &mut ops);
     let written = u64::try_from(ops.len()).unwrap_or(u64::MAX);
-    let usage = told.then_some((read, written));
-    push(voice.end(&End { finish: attempt.finish.as_deref(), usage, done: attempt.done }), &mut ops);
+    let usage = reports_usage.then_some((read, written));
+    push(encoder.end(&End { finish: attempt.finish.as_deref(), usage, done: attempt.done }), &mut ops);
     ops
 }
 
-/// Appends what an action sends; whether it ends the answer.
-fn act(voice: &mut dyn VendorStream, action: &Action, pace_ms: u64, ops: &mut VecDeque<Op>) -> bool {
+/// Appends the frames of an action. Returns true when the answer ends.
+fn act(encoder: &mut dyn VendorStream, action: &Action, pace_ms: u64, ops: &mut VecDeque<Op>) -> bool {
     let mut words =
-        |text: &str, said: fn(&mut dyn VendorStream, &str) -> Vec<Bytes>, ops: &mut VecDeque<Op>| {
+        |text: &str, encode: fn(&mut dyn VendorStream, &str) -> Vec<Bytes>, ops: &mut VecDeque<Op>| {
             for word in text.split_inclusive(' ') {
                 if pace_ms > 0 {
                     ops.push_back(Op::Wait(Duration::from_millis(pace_ms)));
                 }
-                push(said(voice, word), ops);
+                push(encode(encoder, word), ops);
             }
         };
     match action {
-        Action::Say(text) => words(text, |voice, word| voice.say(word), ops),
-        Action::Think(text) => words(text, |voice, word| voice.think(word), ops),
-        Action::ThinkHidden => push(voice.think_hidden(), ops),
-        Action::Refuse(text) => words(text, |voice, word| voice.refuse(word), ops),
+        Action::Say(text) => words(text, |encoder, word| encoder.say(word), ops),
+        Action::Think(text) => words(text, |encoder, word| encoder.think(word), ops),
+        Action::ThinkHidden => push(encoder.think_hidden(), ops),
+        Action::Refuse(text) => words(text, |encoder, word| encoder.refuse(word), ops),
         Action::Tokens { count, every_ms, stamp } => {
             for number in 0..*count {
                 ops.push_back(Op::Wait(Duration::from_millis(*every_ms)));
                 if *stamp {
-                    let (before, slot) = voice.slot();
+                    let (before, slot) = encoder.slot();
                     push(before, ops);
                     ops.push_back(Op::Stamped(number, slot));
                 } else {
-                    push(voice.say(&format!("t{number} ")), ops);
+                    push(encoder.say(&format!("t{number} ")), ops);
                 }
             }
         }
-        Action::Cite(cite) => push(voice.cite(cite), ops),
+        Action::Cite(cite) => push(encoder.cite(cite), ops),
         Action::Call { .. } => {}
         Action::WaitMs(time) => ops.push_back(Op::Wait(Duration::from_millis(*time))),
         Action::Raw(text) => ops.push_back(Op::Frame(Bytes::from(text.clone()))),
         Action::Error { message, code } => {
-            ops.push_back(Op::Frame(voice.error(message, code)));
+            ops.push_back(Op::Frame(encoder.error(message, code)));
             return true;
         }
         Action::Cut => ops.push_back(Op::Cut),
         Action::CutFrame | Action::CutUtf8 => {
-            let mut frames = voice.say("příliš žluťoučký");
+            let mut frames = encoder.say("příliš žluťoučký");
             let whole = frames.pop().unwrap_or_default();
             push(frames, ops);
             let character = whole.iter().position(|byte| *byte > 127).unwrap_or(0);
-            // Within the first character that has two bytes, or just before it.
+            // Cuts within the first two-byte character, or just before it.
             let end = if matches!(action, Action::CutUtf8) { character + 1 } else { character };
             ops.push_back(Op::Frame(whole.slice(..end)));
             ops.push_back(Op::Cut);
@@ -160,9 +160,9 @@ fn act(voice: &mut dyn VendorStream, action: &Action, pace_ms: u64, ops: &mut Ve
     matches!(action, Action::Cut | Action::CutFrame | Action::CutUtf8 | Action::Stall)
 }
 
-fn flush(voice: &mut dyn VendorStream, calls: &mut Vec<ToolUse>, interleave: bool, ops: &mut VecDeque<Op>) {
+fn flush(encoder: &mut dyn VendorStream, calls: &mut Vec<ToolUse>, interleave: bool, ops: &mut VecDeque<Op>) {
     if !calls.is_empty() {
-        push(voice.call(calls, interleave), ops);
+        push(encoder.call(calls, interleave), ops);
         calls.clear();
     }
 }

@@ -1,8 +1,8 @@
-//! PostgreSQL servers for the tests: one that all tests of a run share, and some of their own for those that
-//! kill or fill them. Without the server's programs the tests fail.
+//! PostgreSQL servers for tests: one that all tests share, and separate ones for tests that kill or fill them. Tests
+//! fail when the server's programs are missing.
 //!
-//! A server outlives the process that started it, for the next tests. Whoever uses it holds a lock; a script
-//! that waits for that lock stops the server and removes its folder when nobody has wanted it for a while.
+//! A server outlives the process that started it and serves later tests. Its users hold a lock. A script waits for that
+//! lock, and stops the server and removes its folder when it has been unused for a while.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -15,17 +15,16 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often a server that runs is asked whether it takes connections.
+/// Limits the checks whether a running server accepts connections.
 const READY_ASKED_MAX: u32 = 500;
 
-/// The user that owns the tables.
 const USER: &str = "store";
-/// How long the shared server waits for more tests.
+/// The idle time after which the shared server stops.
 const LINGER_SECONDS: &str = "5";
-/// How often a killed server is tried to be started.
+/// Limits the attempts to restart a killed server.
 const STARTS_MAX: u32 = 500;
-/// Stops the server in folder $1 for good when nobody has held $1.users for $2 seconds. The files of the locks are removed
-/// under the locks; see [`lock`].
+/// Stops the server in folder $1 and removes it when $1.users has been unlocked for $2 seconds. Removes lock files
+/// under their locks; see [`lock`].
 const WATCH: &str = r#"
 while :; do
     flock -x "$1.users" true
@@ -42,18 +41,18 @@ done
 #[derive(Debug)]
 pub struct Server {
     folder: PathBuf,
-    /// The mebibytes of a small one.
+    /// The size of a small server's disk, in MiB.
     room: Option<u32>,
-    /// Where one with TLS listens on this host.
+    /// The local port of a server with TLS.
     port: Option<u16>,
-    /// Held as long as the server is wanted.
+    /// Held while the server is in use.
     _used: File,
 }
 
-/// The server for everybody.
+/// Returns the shared server.
 ///
 /// # Panics
-/// When its programs are not installed, or it does not start.
+/// Panics when the server's programs are not installed, or it does not start.
 #[must_use]
 pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
@@ -64,10 +63,10 @@ pub fn shared() -> &'static Server {
 }
 
 impl Server {
-    /// One for this test alone.
+    /// Starts a separate server.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics when it does not start.
     #[must_use]
     pub fn own() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -76,10 +75,10 @@ impl Server {
         Self::at(env::temp_dir().join(name), "0", None)
     }
 
-    /// One for this test alone whose tables and indexes have so much room. Its log has the room of the disk.
+    /// Starts a separate server with limited space for tables and indexes. Its log is on the ordinary disk.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics when it does not start.
     #[must_use]
     pub fn small(mebibytes: u32) -> Self {
         let name = format!("causerie-store-small-{}", std::process::id());
@@ -89,11 +88,11 @@ impl Server {
         server
     }
 
-    /// One for this test alone that also listens on `localhost`, where it insists on TLS. It is vouched for under
-    /// that name by the certificate [`Server::authority`].
+    /// Starts a separate server that also listens on `localhost` and requires TLS there. [`Server::authority`] signs
+    /// its certificate for that name.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics when it does not start.
     #[must_use]
     pub fn secret() -> Self {
         let name = format!("causerie-store-secret-{}", std::process::id());
@@ -103,42 +102,42 @@ impl Server {
         Self::with(env::temp_dir().join(name), "0", None, Some(port))
     }
 
-    /// The certificate that vouches for a secret one.
+    /// Returns the authority's certificate of a server with TLS.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
-    /// The port of a secret one.
+    /// Returns the port of a server with TLS.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Kills the whole server and starts it again.
+    /// Kills the server and restarts it.
     ///
     /// # Panics
-    /// When it does not run, or does not start again.
+    /// Panics when it does not run, or does not restart.
     pub fn kill_and_start(&self) {
         self.kill();
         self.start_again();
     }
 
-    /// Kills the whole server.
+    /// Kills the server.
     ///
     /// # Panics
-    /// When it does not run.
+    /// Panics when it does not run.
     pub fn kill(&self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it runs");
         kill(file.lines().next().expect("its id is in the first line"));
     }
 
-    /// Starts a server that was killed.
+    /// Restarts a killed server.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics when it does not start.
     pub fn start_again(&self) {
-        // What it left behind ends by itself, and until then it can't start.
+        // Its remaining processes exit on their own, and until then it cannot start.
         for _ in 0..STARTS_MAX {
             if self.start_command().status().expect("it can be run").success() {
                 return;
@@ -147,8 +146,7 @@ impl Server {
         unreachable!("the server does not start again");
     }
 
-    /// Kills one of the processes that serve a connection, if there is any. The server then ends all of them, and
-    /// recovers as from a crash.
+    /// Kills one process that serves a connection, if any. The server then ends all of them and runs crash recovery.
     pub fn kill_one_connection(&self) {
         let writing = "SELECT pid FROM pg_stat_activity WHERE application_name = 'causerie'
             AND query NOT LIKE 'SELECT%' ORDER BY state_change DESC LIMIT 1";
@@ -199,11 +197,11 @@ impl Server {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        // It outlives this process.
+        // The script outlives this process.
         drop(watch.expect("the script that stops the server starts"));
     }
 
-    /// Makes an authority and the server's certificate, and lets nobody in over the network without TLS.
+    /// Creates an authority and the server's certificate, and requires TLS for network connections.
     fn certify(&self) {
         let file = |name: &str| self.folder.join(name);
         let openssl = |arguments: &[&str]| {
@@ -227,7 +225,7 @@ impl Server {
         fs::write(file("data/pg_hba.conf"), rules).expect("its rules");
     }
 
-    /// Starts it, and waits until it takes connections.
+    /// Starts the server and waits until it accepts connections.
     fn start(&self) {
         run(&mut self.start_command());
     }
@@ -257,15 +255,15 @@ impl Server {
         command
     }
 
-    /// Whether it takes connections. One that runs is waited for: a busy machine may keep it from answering.
+    /// Returns true when the server accepts connections. Waits for a running server, because a busy host may delay it.
     fn ready(&self) -> bool {
         for _ in 0..READY_ASKED_MAX {
-            let mut asked = program("pg_isready");
+            let mut probe = program("pg_isready");
             if let Some(port) = self.port {
-                asked.arg("-p").arg(port.to_string());
+                probe.arg("-p").arg(port.to_string());
             }
-            asked.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
-            if asked.status().is_ok_and(|status| status.success()) {
+            probe.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
+            if probe.status().is_ok_and(|status| status.success()) {
                 return true;
             }
             if !self.runs() {
@@ -282,10 +280,10 @@ impl Server {
             && fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name.trim() == "postgres")
     }
 
-    /// The URL of a database that nobody else uses: a schema, which takes less time to make.
+    /// Returns the URL of an unused database: a schema, which is faster to create.
     ///
     /// # Panics
-    /// When it can't be made.
+    /// Panics when it cannot be created.
     #[must_use]
     pub fn new_database(&self) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -298,16 +296,16 @@ impl Server {
         )
     }
 
-    /// Where its socket is.
+    /// Returns the folder of the server's socket.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Runs statements as the administrator and returns what they print.
+    /// Runs statements as administrator and returns their output.
     ///
     /// # Panics
-    /// When they fail.
+    /// Panics when they fail.
     pub fn sql(&self, sql: &str) -> String {
         let mut psql = program("psql");
         if let Some(port) = self.port {
@@ -317,10 +315,10 @@ impl Server {
         run(psql.arg("-h").arg(&self.folder))
     }
 
-    /// A schema as `pg_dump` writes it, rows as statements.
+    /// Dumps a schema with `pg_dump`, rows as statements.
     ///
     /// # Panics
-    /// When it can't be dumped.
+    /// Panics when the dump fails.
     #[must_use]
     pub fn dump(&self, schema: &str) -> String {
         let mut dump = program("pg_dump");
@@ -328,10 +326,10 @@ impl Server {
         run(dump.arg("-h").arg(&self.folder))
     }
 
-    /// Runs a script, such as a dump, as the administrator.
+    /// Runs a script, such as a dump, as administrator.
     ///
     /// # Panics
-    /// When it fails.
+    /// Panics when it fails.
     pub fn script(&self, script: &str) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(script.as_bytes()).and_then(|()| file.rewind()).expect("it is ours");
@@ -341,7 +339,7 @@ impl Server {
     }
 }
 
-/// Locks the server in the folder. The file may be removed while it is waited for: then another one counts.
+/// Locks the server in the folder. If the lock file is removed meanwhile, locks the new one.
 fn lock(folder: &Path) -> File {
     loop {
         let file = open(folder, "lock");
@@ -359,7 +357,7 @@ fn open(folder: &Path, what: &str) -> File {
     OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("a file to lock")
 }
 
-/// A program of the server, as the user that may run it: the server refuses root.
+/// Returns a command of the server, as a user that may run it: the server refuses root.
 fn program(name: &str) -> Command {
     let path = programs().join(name);
     let mut command = if is_root() {
@@ -373,8 +371,8 @@ fn program(name: &str) -> Command {
     command
 }
 
-/// The command where `folder` is a disk of its own that only it and its children see. An ordinary user may do
-/// that in a user namespace of its own.
+/// Wraps a command so that `folder` is a separate disk, visible only to it and its children. An ordinary user needs a
+/// user namespace for that.
 fn with_small_disk(folder: &Path, mebibytes: u32, command: &Command) -> Command {
     fs::create_dir_all(folder).expect("a folder to mount on");
     let mut apart = Command::new("unshare");
@@ -392,11 +390,11 @@ fn with_small_disk(folder: &Path, mebibytes: u32, command: &Command) -> Command 
 }
 
 fn kill(process: &str) {
-    // One that is gone already is as well.
+    // A process that has already ended is fine.
     Command::new("kill").args(["-9", process]).stderr(Stdio::null()).status().expect("it can be run");
 }
 
-/// Where the newest server's programs are.
+/// Returns the folder of the newest installed server.
 fn programs() -> PathBuf {
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -417,7 +415,7 @@ fn is_root() -> bool {
     uid() == 0
 }
 
-/// Whose this process is.
+/// Returns the user of this process.
 fn uid() -> u32 {
     fs::metadata("/proc/self").expect("a process").uid()
 }

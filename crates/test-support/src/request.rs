@@ -1,4 +1,4 @@
-//! Reads a request as strictly as the vendors do, in the format that its path tells.
+//! Parses requests as strictly as the vendors do, in the format of their path.
 
 mod anthropic;
 mod chat_completions;
@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The formats that are spoken.
+/// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Anthropic,
@@ -20,7 +20,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The header that carries the key, and what stands before it.
+    /// Returns the header for the key, and its prefix.
     pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::Anthropic => ("x-api-key", ""),
@@ -30,7 +30,7 @@ impl Format {
     }
 }
 
-/// A request that was understood: the same whatever its format.
+/// A parsed request, independent of the format.
 pub(crate) struct Request {
     pub(crate) format: Format,
     pub(crate) model: String,
@@ -38,11 +38,11 @@ pub(crate) struct Request {
     pub(crate) offers_tools: bool,
     pub(crate) wants_usage: bool,
     pub(crate) size_bytes: usize,
-    /// Tells requests apart that are made again.
+    /// Identifies repeated requests.
     pub(crate) fingerprint: u64,
 }
 
-/// What was said, as Chat Completions has it: each result and each question is a message of its own.
+/// A message in the structure of Chat Completions: each result and each question is a separate message.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Message {
     pub(crate) role: String,
@@ -55,16 +55,16 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    fn said(role: &str, content: &str) -> Self {
+    fn new(role: &str, content: &str) -> Self {
         Self { role: role.to_owned(), content: Some(content.to_owned()), ..Self::default() }
     }
 
     fn result(call: &str, content: &str) -> Self {
-        Self { tool_call_id: Some(call.to_owned()), ..Self::said("tool", content) }
+        Self { tool_call_id: Some(call.to_owned()), ..Self::new("tool", content) }
     }
 }
 
-/// Content as text, or as pieces, of which images say nothing.
+/// Deserializes content as text or parts. Images have no text.
 fn text_or_parts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     match Option::<Value>::deserialize(from)? {
         None => Ok(None),
@@ -84,7 +84,7 @@ fn text_or_parts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Str
     }
 }
 
-/// Whether it is an address that holds an image itself.
+/// Returns true for a data URL of an image.
 fn is_data_url(url: &Value) -> bool {
     url.as_str().is_some_and(|url| url.starts_with("data:image/") && url.contains(";base64,"))
 }
@@ -107,7 +107,7 @@ pub(crate) struct Function {
     pub(crate) arguments: String,
 }
 
-/// Why a request is refused.
+/// The reason for a rejection.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -125,7 +125,7 @@ impl Refusal {
     }
 }
 
-/// What a format's own module reads.
+/// The parts of a request that depend on the format.
 struct Read {
     model: String,
     messages: Vec<Message>,
@@ -134,7 +134,7 @@ struct Read {
 }
 
 impl Request {
-    /// Reads the body; `model` is what the path names.
+    /// Parses the body; `model` comes from the path.
     pub(crate) fn parse(format: Format, model: &str, body: &[u8]) -> Result<Self, Refusal> {
         let read = match format {
             Format::Anthropic => anthropic::read(body),
@@ -156,29 +156,29 @@ impl Request {
         })
     }
 
-    /// The last user's message, and how many model messages follow it.
+    /// Returns the last user's message and the number of model messages after it.
     pub(crate) fn question(&self) -> (&str, usize) {
         let at = self.messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
         let text = |at: usize| self.messages.get(at).and_then(|message| message.content.as_deref());
-        // What is given along with a question may stand behind it.
-        let asked =
+        // Attachments may follow the question.
+        let questions =
             (0..=at).rev().take_while(|at| self.messages.get(*at).is_some_and(|one| one.role == "user"));
-        let scripted = asked.filter_map(text).find(|text| text.contains("STANDIN "));
+        let scripted = questions.filter_map(text).find(|text| text.contains("STANDIN "));
         let text = scripted.or_else(|| text(at)).unwrap_or("");
         let steps = self.messages[at..].iter().filter(|message| message.role == "assistant").count();
         (text, steps)
     }
 }
 
-/// What a vendor seals so that it knows it again.
+/// Seals a text so that it is recognised when it is sent back.
 pub(crate) fn seal(what: &str) -> String {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
-    // The alphabet and length of base64.
+    // Looks like base64.
     format!("c2VhbA{:016x}AA", hasher.finish())
 }
 
-/// What the identifiers of calls hold that came with thoughts: such a call is refused without them.
+/// Marks identifiers of calls with reasoning: such a call is rejected without it.
 pub(crate) const THOUGHTFUL: &str = "_thoughtful_";
 
 fn parsed<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {

@@ -1,4 +1,4 @@
-//! What the stand-in is told to do.
+//! Scripts of the fake vendor.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use crate::instructions;
 use crate::request::{Refusal, Request};
 
-/// What is done for the requests that follow on one question.
+/// A script for the requests after one question.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// A step for each request; the last one is done again for those beyond.
+    /// One step for each request; the last one repeats.
     pub steps: Vec<Step>,
 }
 
-/// What is done for one request: when it is made again, the next try; the last one for those beyond.
+/// The tries of one request: each repetition of the request runs the next one; the last one repeats.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Step {
     /// Several tries.
     Tries(Vec<Try>),
-    /// The same each time.
+    /// One try, repeated.
     Same(Box<Try>),
 }
 
@@ -28,26 +28,26 @@ pub enum Step {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Try {
-    /// Refuses with this status instead of answering.
+    /// Rejects the request with this status instead of answering.
     pub status: Option<u16>,
-    /// The refusal's message.
+    /// The rejection's message.
     pub message: Option<String>,
-    /// The refusal's code.
+    /// The rejection's code.
     pub code: Option<String>,
-    /// The refusal's `Retry-After`, as it stands.
+    /// The rejection's `Retry-After`, verbatim.
     pub retry_after: Option<String>,
-    /// What is streamed, in order.
+    /// The streamed actions, in order.
     pub actions: Vec<Action>,
     /// Milliseconds before each word of `say`, `think` and `refuse`.
     pub pace_ms: u64,
-    /// Whether the pieces of calls next to each other are mixed.
+    /// Interleaves the deltas of adjacent calls.
     pub interleave: bool,
-    /// The reason for stopping, by its name in Chat Completions or in the format at hand; by default what the actions
-    /// suggest, none when `""`.
+    /// The stop reason, by its name in Chat Completions or in the request's format; by default it follows from the
+    /// actions. `""` sends none.
     pub finish: Option<String>,
-    /// Whether usage is reported to those who ask for it.
+    /// Reports usage when the request asks for it.
     pub usage: bool,
-    /// How often the end is marked.
+    /// The number of end markers.
     pub done: u8,
 }
 
@@ -72,76 +72,68 @@ impl Default for Try {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
-    /// Says the text word by word.
+    /// Writes text, word by word.
     Say(String),
-    /// Reasons word by word.
+    /// Reasons, word by word.
     Think(String),
-    /// Has a thought that is not shown but wanted back; nothing in Chat Completions.
+    /// Sends reasoning that is hidden but must be sent back; nothing in Chat Completions.
     ThinkHidden,
-    /// Refuses word by word.
+    /// Refuses, word by word.
     Refuse(String),
-    /// Says so many tokens, one each so many milliseconds.
+    /// Writes `count` tokens at a fixed interval.
     Tokens {
-        /// How many.
         count: u32,
-        /// How far apart.
+        /// The interval in milliseconds.
         #[serde(default)]
         every_ms: u64,
-        /// Whether each token tells when it was sent: `t7@` and microseconds since 1970.
+        /// Adds the send time to each token: `t7@` and microseconds since 1970.
         #[serde(default)]
         stamp: bool,
     },
-    /// Calls a tool. A string is sent as it stands, everything else as JSON.
+    /// Calls a tool. Sends a string verbatim, other values as JSON.
     Call {
         /// The tool's name.
         tool: String,
-        /// The arguments.
         #[serde(default)]
         arguments: Value,
-        /// The call's identifier; made up when absent, left out when empty.
+        /// The call's identifier; generated when absent, omitted when empty.
         #[serde(default)]
         id: Option<String>,
     },
-    /// Names a source of what was said since the last one was named, or the text began.
+    /// Cites a source for the text since the last citation or the start of the text.
     Cite(Cite),
     /// Waits.
     WaitMs(u64),
     /// Sends these bytes.
     Raw(String),
     /// Sends an error event and ends.
-    Error {
-        /// Its message.
-        message: String,
-        /// Its code.
-        code: Value,
-    },
+    Error { message: String, code: Value },
     /// Cuts the connection between frames.
     Cut,
     /// Cuts the connection in the middle of a frame.
     CutFrame,
     /// Cuts the connection in the middle of a character.
     CutUtf8,
-    /// Sends nothing more and keeps the connection open.
+    /// Sends nothing more, but keeps the connection open.
     Stall,
 }
 
-/// A source that the vendor names itself.
+/// A citation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cite {
-    /// The page's address; empty for a document.
+    /// The page's URL; empty for a document.
     pub url: String,
-    /// The page's title.
     pub title: String,
-    /// The name of a document that was sent; nothing in Chat Completions.
+    /// The name of a document from the request; ignored in Chat Completions.
     pub document: String,
-    /// The document's page, where the format tells it.
+    /// The document's page, if the format has it.
     pub page: Option<u64>,
-    /// What the source says, where the format tells it.
+    /// The quoted text, if the format has it.
     pub quote: String,
 }
 
-/// The models that are listed. The first one answers in a sentence what no script says otherwise.
+/// The listed models. The first one answers with one sentence by default.
 pub const NAMES: &[&str] = &[
     "standin",
     "text-100x50",
@@ -172,7 +164,7 @@ pub const NAMES: &[&str] = &[
     "denied",
 ];
 
-/// The script of a model's name.
+/// Returns the script of a model name.
 #[must_use]
 pub fn builtin(model: &str) -> Option<Script> {
     let hello = || json!({"say": "The stand-in says a few words."});
@@ -216,7 +208,7 @@ pub fn builtin(model: &str) -> Option<Script> {
     parse(json!({"steps": [step]}))
 }
 
-/// `text-200x5`: 200 tokens, one each 5 ms, each stamped with its time.
+/// `text-200x5`: 200 tokens at an interval of 5 ms, each with its send time.
 fn counted(model: &str) -> Option<Script> {
     let (count, every_ms) = model.strip_prefix("text-")?.split_once('x')?;
     let (count, every_ms): (u32, u64) = (count.parse().ok()?, every_ms.parse().ok()?);
@@ -241,7 +233,7 @@ fn parse(script: Value) -> Option<Script> {
     serde_json::from_value(script).ok()
 }
 
-/// What is done for this request, which came `count` times before.
+/// Selects the try for a request that was received `count` times before.
 pub(crate) fn attempt(request: &Request, count: usize) -> Result<Try, Refusal> {
     let (question, step) = request.question();
     let script = match question.split_once("STANDIN ") {

@@ -1,4 +1,4 @@
-//! A site for tests that does everything that a site can do, below `/site`.
+//! A website for tests, below `/site`, with all kinds of pages and faults.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use serde_json::json;
 
 use crate::web::Web;
 
-/// How long a long page is, and how much a bomb unpacks to.
+/// The size of a long page, and of an unpacked bomb.
 const LONG_BYTES: usize = 11 * 1024 * 1024;
 
-/// A page with its matter and what is around it.
+/// A page with main content and surroundings.
 const NOTICE: &str = r#"<!doctype html>
 <html lang="en"><head><title>Notice &amp; terms</title><style>p { color: red }</style></head>
 <body><header>The ministry</header><nav><a href="/site/menu">Menu</a></nav>
@@ -79,7 +79,7 @@ async fn note(
 ) -> Response {
     web.note("site", json!({ "path": request.uri().to_string() }), request.headers());
     let mut response = next.run(request).await;
-    // Whoever keeps cookies sends this one back.
+    // A client that keeps cookies sends this one back.
     response.headers_mut().insert(header::SET_COOKIE, HeaderValue::from_static("seen=1; Path=/"));
     response
 }
@@ -87,7 +87,7 @@ async fn note(
 fn streamed(
     pieces: impl futures_util::Stream<Item = Result<Bytes, std::io::Error>> + Send + 'static,
 ) -> Response {
-    // A first piece, so that the head is sent.
+    // The first chunk makes the server send the head.
     let pieces = stream::iter([Ok(Bytes::from_static(b" "))]).chain(pieces);
     ([(header::CONTENT_TYPE, "text/html")], Body::from_stream(pieces)).into_response()
 }

@@ -1,4 +1,4 @@
-//! How each format says what a script does.
+//! Encodes a script's actions in each format.
 
 mod anthropic;
 mod chat_completions;
@@ -11,44 +11,44 @@ use serde_json::Value;
 use crate::request::{Format, Refusal, Request};
 use crate::script::Cite;
 
-/// How many characters of a call's arguments go into one frame.
+/// The number of characters of a call's arguments in one frame.
 const ARGUMENTS_PIECE_CHARS: usize = 7;
 
-/// Where a token goes that is made when it is sent.
+/// The position of a token that is encoded when it is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
-    /// The block, or whatever the format counts by.
+    /// The index of the block, or of the format's equivalent.
     pub(crate) index: u64,
-    /// The frame's number, where the format numbers them.
+    /// The frame's number, in formats that number frames.
     pub(crate) number: u64,
 }
 
-/// A call that a script makes.
+/// A scripted call.
 pub(crate) struct ToolUse {
-    /// Its identifier; `None` to make one up, empty to leave it out.
+    /// Its identifier; `None` generates one, an empty one is omitted.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
-    /// What is sent, as it stands.
+    /// The arguments, verbatim.
     pub(crate) arguments: String,
 }
 
 impl ToolUse {
-    /// The arguments in pieces.
+    /// Splits the arguments.
     fn pieces(&self) -> Vec<String> {
         let characters: Vec<char> = self.arguments.chars().collect();
         characters.chunks(ARGUMENTS_PIECE_CHARS).map(|piece| piece.iter().collect()).collect()
     }
 }
 
-/// What was said of the present text, and how much of it has its source named.
+/// The current text, and the end of its cited part.
 #[derive(Default)]
-struct Said {
+struct CitableText {
     text: String,
     cited: usize,
 }
 
-impl Said {
-    /// What has no source yet, from now on with one. Another source of the same words gets them again.
+impl CitableText {
+    /// Returns the uncited rest of the text and marks it as cited. Another source of the same text gets the same range.
     fn claim(&mut self) -> std::ops::Range<usize> {
         let claim = self.cited..self.text.len();
         self.cited = self.text.len();
@@ -56,44 +56,44 @@ impl Said {
     }
 }
 
-/// How an answer ends.
+/// The end of an answer.
 pub(crate) struct End<'a> {
-    /// The reason, by the names of Chat Completions or the format's own; `None` for what the actions suggest, empty
-    /// for none.
+    /// The stop reason, by its name in Chat Completions or in the format; `None` derives it from the actions, an empty
+    /// one is omitted.
     pub(crate) finish: Option<&'a str>,
-    /// Tokens read and written, if they are told.
+    /// Input and output tokens, if they are reported.
     pub(crate) usage: Option<(u64, u64)>,
-    /// How often the end is marked.
+    /// The number of end markers.
     pub(crate) done: u8,
 }
 
-/// A format as it is spoken in one answer.
+/// The encoder of one answer.
 pub(crate) trait VendorStream: Send {
-    /// What comes before everything.
+    /// Encodes the start.
     fn begin(&mut self, usage: Option<u64>) -> Vec<Bytes>;
-    /// A piece of text.
+    /// Encodes text.
     fn say(&mut self, text: &str) -> Vec<Bytes>;
-    /// A piece of a thought.
+    /// Encodes reasoning.
     fn think(&mut self, text: &str) -> Vec<Bytes>;
-    /// A thought that is not shown.
+    /// Encodes hidden reasoning.
     fn think_hidden(&mut self) -> Vec<Bytes>;
-    /// A piece of a refusal.
+    /// Encodes a refusal.
     fn refuse(&mut self, text: &str) -> Vec<Bytes>;
-    /// Calls next to each other.
+    /// Encodes adjacent calls.
     fn call(&mut self, calls: &[ToolUse], interleave: bool) -> Vec<Bytes>;
-    /// A source of what was said since the last one.
+    /// Encodes a citation of the text since the last one.
     fn cite(&mut self, cite: &Cite) -> Vec<Bytes>;
-    /// Makes place for a token: what must be sent before it, and where it goes.
+    /// Prepares a token: returns the frames before it, and its position.
     fn slot(&mut self) -> (Vec<Bytes>, Slot);
-    /// The token in its place.
+    /// Encodes a prepared token.
     fn token(&self, slot: Slot, text: &str) -> Bytes;
-    /// An error in mid-stream.
+    /// Encodes an error inside the stream.
     fn error(&mut self, message: &str, code: &Value) -> Bytes;
-    /// The end.
+    /// Encodes the end.
     fn end(&mut self, end: &End<'_>) -> Vec<Bytes>;
 }
 
-/// The voice of a request's format.
+/// Creates the encoder of a request's format.
 pub(crate) fn of(request: &Request) -> Box<dyn VendorStream> {
     let (seed, model) = (format!("{:016x}", request.fingerprint), request.model.clone());
     match request.format {
@@ -104,7 +104,7 @@ pub(crate) fn of(request: &Request) -> Box<dyn VendorStream> {
     }
 }
 
-/// A refusal's body in the format.
+/// Returns the body of a rejection.
 pub(crate) fn refusal(format: Format, refusal: &Refusal) -> Value {
     match format {
         Format::Anthropic => anthropic::refusal(refusal),
@@ -113,7 +113,7 @@ pub(crate) fn refusal(format: Format, refusal: &Refusal) -> Value {
     }
 }
 
-/// A list of models in the format.
+/// Returns the list of models.
 pub(crate) fn models(format: Format, names: &[&str]) -> Value {
     match format {
         Format::Anthropic => anthropic::models(names),
@@ -130,7 +130,7 @@ fn frame(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 
-/// A frame whose event is named by its type.
+/// Encodes a frame whose event is its type.
 fn named_frame(data: &Value) -> Bytes {
     Bytes::from(format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or("")))
 }

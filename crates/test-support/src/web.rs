@@ -1,10 +1,10 @@
-//! Search engines for tests, each to the letter of its format, on the same port as the vendor; a site of a few pages
-//! is at `/site`, and MCP servers are at `/mcp`, in modules of their own.
+//! Search engines for tests, on the vendor's port. The website at `/site` and the MCP servers at `/mcp` have their own
+//! modules.
 //!
 //! - `/searxng/search`, `/brave/res/v1/web/search`, `/tavily/search`: the base addresses are `/searxng`, `/brave`
-//!   and `/tavily`. Two pages of this server's own and one elsewhere are found for any query, in one order.
-//! - A word of the query says otherwise: `status-429` is that status (with `Retry-After: 7`), `nothing` finds nothing,
-//!   `malformed` is no JSON, `huge` does not end, `stall` never answers, `odd` finds what is no page.
+//!   and `/tavily`. Any query finds two pages of this server and one elsewhere, in a fixed order.
+//! - A word of the query selects a fault: `status-429` returns that status (with `Retry-After: 7`), `nothing` finds
+//!   nothing, `malformed` returns invalid JSON, `huge` never ends, `stall` never answers, `odd` returns unusual results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,31 +18,31 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// The most requests that are remembered.
+/// Limits the logged requests.
 const ASKED_MAX: usize = 10_000;
-/// How much of a body without end is sent at once.
+/// The chunk of an endless body.
 const PIECE: &[u8] = &[b' '; 16 * 1024];
 
-/// What was asked of one of the servers here.
+/// A request to one of these servers.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// `searxng`, `brave`, `tavily`, `site`, `mcp`.
     pub server: &'static str,
-    /// The parameters, or the body, as JSON.
+    /// The query parameters or the body, as JSON.
     pub parameters: Value,
     /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
 }
 
 impl Asked {
-    /// A header's value.
+    /// Returns a header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What the servers here remember.
+/// The shared state of these servers.
 #[derive(Debug, Default)]
 pub(crate) struct Web {
     asked: Mutex<Vec<Asked>>,
@@ -180,7 +180,7 @@ async fn tavily(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     })
 }
 
-/// The answer that a word of the query asks for in place of pages.
+/// Returns the fault that a word of the query selects.
 fn fault(query: &str, refuse: impl Fn(StatusCode) -> Response) -> Option<Response> {
     query.split_whitespace().find_map(|word| match word {
         "malformed" => {
@@ -203,7 +203,7 @@ fn fault(query: &str, refuse: impl Fn(StatusCode) -> Response) -> Option<Respons
     })
 }
 
-/// What is found: title, address, text.
+/// Returns the results: title, URL, text.
 fn pages(query: &str, headers: &HeaderMap) -> Vec<(String, String, String)> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let page = |title: &str, url: String, text: &str| (title.to_owned(), url, text.to_owned());

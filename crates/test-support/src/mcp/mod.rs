@@ -1,14 +1,14 @@
-//! MCP servers for tests, over streamable HTTP to the letter, with some tools and every fault:
+//! MCP servers for tests over streamable HTTP, with some tools and every fault:
 //!
-//! - `/mcp/json` answers with JSON, `/mcp/sse` with streams of events; `/mcp/locked` wants `Authorization: Bearer
-//!   mcp-secret-token`; `/mcp/down` is 503, `/mcp/old` speaks a version of nobody's, `/mcp/odd` lists strange tools. `/mcp/notes`
-//!   has the tool `note` alone, which adds its `text` as a line to the file that the header `X-Diary` names.
-//! - These speak revisions with a handshake. So do `/mcp/first` (2025-03-26 alone, answers in lists), `/mcp/silent` (a
+//! - `/mcp/json` answers with JSON, `/mcp/sse` with event streams; `/mcp/locked` requires `Authorization: Bearer
+//!   mcp-secret-token`; `/mcp/down` returns 503, `/mcp/old` uses an unknown version, `/mcp/odd` lists invalid tools.
+//!   `/mcp/notes` has only the tool `note`, which appends its `text` as a line to the file in the header `X-Diary`.
+//! - These use revisions with a handshake. So do `/mcp/first` (only 2025-03-26, answers in batches), `/mcp/silent` (a
 //!   request before `initialize` gets no answer) and `/mcp/crashing` (it gets status 500). `/mcp/stateless` and
-//!   `/mcp/stateless-sse` speak 2026-07-28 alone, `/mcp/both` that and those before, `/mcp/future` a revision of nobody's;
-//!   `/mcp/replaced` speaks 2026-07-28 until its tool `replace` is called, then those before.
+//!   `/mcp/stateless-sse` use only 2026-07-28, `/mcp/both` that and earlier ones, `/mcp/future` an unknown revision;
+//!   `/mcp/replaced` uses 2026-07-28 until its tool `replace` is called, then earlier ones.
 //! - Tools: `echo`, `note.add` (which has an effect), `fail`, `error`, `kinds`, `expire` (ends all sessions), and `cut`,
-//!   `resume`, `ask`, `huge`, `stall`, which show their faults in streams.
+//!   `resume`, `ask`, `huge`, `stall`, which cause faults in streams.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -35,7 +35,7 @@ const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2025-03-26"];
 struct Sessions {
     known: HashSet<String>,
     begun: usize,
-    /// The server `replaced` speaks revisions with a handshake now.
+    /// The server `replaced` has switched to revisions with a handshake.
     replaced: bool,
 }
 
@@ -214,7 +214,7 @@ impl Servers {
         }
     }
 
-    /// A stream that is taken up again; the event after which it goes on tells which answer is missing.
+    /// Resumes a stream. The last event identifies the missing answer.
     fn resumed(&self, headers: &HeaderMap) -> Response {
         if let Err(refusal) = self.admit(headers) {
             return refusal;
@@ -226,7 +226,7 @@ impl Servers {
     }
 }
 
-/// Adds a line to the diary: whoever counts them knows how often the tool ran.
+/// Adds a line to the diary, which counts the runs of the tool.
 fn noted(id: &Value, diary: &str, params: &Value) -> Response {
     let line = format!("{}\n", params["arguments"]["text"].as_str().unwrap_or(""));
     let written = OpenOptions::new().create(true).append(true).open(diary);
@@ -236,7 +236,7 @@ fn noted(id: &Value, diary: &str, params: &Value) -> Response {
     answer("json", &[result(id, &content)])
 }
 
-/// The tools, on two pages.
+/// Returns the tools, on two pages.
 fn list(mode: &str, params: &Value) -> Value {
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     let tool = |name: &str| {
@@ -288,14 +288,14 @@ fn answer(mode: &str, messages: &[Value]) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// A stream without an answer, that ends as this does.
+/// Sends a stream without an answer, with this end.
 fn stall(rest: stream::BoxStream<'static, Result<Bytes, Infallible>>) -> Response {
     let begin = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b": \n\n"))]);
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(begin.chain(rest))).into_response()
 }
 
 fn events(text: String) -> Response {
-    // In two pieces, as a network would.
+    // Splits the body as a network would.
     let (head, tail) = text.split_at(text.floor_char_boundary(text.len() / 2));
     let pieces = [head.to_owned(), tail.to_owned()].map(Ok::<_, Infallible>);
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream::iter(pieces))).into_response()

@@ -1,5 +1,5 @@
-//! Revision 2026-07-28 over HTTP, as strict as its specification: headers mirror the body, each request says its
-//! revision, nothing but requests is taken, and a closed stream cancels.
+//! Revision 2026-07-28 over HTTP, as strict as its specification: headers mirror the body, each request names its
+//! revision, only requests are accepted, and closing a stream cancels its request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const NAMES: [&str; 15] = [
 ];
 
 impl Servers {
-    /// Whether the message is for a server of this revision.
+    /// Returns true for messages to a server of this revision.
     pub(super) fn is_stateless(&self, mode: &str, message: &Value) -> bool {
         match mode {
             "stateless" | "stateless-sse" | "future" => true,
@@ -122,7 +122,7 @@ impl Servers {
             }
             "odd" => answer(form, &[result(id, &json!({ "resultType": "task", "content": [] }))]),
             "cut" => events(": \n\n".to_owned()),
-            // It may not be taken up again.
+            // The stream cannot be resumed.
             "resume" => events(format!("id: {id}\nretry: 1\ndata:\n\n")),
             "huge" => {
                 let data = "x".repeat(5_000_000);
@@ -151,7 +151,7 @@ impl Servers {
     }
 }
 
-/// Notes when a stream is closed before its answer, which cancels the call.
+/// Logs a stream that is closed before its answer, which cancels the call.
 struct Closed {
     web: Arc<Web>,
     id: Value,
@@ -163,12 +163,12 @@ impl Drop for Closed {
     }
 }
 
-/// Whether the headers of a call say what its body does.
+/// Checks that the headers of a call mirror its body.
 fn mirrored(headers: &HeaderMap, params: &Value) -> Result<(), String> {
     let name = params["name"].as_str().unwrap_or("");
     let plain = name.is_ascii();
     let header = of(headers, "mcp-name");
-    // In base64 what is no plain text, as the specification has it.
+    // The specification encodes values other than plain text in base64.
     let expected = if plain { name } else { "=?base64?em3Em25h?=" };
     if header != expected {
         return Err("Mcp-Name".to_owned());
@@ -189,7 +189,7 @@ fn mirrored(headers: &HeaderMap, params: &Value) -> Result<(), String> {
     }
 }
 
-/// The tools, on two pages.
+/// Returns the tools, on two pages.
 fn list(params: &Value) -> Value {
     let tool = |name: &str, properties: Value| {
         json!({ "name": name, "description": format!("The tool {name}."),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Message, Read, Refusal, THOUGHTFUL, ToolCall, parsed, seal, text_of};
 
-/// How many marks of what is to be cached a request may have.
+/// The maximum number of cache marks in a request.
 const CACHE_MARKS_MAX: usize = 4;
 
 #[derive(Deserialize)]
@@ -57,18 +57,18 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|block| Message::said("system", block["text"].as_str().unwrap_or("")))
+        .map(|block| Message::new("system", block["text"].as_str().unwrap_or("")))
         .collect();
     let mut open: HashSet<String> = HashSet::new();
     let mut role = "assistant";
-    for said in &wire.messages {
-        if said.content.is_empty() || said.role == role {
+    for message in &wire.messages {
+        if message.content.is_empty() || message.role == role {
             return Err(Refusal::invalid("messages: roles must alternate, and messages must have content"));
         }
-        role = &said.role;
-        match said.role.as_str() {
-            "user" => user(&said.content, &mut open, &mut messages)?,
-            "assistant" => messages.push(assistant(&said.content, &mut open)?),
+        role = &message.role;
+        match message.role.as_str() {
+            "user" => user(&message.content, &mut open, &mut messages)?,
+            "assistant" => messages.push(assistant(&message.content, &mut open)?),
             _ => return Err(Refusal::invalid("messages: unexpected role")),
         }
     }
@@ -97,7 +97,7 @@ fn user(content: &[Value], open: &mut HashSet<String>, messages: &mut Vec<Messag
                 if text.trim().is_empty() {
                     return Err(Refusal::invalid("text content blocks must contain non-whitespace text"));
                 }
-                messages.push(Message::said("user", text));
+                messages.push(Message::new("user", text));
             }
             "image" if open.is_empty() && block["source"]["type"] == "base64" => {}
             _ => return Err(Refusal::invalid("`tool_use` ids were found without `tool_result` blocks")),

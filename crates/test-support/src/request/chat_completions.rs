@@ -56,7 +56,7 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
     })
 }
 
-/// Every call must be answered right after it, and nothing else may be.
+/// Requires a result right after every call, and nothing else there.
 fn check_messages(messages: &[Message]) -> Result<(), Refusal> {
     if messages.is_empty() {
         return Err(Refusal::invalid("[] is too short - 'messages'"));

@@ -31,9 +31,9 @@ pub(super) fn read(model: &str, body: &[u8]) -> Result<Read, Refusal> {
     }
     let mut messages = Vec::new();
     if let Some(text) = wire.system_instruction["parts"][0]["text"].as_str() {
-        messages.push(Message::said("system", text));
+        messages.push(Message::new("system", text));
     }
-    // Signatures are demanded of what was called since the user spoke last.
+    // Signatures are required for calls since the last user's message.
     let present = wire.contents.iter().rposition(|content| {
         content.role == "user" && content.parts.iter().any(|part| part["text"].is_string())
     });
@@ -76,7 +76,7 @@ fn user(parts: &[Value], open: &mut Vec<ToolCall>, messages: &mut Vec<Message>) 
             if !open.is_empty() {
                 return Err(mismatch());
             }
-            messages.push(Message::said("user", text));
+            messages.push(Message::new("user", text));
             continue;
         }
         if part["inlineData"]["data"].is_string()
@@ -94,8 +94,8 @@ fn user(parts: &[Value], open: &mut Vec<ToolCall>, messages: &mut Vec<Message>) 
         if call.function.name != text_of(response, "name")? || id.is_some_and(|id| id != call.id) {
             return Err(mismatch());
         }
-        let told = &response["response"];
-        let text = told["output"].as_str().or(told["error"].as_str()).unwrap_or("");
+        let output = &response["response"];
+        let text = output["output"].as_str().or(output["error"].as_str()).unwrap_or("");
         messages.push(Message::result(&call.id, text));
     }
     if open.is_empty() { Ok(()) } else { Err(mismatch()) }

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::{Message, Read, Refusal, THOUGHTFUL, ToolCall, parsed, seal, text_of};
 
-/// The longest identifier of a call.
 const CALL_ID_MAX_BYTES: usize = 64;
 
 #[derive(Deserialize)]
@@ -42,7 +41,7 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
         }
     }
     let mut messages: Vec<Message> =
-        wire.instructions.iter().map(|text| Message::said("system", text)).collect();
+        wire.instructions.iter().map(|text| Message::new("system", text)).collect();
     let mut open: HashSet<String> = HashSet::new();
     let mut thought = false;
     for (at, item) in wire.input.iter().enumerate() {
@@ -50,7 +49,7 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
         match (kind, item["role"].as_str()) {
             ("message", Some("user")) if open.is_empty() => {
                 thought = false;
-                messages.push(Message::said("user", &content(item, "input_text")?));
+                messages.push(Message::new("user", &content(item, "input_text")?));
             }
             ("message", Some("assistant")) if open.is_empty() => {
                 assistant(&mut messages)
@@ -128,7 +127,7 @@ fn content(item: &Value, kind: &str) -> Result<String, Refusal> {
     Ok(out)
 }
 
-/// The model's message that is being put together.
+/// Returns the assistant's message in progress.
 fn assistant(messages: &mut Vec<Message>) -> &mut Message {
     if messages.last().is_none_or(|last| last.role != "assistant") {
         messages.push(Message { role: "assistant".to_owned(), ..Message::default() });

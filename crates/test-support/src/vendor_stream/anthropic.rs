@@ -18,12 +18,12 @@ pub(super) struct Messages {
     seed: String,
     model: String,
     block: Block,
-    /// How many blocks have begun.
+    /// The number of blocks so far.
     blocks: u64,
     called: usize,
     thought: bool,
     refused: bool,
-    /// Whether the open text has its source: what is said from now on stands in another block.
+    /// The open text block has its citation, so further text starts another block.
     cited: bool,
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{End, Said, Slot, ToolUse, VendorStream, frame};
+use super::{CitableText, End, Slot, ToolUse, VendorStream, frame};
 use crate::request::Refusal;
 use crate::script::Cite;
 
@@ -11,12 +11,12 @@ pub(super) struct Chunks {
     seed: String,
     model: String,
     called: usize,
-    said: Said,
+    citable: CitableText,
 }
 
 impl Chunks {
     pub(super) fn new(seed: String, model: String) -> Self {
-        Self { seed, model, called: 0, said: Said::default() }
+        Self { seed, model, called: 0, citable: CitableText::default() }
     }
 
     fn delta(&self, delta: &Value) -> Bytes {
@@ -35,7 +35,7 @@ impl VendorStream for Chunks {
     }
 
     fn say(&mut self, text: &str) -> Vec<Bytes> {
-        self.said.text.push_str(text);
+        self.citable.text.push_str(text);
         vec![self.delta(&json!({"content": text}))]
     }
 
@@ -79,8 +79,8 @@ impl VendorStream for Chunks {
         if cite.url.is_empty() {
             return Vec::new();
         }
-        let claim = self.said.claim();
-        let characters = |bytes: usize| self.said.text[..bytes].trim_end().chars().count();
+        let claim = self.citable.claim();
+        let characters = |bytes: usize| self.citable.text[..bytes].trim_end().chars().count();
         let cited = json!({"url": cite.url, "title": cite.title, "content": cite.quote,
             "start_index": characters(claim.start), "end_index": characters(claim.end)});
         vec![self.delta(&json!({"annotations": [{"type": "url_citation", "url_citation": cited}]}))]

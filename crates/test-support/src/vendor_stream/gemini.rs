@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{End, Said, Slot, ToolUse, VendorStream, frame, is_too_long};
+use super::{CitableText, End, Slot, ToolUse, VendorStream, frame, is_too_long};
 use crate::request::{Refusal, seal};
 use crate::script::Cite;
 
@@ -13,8 +13,8 @@ pub(super) struct Contents {
     called: usize,
     thought: bool,
     refused: bool,
-    said: Said,
-    /// What was found, and for which claims.
+    citable: CitableText,
+    /// The cited pages; their claims are in `supports`.
     chunks: Vec<Value>,
     supports: Vec<Value>,
 }
@@ -27,7 +27,7 @@ impl Contents {
             called: 0,
             thought: false,
             refused: false,
-            said: Said::default(),
+            citable: CitableText::default(),
             chunks: Vec::new(),
             supports: Vec::new(),
         }
@@ -54,7 +54,7 @@ impl VendorStream for Contents {
     }
 
     fn say(&mut self, text: &str) -> Vec<Bytes> {
-        self.said.text.push_str(text);
+        self.citable.text.push_str(text);
         vec![self.part(&json!({"text": text}))]
     }
 
@@ -75,14 +75,14 @@ impl VendorStream for Contents {
     fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
         let mut frames = Vec::new();
         for call in calls {
-            // What is no object cannot be said in this format: the vendor stops with a reason of its own.
+            // The format cannot represent arguments other than objects: the vendor stops with a special reason.
             let args: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
             let args = if args.is_null() { json!({}) } else { args };
             let mut part = json!({"functionCall": {"name": call.tool, "args": args}});
             if let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) {
                 part["functionCall"]["id"] = Value::from(id);
             }
-            // The first of calls next to each other is signed.
+            // Only the first of adjacent calls is signed.
             if self.called == 0 {
                 part["thoughtSignature"] = Value::from(seal(&format!("{}{args}", call.tool)));
             }
@@ -93,7 +93,7 @@ impl VendorStream for Contents {
     }
 
     fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
-        let claim = self.said.claim();
+        let claim = self.citable.claim();
         self.chunks.push(match cite.document.as_str() {
             "" => json!({"web": {"uri": cite.url, "title": cite.title}}),
             document => {
@@ -101,7 +101,7 @@ impl VendorStream for Contents {
                 "text": cite.quote}})
             }
         });
-        let (text, index) = (self.said.text[claim.clone()].trim_end(), self.chunks.len() - 1);
+        let (text, index) = (self.citable.text[claim.clone()].trim_end(), self.chunks.len() - 1);
         let segment = json!({"startIndex": claim.start, "endIndex": claim.start + text.len(), "text": text});
         self.supports.push(json!({"segment": segment, "groundingChunkIndices": [index]}));
         Vec::new() // told with the end
@@ -129,7 +129,7 @@ impl VendorStream for Contents {
             Some("content_filter") => "SAFETY",
             Some(other) => other,
         };
-        // The reason is the only mark of the end.
+        // The stop reason is the only end marker.
         let marks = if reason.is_empty() { 0 } else { end.done };
         let part = if self.thought {
             json!({"text": "", "thoughtSignature": seal("")})

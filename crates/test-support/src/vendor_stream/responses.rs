@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{End, Said, Slot, ToolUse, VendorStream, named_frame};
+use super::{CitableText, End, Slot, ToolUse, VendorStream, named_frame};
 use crate::request::{THOUGHTFUL, seal};
 use crate::script::Cite;
 
 enum Item {
     None,
-    Text(Said, Vec<Value>),
+    Text(CitableText, Vec<Value>),
     Refusal(String),
     Reasoning(String),
 }
@@ -18,9 +18,9 @@ pub(super) struct Items {
     seed: String,
     model: String,
     item: Item,
-    /// How many items have begun.
+    /// The number of items so far.
     items: u64,
-    /// How many frames were made.
+    /// The number of frames so far.
     frames: u64,
     called: usize,
     thought: bool,
@@ -59,7 +59,7 @@ impl Items {
         self.event("response.output_item.done", json!({"output_index": index, "item": item}))
     }
 
-    /// An event within the open item, at its first part.
+    /// Encodes an event of the open item's first part.
     fn within(&mut self, kind: &str, id: &str, mut data: Value) -> Bytes {
         data["item_id"] = Value::from(id);
         data["output_index"] = Value::from(self.items - 1);
@@ -71,7 +71,7 @@ impl Items {
     fn close(&mut self) -> Vec<Bytes> {
         match std::mem::replace(&mut self.item, Item::None) {
             Item::None => Vec::new(),
-            Item::Text(Said { text, .. }, annotations) => {
+            Item::Text(CitableText { text, .. }, annotations) => {
                 let part = json!({"type": "output_text", "text": text, "annotations": annotations});
                 self.close_message("response.output_text.done", "text", &text, &part)
             }
@@ -119,7 +119,7 @@ impl Items {
             return Vec::new();
         }
         let frames = self.open_message(&json!({"type": "output_text", "text": "", "annotations": []}));
-        self.item = Item::Text(Said::default(), Vec::new());
+        self.item = Item::Text(CitableText::default(), Vec::new());
         frames
     }
 }
@@ -217,9 +217,9 @@ impl VendorStream for Items {
 
     fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
         let mut frames = self.text_item();
-        let Item::Text(said, annotations) = &mut self.item else { return frames };
-        let claim = said.claim();
-        let characters = |bytes: usize| said.text[..bytes].trim_end().chars().count();
+        let Item::Text(citable, annotations) = &mut self.item else { return frames };
+        let claim = citable.claim();
+        let characters = |bytes: usize| citable.text[..bytes].trim_end().chars().count();
         let (start, end) = (characters(claim.start), characters(claim.end));
         let annotation = match cite.document.as_str() {
             "" => json!({"type": "url_citation", "url": cite.url, "title": cite.title, "start_index": start,
