@@ -2,7 +2,7 @@
 //!
 //! The programs in `fuzz/` pass inputs from libFuzzer to these functions, on nightly. The test of this crate passes the
 //! inputs in `fuzz/seeds`, unchanged and mutated, on stable.
-#![expect(clippy::panic, reason = "this is how a broken promise is told")]
+#![expect(clippy::panic, reason = "a broken promise is reported by a panic")]
 
 mod markdown;
 mod mcp_pipes;
@@ -22,10 +22,10 @@ pub use vendor_stream::try_input as vendor_stream;
 pub use web_page::try_input as web_page;
 pub use workspace_paths::try_input as workspace_paths;
 
-/// A name, and the function that tries one input.
+/// A name, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All of them by their names, which are those of the programs and of the folders of inputs.
+/// All targets. Their names are those of the programs and of the input folders.
 pub const TARGETS: &[Target] = &[
     ("markdown", markdown),
     ("mcp_pipes", mcp_pipes),

@@ -33,10 +33,10 @@ const ELEMENTS: [&str; 25] = [
 ];
 const SCHEMES: [&str; 4] = ["http://", "https://", "mailto:", "/api/v1/files/"];
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, rest)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
@@ -73,7 +73,7 @@ fn incremental(text: &str, size: usize, sources: &dyn Sources) -> String {
     finished + &tail
 }
 
-/// Looks at each tag by itself, knowing nothing of how it was made.
+/// Checks each tag independently of the renderer.
 fn assert_safe(html: &str) {
     for tag in html.split('<').skip(1) {
         let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("an open tag: {tag}"));

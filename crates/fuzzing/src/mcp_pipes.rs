@@ -8,13 +8,13 @@ use mcp::{
 };
 use serde_json::Value;
 
-/// A server's words about an error are no longer than this, in bytes.
+/// The limit of a server's error message.
 const MESSAGE_MAX_BYTES: usize = 2000;
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, body)) = data.split_first() else { return };
     let whole = cut(body, body.len().max(1));
@@ -42,17 +42,17 @@ fn assert_message(message: Message) {
             assert_lifecycle(&Answer::Result(result));
         }
         Message::Answer(_, Answer::Error(error)) => {
-            let said = &error.message;
+            let message = &error.message;
             assert!(
-                !said.is_empty() && said.len() <= MESSAGE_MAX_BYTES && !said.contains(is_hidden),
-                "{said:?}"
+                !message.is_empty() && message.len() <= MESSAGE_MAX_BYTES && !message.contains(is_hidden),
+                "{message:?}"
             );
             assert_lifecycle(&Answer::Error(error));
         }
         Message::Request(id, method) => {
             let reply = mcp::reply(&id, &method);
             assert!(!reply.contains('\n'));
-            // As it is written: a long number that is read again may be another.
+            // The literal form, because a long number may change when it is parsed.
             assert!(reply.contains(&id.to_string()), "{reply}");
             let reply: Value = serde_json::from_str(&reply).expect("JSON");
             assert_eq!(reply["jsonrpc"], "2.0");
@@ -95,7 +95,7 @@ fn assert_output(result: &Value, workspace: Option<&str>) {
         assert!(!passage.text.is_empty() && passage.text.len() <= protocol::tool::PASSAGE_MAX_BYTES);
         assert!(!passage.text.contains(is_hidden));
     }
-    // What the machine says of them, the host takes.
+    // The host must accept every passage of the machine.
     let found = output.passages.into_iter().map(|passage| match passage.place {
         Place::File { path, .. } => {
             assert!(workspace.is_some(), "a file of nowhere: {path}");
@@ -105,8 +105,8 @@ fn assert_output(result: &Value, workspace: Option<&str>) {
             protocol::tool::FoundPassage { url: Some(url), title, text: passage.text, ..Default::default() }
         }
     });
-    let told = protocol::tool::ToolOutput { passages: found.collect(), ..Default::default() };
-    protocol::session::output_in(told).expect("within the bounds of results");
+    let output = protocol::tool::ToolOutput { passages: found.collect(), ..Default::default() };
+    protocol::session::output_in(output).expect("within the bounds of results");
 }
 
 fn is_hidden(letter: char) -> bool {

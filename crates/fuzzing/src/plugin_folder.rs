@@ -13,8 +13,7 @@ use plugins::{
 };
 use tempfile::TempDir;
 
-/// The files that an input consists of: each begins with a byte that picks one, and ends before this byte, which
-/// UTF-8 does not have.
+/// Ends each file of the input, which starts with a byte that selects the file. UTF-8 does not contain this byte.
 const END: u8 = 0xff;
 const FILES: [&str; 10] = [
     ".claude-plugin/plugin.json",
@@ -33,10 +32,10 @@ const CUT_NOTE_MAX_BYTES: usize = 64;
 /// The content of files outside the folder.
 const OUTSIDE: &str = "not for any plugin";
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     HOST.with(|host| {
         let host = host.get_or_init(Host::new);
@@ -62,7 +61,7 @@ thread_local! {
     static HOST: OnceCell<Host> = const { OnceCell::new() };
 }
 
-/// A folder for a plugin, with links that lead to what is none of its business.
+/// A folder for a plugin, with links that lead outside.
 struct Host {
     _root: TempDir,
     plugin: PathBuf,
@@ -90,7 +89,7 @@ impl Host {
         Self { _root: root, plugin }
     }
 
-    /// Writes one file, and tells which.
+    /// Writes one file and returns which.
     fn write(&self, part: &[u8]) -> Option<&'static str> {
         let (which, content) = part.split_first()?;
         let file = FILES[usize::from(*which) % FILES.len()];

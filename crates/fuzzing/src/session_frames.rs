@@ -5,13 +5,13 @@ use domain::turn::ExecutorFrame;
 use protocol::session::{LineReader, executor_line, host_line, read_executor_line, read_host_line};
 use protocol::tool::{PASSAGES_MAX, TEXT_MAX_BYTES, WRITTEN_MAX};
 
-/// Short, so that lines that are too long are met.
+/// Short, so that inputs exceed it.
 const LINE_MAX_BYTES: usize = 2048;
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, rest)) = data.split_first() else { return };
     let (lines, refused) = cut(rest, rest.len().max(1));
@@ -28,7 +28,7 @@ pub fn try_input(data: &[u8]) {
     }
 }
 
-/// The lines, and whether one was too long.
+/// Returns the lines, and whether one was too long.
 fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     let mut lines = LineReader::of_at_most(LINE_MAX_BYTES);
     let mut out = Vec::new();

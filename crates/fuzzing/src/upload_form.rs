@@ -16,17 +16,17 @@ use workspace::{Quota, Workspace, Workspaces};
 /// The operator's limit, which inputs can reach.
 const FILE_MAX_BYTES: u64 = 1024;
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, form)) = data.split_first() else { return };
     HOST.with(|host| {
         let host = host.get_or_init(Host::new);
         let at_once = host.upload(form, form.len().max(1));
         let in_pieces = host.upload(form, usize::from(size % 23) + 1);
-        // Of two things that are wrong, either may be met first.
+        // Of two errors, either may be reported first.
         assert_eq!(at_once.ok(), in_pieces.ok(), "by how it arrives");
     });
 }
@@ -53,7 +53,7 @@ impl Host {
         Self { _root: root, runtime, workspace }
     }
 
-    /// The content that was stored, or the refusal's words.
+    /// Uploads a form. Returns the stored content, or the error message.
     fn upload(&self, form: &[u8], size: usize) -> Result<Vec<u8>, String> {
         let kind = HeaderValue::from_static("multipart/form-data; boundary=X");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);

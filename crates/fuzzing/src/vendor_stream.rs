@@ -10,10 +10,10 @@ use models::{Decoder, Format, Next};
 /// The number of digits that are appended to a generated identifier.
 const OWN_DIGITS: usize = 24;
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, body)) = data.split_first() else { return };
     let is_document = how & 1 == 1;
@@ -21,7 +21,7 @@ pub fn try_input(data: &[u8]) {
     let (events, failure) = decode(format, body, body.len().max(1), is_document);
     assert_events(&events, body.len());
     match &failure {
-        // A step that is told of as finished has not failed.
+        // A finished step must not fail.
         Some(error) => {
             assert!(!events.iter().any(|event| matches!(event, StepEvent::Finished { .. })), "{error}");
             assert!(!error.to_string().contains('\n'), "{error}");
@@ -76,11 +76,11 @@ fn assert_events(events: &[StepEvent], body_bytes: usize) {
                 citations += 1;
             }
             StepEvent::Opaque { json, .. } => said_bytes += json.len(),
-            StepEvent::Finished { .. } => assert_eq!(index + 1, events.len(), "said after the end"),
+            StepEvent::Finished { .. } => assert_eq!(index + 1, events.len(), "an event after the end"),
         }
     }
     assert!(ids.len() <= CALLS_MAX + 1 && citations <= CITED_MAX);
-    // Escapes make JSON longer than what it says, but for arguments that are left out.
+    // Escapes make JSON longer than its content, except for omitted arguments.
     assert!(said_bytes <= 2 * body_bytes + 2 * CALLS_MAX, "{said_bytes} of {body_bytes} bytes");
 }
 

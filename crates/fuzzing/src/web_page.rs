@@ -19,10 +19,10 @@ const KINDS: [&str; 8] = [
     "",
 ];
 
-/// Tries one input: its first byte says what the rest is said to be, packed or not, and from which passage it is read.
+/// Runs one input. Its first byte selects the content type, the compression and the passage to start from.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, body)) = data.split_first() else { return };
     let kind = KINDS[usize::from(how) % KINDS.len()];
@@ -37,8 +37,8 @@ pub fn try_input(data: &[u8]) {
         }
         Ok(Fetched::Document(document)) => assert!(coding == "gzip" || document.bytes == body),
         Err(error) => {
-            let told = error.to_string();
-            assert!(!told.contains(is_hidden) && told.len() < 1000, "{told:?}");
+            let message = error.to_string();
+            assert!(!message.contains(is_hidden) && message.len() < 1000, "{message:?}");
         }
     }
 }

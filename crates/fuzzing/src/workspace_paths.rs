@@ -15,10 +15,10 @@ use workspace::{
 const INSIDE: u64 = 6;
 const OUTSIDE: &[u8] = b"not for anybody";
 
-/// Tries one input.
+/// Runs one input.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     HOST.with(|host| host.get_or_init(Host::new).assert_inside(data));
     let parsed = WorkspacePath::parse(data);
@@ -67,7 +67,7 @@ thread_local! {
     static HOST: OnceCell<Host> = const { OnceCell::new() };
 }
 
-/// A workspace with links that lead anywhere, beside a file that is none of its business.
+/// A workspace with links that lead anywhere, next to a file outside.
 struct Host {
     _root: TempDir,
     runtime: Runtime,

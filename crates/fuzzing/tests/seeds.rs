@@ -1,4 +1,4 @@
-//! Every input that is kept, whole and bent in some ways, on the compiler that everybody has.
+//! Runs every stored input, unchanged and mutated, on stable Rust.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fuzzing::TARGETS;
 
-/// How many bent inputs are made of each.
+/// The number of mutations of each input.
 const BENT: u32 = 24;
 
 fn fuzz() -> PathBuf {
@@ -30,7 +30,7 @@ fn every_target_has_a_program_and_inputs() {
     }
 }
 
-/// The same input each time, with some bytes changed, or cut, or with a piece of it twice.
+/// Mutates an input deterministically: changes bytes, truncates it or duplicates a piece.
 fn bent(seed: &[u8], number: u32) -> Vec<u8> {
     let mut state = u64::from(number) + 1;
     let mut below = |bound: usize| {
@@ -68,9 +68,9 @@ fn every_kept_input_keeps_every_promise() {
             target(&seed);
             for number in 0..BENT {
                 let input = bent(&seed, number);
-                let told = std::panic::catch_unwind(|| target(&input));
+                let outcome = std::panic::catch_unwind(|| target(&input));
                 assert!(
-                    told.is_ok(),
+                    outcome.is_ok(),
                     "{}, bent in way {number}: {:?}",
                     path.display(),
                     String::from_utf8_lossy(&input)
