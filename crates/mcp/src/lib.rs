@@ -1,13 +1,13 @@
-//! What a client and a server of the Model Context Protocol say to each other, whatever carries it: messages, names of
-//! tools as vendors take them, and what a call gives as text and passages.
+//! The Model Context Protocol, independent of transports: messages, tool names as vendors accept them, and tool outputs
+//! as text and passages.
 //!
-//! No I/O. `egress` speaks it over HTTP, `guest` over the pipes of a process. What a server sends is hostile: everything
-//! here bounds it and takes out what nobody sees.
+//! No I/O. `egress` speaks the protocol over HTTP, `guest` over the pipes of a process. Everything from a server is
+//! untrusted: this crate limits it and removes invisible characters.
 //!
-//! The official SDK (`rmcp` 3.11) is not used. Its messages are strictly typed: one entry of a list that is no tool, or
-//! content of a kind that it does not know, loses the whole answer, and lists of messages (2025-03-26) are refused. Its
-//! client has a task for each request and notification of a server without a bound, and adds 1.6 MB to the program of
-//! the machines. The measurement stands in `docs/web.md`.
+//! The official SDK (`rmcp` 3.11) is not used. Its messages are strictly typed: one invalid entry in a list of tools,
+//! or content of an unknown kind, invalidates the whole response, and batches (2025-03-26) are rejected. Its client
+//! spawns a task for each request and notification from a server without a limit, and adds 1.6 MB to the guest program.
+//! `docs/web.md` contains the measurement.
 
 mod message;
 mod names;
@@ -29,17 +29,17 @@ pub use revision::{
     UNSUPPORTED_REVISION, discover, initialize, lifecycle, with_revision,
 };
 
-/// The most servers of one kind.
+/// Limits the servers of one kind.
 pub const SERVERS_MAX: usize = 32;
-/// The most pages of a list of tools.
+/// Limits the pages of a list of tools.
 pub const PAGES_MAX: usize = 20;
-/// The most that a server may ask during one exchange; more is not answered.
+/// Limits the server's requests that are answered during one exchange.
 pub const REPLIES_MAX: usize = 16;
-/// What a server tells when its list of tools is another.
+/// Reports that the server's list of tools changed.
 pub const LIST_CHANGED: &str = "notifications/tools/list_changed";
-/// What a server tells of a call that goes on.
+/// Reports the progress of a call.
 pub const PROGRESS: &str = "notifications/progress";
-/// What ends a request, or, from a server of a stateless revision, a subscription.
+/// Cancels a request, or, from a server of a stateless revision, ends a subscription.
 pub const CANCELLED: &str = "notifications/cancelled";
 /// Subscribes to notifications of a server of a stateless revision.
 pub const LISTEN: &str = "subscriptions/listen";

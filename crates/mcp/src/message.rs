@@ -1,62 +1,58 @@
-//! Messages: JSON-RPC as MCP uses it.
+//! JSON-RPC messages as MCP uses them.
 
 use serde_json::{Map, Value, json};
 
 use crate::text::{self, paragraphs};
 
-/// The longest arguments of a call, in bytes.
+/// Limits the arguments of a call.
 pub const ARGUMENTS_MAX_BYTES: usize = 256 * 1024;
-/// The longest words of a server about an error, in bytes.
+/// Longer error messages of servers are truncated.
 const MESSAGE_MAX_BYTES: usize = 2000;
-/// The most revisions that are taken from an error, and the longest, in bytes.
+/// Limits the number and length of revisions that are read from an error.
 const SUPPORTED_MAX: usize = 32;
 const REVISION_MAX_BYTES: usize = 32;
 /// The code of an error without one.
 const NO_CODE: i64 = 0;
 
-/// The end of an exchange.
+/// The response that ends an exchange.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// The result. It is complete: one that asks for input is an error.
+    /// A complete result. One that asks for input is an error.
     Result(Value),
-    /// An error.
     Error(RpcError),
 }
 
-/// An error of a server.
+/// An error from a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError {
-    /// Its JSON-RPC code.
     pub code: i64,
-    /// Its message: plain text, bounded.
+    /// The message as plain text, truncated.
     pub message: String,
-    /// The revisions that the server names as those it speaks.
+    /// The revisions that the server reports as supported.
     pub supported: Vec<String>,
 }
 
-/// A notification of a server.
+/// A notification from a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// Its method.
     pub method: String,
-    /// The request whose progress it tells.
+    /// The request whose progress is reported.
     pub progress: Option<u64>,
-    /// The request `subscriptions/listen` that it comes for, or that it ends.
+    /// The request `subscriptions/listen` that the notification belongs to, or ends.
     pub subscription: Option<u64>,
 }
 
-/// A message of a server.
+/// A message from a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// The answer to the request of this number.
+    /// The response to the request with this number.
     Answer(u64, Answer),
-    /// It asks something: the id to answer with, and what.
+    /// A request from the server: its id and method.
     Request(Value, String),
-    /// It tells something.
     Notification(Notification),
 }
 
-/// The arguments of a call as a model wrote them: a JSON object within its bound, or nothing for an empty one.
+/// Parses a call's arguments as a model wrote them: a JSON object within the limit; an empty text is an empty object.
 #[must_use]
 pub fn arguments(text: &str) -> Option<Map<String, Value>> {
     if text.len() > ARGUMENTS_MAX_BYTES {
@@ -68,13 +64,13 @@ pub fn arguments(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-/// A request, as a line without its feed.
+/// Serializes a request as a line without its line feed.
 #[must_use]
 pub fn request(number: u64, method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }).to_string()
 }
 
-/// A message that wants no answer; without parameters when they are null.
+/// Serializes a notification, without parameters when they are null.
 #[must_use]
 pub fn notification(method: &str, params: &Value) -> String {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
@@ -84,13 +80,13 @@ pub fn notification(method: &str, params: &Value) -> String {
     message.to_string()
 }
 
-/// What tells a server that nobody waits for the answer to a request any more.
+/// Serializes the cancellation of a request.
 #[must_use]
 pub fn cancelled(number: u64, reason: &str) -> String {
     notification("notifications/cancelled", &json!({ "requestId": number, "reason": reason }))
 }
 
-/// What is answered to a server that asks: the service is there, and has nothing for servers.
+/// Serializes the response to a server's request: a ping succeeds, everything else is unsupported.
 #[must_use]
 pub fn reply(id: &Value, method: &str) -> String {
     if method == "ping" {
@@ -100,14 +96,14 @@ pub fn reply(id: &Value, method: &str) -> String {
         .to_string()
 }
 
-/// Returns the error in the body of a refused request, whether or not it names the request.
+/// Returns the error in the body of a rejected request, whether or not it names the request.
 #[must_use]
 pub fn refusal(body: &[u8]) -> Option<RpcError> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body.get("error").filter(|error| error.is_object()).map(rpc_error)
 }
 
-/// The messages of a body or of an event: one, or several in a list. What is no message is left out.
+/// Parses the messages of a body or event: one, or a batch. Skips invalid ones.
 #[must_use]
 pub fn messages(text: &[u8]) -> Vec<Message> {
     match serde_json::from_slice(text) {
@@ -141,7 +137,7 @@ fn message(mut value: Value) -> Option<Message> {
     }
 }
 
-/// A result that is one, or the reason why it is none. Revisions with a handshake do not say what a result is.
+/// Checks that a result is complete. Revisions with a handshake do not mark results.
 fn complete(result: Value) -> Answer {
     let message = match result.get("resultType").map(Value::as_str) {
         None | Some(Some("complete")) => return Answer::Result(result),

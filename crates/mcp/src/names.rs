@@ -1,4 +1,4 @@
-//! Tools as vendors take them: names, descriptions, schemas.
+//! Names, descriptions and schemas of tools as vendors accept them.
 
 use std::time::Duration;
 
@@ -9,47 +9,47 @@ use sha2::{Digest, Sha256};
 
 use crate::text::{self, paragraphs};
 
-/// The longest name of a server, in bytes.
+/// Limits a server's name.
 pub const SERVER_NAME_MAX_BYTES: usize = 24;
-/// The longest name of a tool as it is offered, in bytes: what every vendor takes.
+/// Limits an offered tool's name, to a length that every vendor accepts.
 pub const TOOL_NAME_MAX_BYTES: usize = 64;
-/// The longest description of a tool, in bytes; more is cut off.
+/// Longer descriptions are truncated.
 pub const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
-/// The longest schema of a tool's arguments, in bytes; a tool with a longer one is left out.
+/// Tools with longer schemas are skipped.
 pub const SCHEMA_MAX_BYTES: usize = 32 * 1024;
-/// The most tools of one server; the rest is left out.
+/// Limits the tools of one server; further ones are skipped.
 pub const TOOLS_MAX: usize = 128;
-/// What divides the server's name from the tool's.
+/// Separates the server's name from the tool's.
 pub const DIVIDER: &str = "__";
-/// How many letters of a digest tell names apart that would look alike.
+/// The length of the digest that makes changed names unique.
 const DIGEST_CHARS: usize = 8;
-/// The longest name that a server may give a tool, in bytes.
+/// Limits a tool's name as the server reports it.
 const ORIGINAL_MAX_BYTES: usize = 256;
 
-/// A tool of a server.
+/// A server's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tool {
-    /// What the server calls it.
+    /// The server's name of the tool.
     pub original: String,
-    /// As it is offered.
+    /// The tool as it is offered to models.
     pub spec: ToolSpec,
 }
 
-/// Whether a server may be called so. There is no underscore in it, so the divider is found again.
+/// Returns true for valid server names. They contain no underscore, so that the divider is unambiguous.
 #[must_use]
 pub fn is_server_name(name: &str) -> bool {
     let letters = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     letters && (1..=SERVER_NAME_MAX_BYTES).contains(&name.len()) && !name.starts_with('-')
 }
 
-/// The server that a tool's name names.
+/// Returns the server in an offered tool name.
 #[must_use]
 pub fn server_of(tool: &str) -> Option<&str> {
     tool.split_once(DIVIDER).map(|(server, _)| server)
 }
 
-/// The name under which a server's tool is offered. It depends on nothing else, so it is the same after a restart;
-/// one that had to be changed carries a digest of what it was, so two do not become one.
+/// Returns the name under which a server's tool is offered. It depends only on the arguments, so it survives restarts;
+/// a name that had to be changed contains a digest of the original, so that names stay unique.
 #[must_use]
 pub fn offered(server: &str, tool: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -62,20 +62,20 @@ pub fn offered(server: &str, tool: &str) -> String {
         .map(|letter| if letter.is_ascii() && fits(letter as u8) { letter } else { '_' })
         .collect();
     let digest = hex::encode(&Sha256::digest(tool.as_bytes()));
-    let kept = plain.len().min(TOOL_NAME_MAX_BYTES - DIGEST_CHARS - 1);
-    format!("{}_{}", &plain[..kept], &digest[..DIGEST_CHARS])
+    let length = plain.len().min(TOOL_NAME_MAX_BYTES - DIGEST_CHARS - 1);
+    format!("{}_{}", &plain[..length], &digest[..DIGEST_CHARS])
 }
 
-/// A tool of a server's list; `None` when it cannot be offered.
+/// Parses a tool in a server's list. Returns `None` when it cannot be offered.
 #[must_use]
 pub fn tool(server: &str, listed: &Value) -> Option<Tool> {
     let original = listed.get("name")?.as_str()?;
     if original.is_empty() || original.len() > ORIGINAL_MAX_BYTES {
         return None;
     }
-    let said =
+    let field =
         |name: &str| listed.get(name).and_then(Value::as_str).map(paragraphs).filter(|text| !text.is_empty());
-    let description = said("description").or_else(|| said("title")).unwrap_or_default();
+    let description = field("description").or_else(|| field("title")).unwrap_or_default();
     let schema = schema(listed.get("inputSchema")?)?;
     let spec = ToolSpec {
         name: offered(server, original),
@@ -85,11 +85,11 @@ pub fn tool(server: &str, listed: &Value) -> Option<Tool> {
     Some(Tool { original: original.to_owned(), spec })
 }
 
-/// Adds the tools of a page of a server's list to those before it: those that `grants` lets through, each offered name
-/// once, [`TOOLS_MAX`] at most. Gives where the next page begins; `Err` when the page is none.
+/// Adds the tools of a page to `tools`: those that `grants` permits, without duplicates, [`TOOLS_MAX`] at most. Returns
+/// the cursor of the next page.
 ///
 /// # Errors
-/// When the result is no page of tools.
+/// Fails when the result is not a page of tools.
 pub fn tools_of_page(
     server: &str,
     page: &Value,
@@ -111,13 +111,13 @@ pub fn tools_of_page(
     Ok(cursor.map(ToOwned::to_owned))
 }
 
-/// Returns how long a page holds, where the server says that it does: stateless revisions have it in `ttlMs`.
+/// Returns how long a page is valid, if the server reports it: stateless revisions use `ttlMs`.
 #[must_use]
 pub fn time_to_live(page: &Value) -> Option<Duration> {
     page.get("ttlMs").and_then(Value::as_u64).filter(|time| *time > 0).map(Duration::from_millis)
 }
 
-/// Tells a list of tools from another.
+/// Returns a digest that identifies a list of tools.
 #[must_use]
 pub fn digest(tools: &[Tool]) -> String {
     let mut hash = Sha256::new();
@@ -130,11 +130,11 @@ pub fn digest(tools: &[Tool]) -> String {
     hex::encode(&hash.finalize()[..16])
 }
 
-/// A result is no page of tools.
+/// The result is not a page of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPage;
 
-/// The schema of arguments, which are an object.
+/// Returns the schema of a tool's arguments, which must be an object.
 fn schema(schema: &Value) -> Option<String> {
     let mut schema: Map<String, Value> = schema.as_object()?.clone();
     match schema.get("type") {
@@ -142,7 +142,7 @@ fn schema(schema: &Value) -> Option<String> {
         Some(kind) if kind == "object" => {}
         Some(_) => return None,
     }
-    // Some vendors refuse an object that does not say what it holds.
+    // Some vendors reject an object without properties.
     match schema.get("properties") {
         None => _ = schema.insert("properties".to_owned(), Value::Object(Map::new())),
         Some(properties) if properties.is_object() => {}

@@ -1,40 +1,40 @@
-//! What a call gives, as text and as passages that can be cited.
+//! Converts the result of a call to text and citable passages.
 
 use domain::citation::{Passage, Place};
 use serde_json::Value;
 
 use crate::text::{self, paragraphs};
 
-/// The longest text of a call's output, in bytes; more is cut off.
+/// Longer outputs are truncated.
 pub const OUTPUT_MAX_BYTES: usize = 64 * 1024;
-/// The most passages of an output; what is beyond stands in its text.
+/// Limits the passages of an output; further resources are in its text.
 pub const PASSAGES_MAX: usize = 40;
-/// The longest passage, in bytes; a longer resource makes several.
+/// Longer resources are split into several passages.
 const PASSAGE_MAX_BYTES: usize = 4 * 1024;
-/// The longest address that is cited, in bytes.
+/// Limits a cited URI.
 const URI_MAX_BYTES: usize = 2048;
-/// The longest title of an address, in bytes.
+/// Limits the title of a cited URI.
 const TITLE_MAX_BYTES: usize = 300;
-/// What stands where something was cut off.
+/// Marks a truncation.
 const CUT: &str = "\n(cut here: the output was longer)";
-/// The most pieces of an output.
+/// Limits the content blocks of an output.
 const PIECES_MAX: usize = 1000;
 
-/// What a call gave.
+/// The output of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// Plain text for the model, at most [`OUTPUT_MAX_BYTES`].
     pub text: String,
-    /// Resources that have an address which can be cited, at most [`PASSAGES_MAX`].
+    /// Resources with a citable address, at most [`PASSAGES_MAX`].
     pub passages: Vec<Passage>,
-    /// Whether the tool says that it failed.
+    /// The tool reports a failure.
     pub failed: bool,
 }
 
-/// The output in the result of a call; `None` when it is none.
+/// Converts the result of a call; `None` when it is not a result.
 ///
-/// Resources with an address on the web become passages; so do files of the workspace, when `workspace` says where it
-/// stands for the server. All else is text.
+/// Resources with a web address become passages, and so do files of the workspace, when `workspace` is its path as the
+/// server sees it. Everything else becomes text.
 #[must_use]
 pub fn output(result: &Value, workspace: Option<&str>) -> Option<Output> {
     let pieces = match result.get("content") {
@@ -43,21 +43,21 @@ pub fn output(result: &Value, workspace: Option<&str>) -> Option<Output> {
     };
     let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
     let mut passages = Vec::new();
-    let mut said: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for piece in pieces.iter().take(PIECES_MAX) {
         if !cite(piece, workspace, &mut passages) {
-            said.push(plain(piece));
+            texts.push(plain(piece));
         }
     }
-    said.retain(|text| !text.is_empty());
-    // Where both are there, they say the same.
-    if said.is_empty()
+    texts.retain(|text| !text.is_empty());
+    // If both are present, they have the same content.
+    if texts.is_empty()
         && passages.is_empty()
         && let Some(structured) = structured
     {
-        said.push(structured.to_string());
+        texts.push(structured.to_string());
     }
-    let mut text = paragraphs(&said.join("\n\n"));
+    let mut text = paragraphs(&texts.join("\n\n"));
     if text.len() > OUTPUT_MAX_BYTES {
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES - CUT.len()));
         text.push_str(CUT);
@@ -66,20 +66,20 @@ pub fn output(result: &Value, workspace: Option<&str>) -> Option<Output> {
     Some(Output { text, passages, failed })
 }
 
-/// Adds the passages of a resource; whether it has become some.
+/// Adds the passages of a resource. Returns false when it is not citable.
 fn cite(piece: &Value, workspace: Option<&str>, passages: &mut Vec<Passage>) -> bool {
     let resource = match piece.get("type").and_then(Value::as_str) {
         Some("resource") => piece.get("resource").unwrap_or(&Value::Null),
         Some("resource_link") => piece,
         _ => return false,
     };
-    let said = |name: &str| paragraphs(word(resource, name));
-    let name = Some(said("title")).filter(|title| !title.is_empty()).unwrap_or_else(|| said("name"));
+    let field = |name: &str| paragraphs(word(resource, name));
+    let name = Some(field("title")).filter(|title| !title.is_empty()).unwrap_or_else(|| field("name"));
     let Some(place) = place(word(resource, "uri"), &name, workspace) else { return false };
     let text = match resource.get("text").and_then(Value::as_str) {
         Some(text) => paragraphs(text),
         None if piece.get("type").is_some_and(|kind| kind == "resource_link") => {
-            Some(said("description")).filter(|text| !text.is_empty()).unwrap_or(name)
+            Some(field("description")).filter(|text| !text.is_empty()).unwrap_or(name)
         }
         None => return false,
     };
@@ -91,7 +91,7 @@ fn cite(piece: &Value, workspace: Option<&str>, passages: &mut Vec<Passage>) -> 
     true
 }
 
-/// The text in pieces of bounded length, cut at ends of lines where there are some.
+/// Splits a text into pieces of limited length, at line ends if possible.
 fn divided(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text.trim();
@@ -111,7 +111,7 @@ fn divided(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// Where a resource stands, if answers can lead there.
+/// Returns the place of a resource, if answers can link to it.
 fn place(uri: &str, title: &str, workspace: Option<&str>) -> Option<Place> {
     if uri.len() > URI_MAX_BYTES {
         return None;
@@ -136,10 +136,10 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or("")
 }
 
-/// A piece of content as text.
+/// Converts a content block to text.
 fn plain(piece: &Value) -> String {
     let media = |value: &Value, what: &str, data: &str| {
-        // Four letters of base64 stand for three bytes.
+        // Four letters of base64 encode three bytes.
         let bytes = value.get(data).and_then(Value::as_str).map_or(0, |data| data.len() / 4 * 3);
         format!("({what}, {}, about {bytes} bytes, not shown)", text::line(word(value, "mimeType")))
     };
@@ -212,7 +212,7 @@ mod tests {
         let here = output(&all, Some("/workspace")).expect("an output");
         assert_eq!((here.text.as_str(), here.passages), ("found", passages));
         let elsewhere = output(&all, None).expect("an output");
-        assert_eq!(elsewhere.passages.len(), 1, "files of another host are nobody's here");
+        assert_eq!(elsewhere.passages.len(), 1, "files of another host are not cited");
         assert!(elsewhere.text.contains("<file:///workspace/uploads/a.txt>\nwords"), "{}", elsewhere.text);
         for odd in [
             "https://",

@@ -1,4 +1,4 @@
-//! Revisions of the protocol, and how a client finds the one that it shares with a server.
+//! Revisions of the protocol, and the negotiation between client and server.
 //!
 //! ```text
 //!   server/discover --> a result that names a stateless revision --> Stateless: each request says its revision
@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 use crate::message::{Answer, RpcError};
 
-/// The stateless revisions that are spoken, newest first: there is no session, and each request says its revision.
+/// The supported stateless revisions, newest first: there is no session, and each request names its revision.
 pub const STATELESS_REVISIONS: [&str; 1] = ["2026-07-28"];
-/// The revisions that begin with `initialize` and are spoken over every transport, newest first.
+/// The revisions that start with `initialize` and are supported over every transport, newest first.
 pub const HANDSHAKE_REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-/// The revision before those, which differs over HTTP alone: many servers over pipes speak it.
+/// The preceding revision, which differs only over HTTP: many servers over pipes use it.
 pub const PIPES_REVISION: &str = "2024-11-05";
 
-/// Asks a server which revisions it speaks; part of every stateless revision.
+/// Asks a server for its revisions; part of every stateless revision.
 pub const DISCOVER: &str = "server/discover";
 
 /// JSON-RPC code: headers and body of a request differ, or headers are missing.
@@ -32,23 +32,23 @@ const META_REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// How a server is spoken to.
+/// The lifecycle of requests to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
-    /// Without a handshake; each request says this revision.
+    /// Without a handshake; each request names this revision.
     Stateless {
         /// One of [`STATELESS_REVISIONS`].
         revision: &'static str,
-        /// Whether the server has tools.
+        /// The server has tools.
         has_tools: bool,
-        /// Whether the server sends a notification when its list of tools changes.
+        /// The server sends a notification when its list of tools changes.
         notifies: bool,
     },
-    /// With `initialize`, which agrees on a revision.
+    /// With `initialize`, which negotiates a revision.
     Handshake,
 }
 
-/// Returns the parameters of a request of a stateless revision: these, with what such a request says of the client.
+/// Adds the fields that each request of a stateless revision contains.
 #[must_use]
 pub fn with_revision(mut params: Value, revision: &str) -> Value {
     if !params[META].is_object() {
@@ -72,9 +72,9 @@ pub fn initialize() -> Value {
     json!({ "protocolVersion": HANDSHAKE_REVISIONS[0], "capabilities": {}, "clientInfo": client_info() })
 }
 
-/// Reads the answer to [`DISCOVER`]; `None` when the server speaks no revision that is spoken here.
+/// Reads the response to [`DISCOVER`]; `None` when the server has no revision in common with this client.
 ///
-/// Whatever a server of an older revision answers leads to a handshake, which then shows what it speaks.
+/// Any other response of an older server leads to a handshake, which negotiates a revision.
 #[must_use]
 pub fn lifecycle(answer: &Answer) -> Option<Lifecycle> {
     match answer {
@@ -104,7 +104,7 @@ fn handshake_among(supports: impl Fn(&str) -> bool) -> Option<Lifecycle> {
 }
 
 impl RpcError {
-    /// Whether only a server of a stateless revision gives this error.
+    /// Returns true for errors that only servers of stateless revisions send.
     #[must_use]
     pub fn is_specified(&self) -> bool {
         SPECIFIED_CODES.contains(&self.code)

@@ -1,6 +1,6 @@
-//! Texts of others, made plain: no control characters, no letters that nobody sees, bounded.
+//! Sanitizes external texts: removes control and invisible characters, and limits the length.
 
-/// One line: each run of white space is a blank, and what is never seen goes.
+/// Returns the text as one line: collapses white space and removes invisible characters.
 #[must_use]
 pub fn line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -18,8 +18,8 @@ pub fn line(text: &str) -> String {
     out
 }
 
-/// Characters that steer a terminal or the direction of writing, or that stand for nothing a reader sees: in them
-/// a page can tell a model what no person reads.
+/// Returns true for characters that control a terminal or the text direction, or are invisible: with them a page could
+/// show a model text that people do not see.
 #[must_use]
 pub fn is_hidden(letter: char) -> bool {
     letter.is_control()
@@ -28,13 +28,13 @@ pub fn is_hidden(letter: char) -> bool {
             | 0xFFF9..=0xFFFB | 0xE0000..=0xE0FFF)
 }
 
-/// The beginning of a text, at most so many bytes, whole characters.
+/// Returns at most `max_bytes` bytes of whole characters.
 #[must_use]
 pub fn cut(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
 }
 
-/// A text of several lines without what nobody sees.
+/// Returns the text with its lines, without invisible characters.
 #[must_use]
 pub fn paragraphs(text: &str) -> String {
     let seen = |letter: &char| matches!(letter, '\n' | '\t') || !is_hidden(*letter);
