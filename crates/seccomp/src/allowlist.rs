@@ -182,7 +182,7 @@ pub const ALWAYS: &[i64] = &[
     libc::SYS_uname,
     libc::SYS_wait4,
     libc::SYS_waitid,
-    // Users and confinement; the kernel lets nobody gain by them.
+    // Users and confinement; the kernel prevents any gain of privileges.
     libc::SYS_capget,
     libc::SYS_capset,
     libc::SYS_getegid,
@@ -281,7 +281,7 @@ pub const ALWAYS: &[i64] = &[
     libc::SYS_utimes,
 ];
 
-/// Allowed to those that may start processes and speak with each other.
+/// Allowed to processes that may start others and communicate with them.
 pub const STARTING: &[i64] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -310,7 +310,7 @@ pub const STARTING: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-/// Those of [`STARTING`] that start something.
+/// The part of [`STARTING`] that starts processes.
 pub const STARTING_PROCESSES: &[i64] = &[
     libc::SYS_clone,
     libc::SYS_execve,
@@ -321,10 +321,11 @@ pub const STARTING_PROCESSES: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-/// Allocates a disk's space faster than anything can watch; programs are told that the file system cannot, and write.
+/// Allocates disk space faster than monitoring can react; programs are told that the file system lacks support, and
+/// write instead.
 pub const FALLOCATE: &[i64] = &[libc::SYS_fallocate];
 
-/// Makes memory that belongs to no process. Only a control group counts it.
+/// Creates memory that belongs to no process. Only a control group accounts for it.
 pub const MEMFD: &[i64] = &[libc::SYS_memfd_create];
 
 /// Traces processes. Forbidden to all but kernels, which see no processes but their own children.

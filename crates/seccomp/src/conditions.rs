@@ -14,7 +14,7 @@ const ARCH: TargetArch = TargetArch::aarch64;
 
 type Rules = Vec<(i64, Vec<SeccompRule>)>;
 
-/// Makes a program for each answer.
+/// Builds one program for each error code.
 pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
     let mut forbidden = always(allowlist::FORBIDDEN);
     forbidden.push((libc::SYS_clone, namespaces()?));
@@ -54,7 +54,7 @@ pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError
     Ok(programs)
 }
 
-/// Attributes of files, access lists above all: one that names a group changes what the group's bits mean.
+/// Extended attributes, especially access lists: one that names a group changes the meaning of the group's mode bits.
 const ATTRIBUTES: &[i64] = &[
     libc::SYS_fremovexattr,
     libc::SYS_fsetxattr,
@@ -73,7 +73,7 @@ fn always(calls: &[i64]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
-/// Holds for a call when all conditions do; each compares the lower half of an argument.
+/// Builds a rule that holds when all conditions do; each compares the lower half of an argument.
 fn rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions.iter().map(|(argument, operator, value)| {
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), u64::from(*value))
@@ -81,7 +81,7 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendEr
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Compares those bits of an argument that `mask` has.
+/// Compares the bits of an argument that `mask` selects.
 fn masked(argument: u8, mask: u32, value: u32) -> (u8, SeccompCmpOp, u32) {
     (argument, SeccompCmpOp::MaskedEq(u64::from(mask)), value)
 }
@@ -90,7 +90,7 @@ fn has_bits(argument: u8, bits: i32) -> (u8, SeccompCmpOp, u32) {
     masked(argument, bits.cast_unsigned(), bits.cast_unsigned())
 }
 
-/// Matches `clone` with any flag that makes a namespace.
+/// Matches `clone` with any flag that creates a namespace.
 fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     const CLONE_NEWTIME: i32 = 0x80;
     let flags = [
@@ -106,27 +106,27 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
     flags.into_iter().map(|flag| rule(&[has_bits(0, flag)])).collect()
 }
 
-/// The execution domains of usual programs: Linux, 32 bits, the name of an old kernel, a question.
+/// The execution domains of usual programs: Linux, 32-bit Linux, an old kernel name, and a query.
 const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
-/// Those of a User Mode Linux kernel, which wants its addresses where it was linked (`ADDR_NO_RANDOMIZE`).
+/// Those of a User Mode Linux kernel, which expects to be loaded where it was linked (`ADDR_NO_RANDOMIZE`).
 const KERNEL_PERSONALITIES: &[u32] = &[0, 0x4_0000, u32::MAX];
 
-/// Matches every execution domain but these.
+/// Matches all execution domains except these.
 fn personalities(usual: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     let others: Vec<_> = usual.iter().map(|value| (0, SeccompCmpOp::Ne, *value)).collect();
     Ok(vec![rule(&others)?])
 }
 
-/// Matches modes by which a program would run as its file's owner or group. Within the machine that is of no use,
-/// but the file is real on the host.
+/// Matches modes that would run a program as its file's owner or group. That has no effect within the machine, but the
+/// file is real on the host.
 fn set_id_modes() -> Result<Rules, BackendError> {
-    /// The part of `O_TMPFILE` that makes a file.
+    /// The flag of `O_TMPFILE` that creates a file.
     const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
     let modes = [libc::S_ISUID, libc::S_ISGID].map(u32::cast_signed);
     let with = |argument: u8| -> Result<Vec<_>, BackendError> {
         modes.into_iter().map(|bit| rule(&[has_bits(argument, bit)])).collect()
     };
-    // Without these flags the kernel does not look at the mode, which is then whatever stood there.
+    // Without these flags the kernel ignores the mode argument, which may then have any value.
     let opening = |flags: u8, mode: u8| -> Result<Vec<_>, BackendError> {
         let each = [libc::O_CREAT, TMPFILE].into_iter().flat_map(|flag| modes.map(|bit| (flag, bit)));
         each.map(|(flag, bit)| rule(&[has_bits(flags, flag), has_bits(mode, bit)])).collect()
@@ -150,15 +150,15 @@ fn set_id_modes() -> Result<Rules, BackendError> {
     ])
 }
 
-/// Matches typing into a terminal, and pasting into one.
+/// Matches the injection of input into a terminal.
 fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
     const TIOCSTI: u32 = 0x5412;
     const TIOCLINUX: u32 = 0x541c;
     [TIOCSTI, TIOCLINUX].into_iter().map(|request| rule(&[(1, SeccompCmpOp::Eq, request)])).collect()
 }
 
-/// Matches what file systems do besides files: flags, projects, encryption, snapshots. Clones of a file's content
-/// are let through.
+/// Matches file system operations besides reading and writing: flags, projects, encryption, snapshots. Clones of a
+/// file's content are allowed.
 fn file_flags() -> Result<Vec<SeccompRule>, BackendError> {
     const TYPE: u32 = 0xff00;
     const FICLONE: u32 = 0x4004_9409;
@@ -172,14 +172,14 @@ fn file_flags() -> Result<Vec<SeccompRule>, BackendError> {
     ])
 }
 
-/// Matches sockets of other families than Unix.
+/// Matches sockets of all families except Unix.
 fn sockets() -> Result<Rules, BackendError> {
     let other = || Ok::<_, BackendError>(vec![rule(&[(0, SeccompCmpOp::Ne, libc::AF_UNIX.unsigned_abs())])?]);
     Ok(vec![(libc::SYS_socket, other()?), (libc::SYS_socketpair, other()?)])
 }
 
-/// Matches memory that processes share and no file holds. What is left of such a mapping is not counted as its
-/// process's own, however much of it was let go.
+/// Matches shared memory without a file. The kernel does not attribute the rest of such a mapping to its process, even
+/// after most of it was unmapped.
 fn shared_memory() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u32 = 0x0f;
     [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE]

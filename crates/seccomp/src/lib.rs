@@ -19,8 +19,8 @@ use seccompiler::{BackendError, BpfProgram, sock_filter};
 /// Names the processes that a filter is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// The agent and everything in its machine. Memory that belongs to no process is refused unless it is
-    /// `counted` by a control group.
+    /// The agent and everything in its machine. Memory without an owning process is allowed only if a control group
+    /// accounts for it.
     Agent {
         /// True if a control group accounts the memory of the whole machine.
         counted: bool,
@@ -31,19 +31,19 @@ pub enum Profile {
         /// As for the agent.
         counted: bool,
     },
-    /// A command line or another program that runs on behalf of a model.
+    /// A shell command or another program on behalf of a model.
     Program,
     /// A process that reads or writes one document: starts nothing and opens no socket.
     Worker,
 }
 
-/// Filters the system calls of the calling process and of all that it starts, for good. The process must have a
-/// single thread and have given up new privileges.
+/// Permanently filters the system calls of the calling process and its children. The process must be single-threaded
+/// and have `no_new_privs` set.
 ///
 /// # Errors
-/// When the kernel does not take a filter.
+/// Fails when the kernel rejects a filter.
 pub fn apply(profile: Profile) -> io::Result<()> {
-    // Of filters that refuse a call in different words, the one applied last is heard.
+    // When several filters deny a call with different errors, the last applied one determines the result.
     for program in programs(profile).map_err(io::Error::other)? {
         seccompiler::apply_filter(&program).map_err(io::Error::other)?;
     }
@@ -69,8 +69,8 @@ fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
     Ok(programs)
 }
 
-/// Makes a program that allows these calls and answers every other with `ENOSYS`, calls of the x32 interface
-/// included, which share the architecture's mark. A call of another architecture ends the process.
+/// Builds a program that allows these calls and answers all others with `ENOSYS`, including calls of the x32 interface,
+/// which has the same architecture value. A call of another architecture kills the process.
 fn allow(mut calls: Vec<i64>) -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -120,7 +120,7 @@ mod tests {
         Profile::Worker,
     ];
 
-    /// Interprets what [`allow`] makes, for one call.
+    /// Interprets a program of [`allow`] for one call.
     fn answer(program: &[sock_filter], arch: u32, number: u32) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {
