@@ -1,4 +1,4 @@
-//! What rendering costs for each token of an answer that is looked at after every token.
+//! Measures the rendering cost per token of an answer that is displayed after every token.
 
 use std::time::Instant;
 

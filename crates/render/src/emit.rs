@@ -22,7 +22,7 @@ static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
     options
 });
 
-/// The HTML of prepared Markdown.
+/// Emits the HTML of prepared Markdown.
 pub(crate) fn emit(prepared: &str, sources: &dyn Sources) -> String {
     let arena = Arena::new();
     let root = parse_document(&arena, prepared, &OPTIONS);
@@ -51,9 +51,9 @@ struct Writer<'s> {
     ends: Vec<&'static str>,
     /// The number of open links; links do not nest.
     links: usize,
-    /// Where the text of each open image begins in `out`.
+    /// The start of each open image's text in `out`.
     images: Vec<usize>,
-    /// The alignments of the table that is being written, and the column.
+    /// The alignments of the current table, and the column.
     columns: Vec<TableAlignment>,
     column: usize,
 }
@@ -150,7 +150,7 @@ impl Writer<'_> {
         let data = node.data();
         match &data.value {
             NodeValue::Image(image) => {
-                // An image without a description is shown by its address.
+                // An image without a description shows its address.
                 if self.images.pop() == Some(self.out.len()) {
                     self.escaped(&image.url);
                 }
@@ -163,7 +163,7 @@ impl Writer<'_> {
         let is_top = node.parent().is_some_and(|parent| matches!(parent.data().value, NodeValue::Document));
         let is_item =
             matches!(data.value, NodeValue::Item(_) | NodeValue::TaskItem(_) | NodeValue::TableRow(_));
-        // Blocks that follow on a text without an element of its own must not run into it.
+        // Separates blocks from a preceding text without an element.
         let is_cell = matches!(data.value, NodeValue::TableCell);
         let is_block = node.next_sibling().is_some() && data.value.block() && !is_cell;
         if is_top || is_item || is_block {
@@ -171,7 +171,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Begins an element unless it lies too deep, and gives what ends it.
+    /// Opens an element unless it is too deep, and returns its closing tag.
     fn open(&mut self, start: &str, end: &'static str) -> &'static str {
         if self.ends.len() > NESTING_MAX {
             self.out.push(' ');
@@ -219,7 +219,7 @@ impl Writer<'_> {
         "</a>"
     }
 
-    /// Writes text, and links in place of the marks in it.
+    /// Emits text, with links in place of its marks.
     fn text(&mut self, text: &str) {
         let mut rest = text;
         while let Some(open) = rest.find(MARK_OPEN) {
@@ -281,7 +281,8 @@ fn in_tight_list(paragraph: Node<'_>) -> bool {
     list.is_some_and(|list| matches!(&list.data().value, NodeValue::List(list) if list.tight))
 }
 
-/// `<br>` in its spellings: the one element that models write where Markdown has nothing else, in tables.
+/// Returns true for the spellings of `<br>`, the one HTML element that models use where Markdown has no equivalent, in
+/// tables.
 fn is_line_break(html: &str) -> bool {
     let inner = html.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
     inner.eq_ignore_ascii_case("br")

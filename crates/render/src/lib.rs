@@ -23,7 +23,7 @@ pub use renderer::Renderer;
 
 /// Resolves the numbers of marks to sources.
 pub trait Sources {
-    /// The place of this number's passage; `None` when the number names nothing and its mark is dropped.
+    /// Returns the place of the passage with this number; `None` drops the mark.
     fn place(&self, number: u32) -> Option<&Place>;
 }
 
@@ -45,11 +45,11 @@ impl<S: Sources + ?Sized> Sources for &S {
     }
 }
 
-/// The HTML of a finished text. Linear in its length but for constants that its nesting bounds.
+/// Renders a finished text. Takes linear time, with a factor limited by the nesting.
 #[must_use]
 pub fn whole(markdown: &str, sources: &dyn Sources) -> String {
     let markdown = prepare::normalize(markdown);
-    // Marks are read segment by segment, as the renderer reads them, and the blocks together.
+    // Marks are read segment by segment, as the renderer does, blocks together.
     let mut prepared = String::with_capacity(markdown.len() + markdown.len() / 8);
     let mut segments = split::Segments::default();
     let mut start = 0;
@@ -61,7 +61,8 @@ pub fn whole(markdown: &str, sources: &dyn Sources) -> String {
     html(&prepared, sources)
 }
 
-/// The numbers that a finished text cites and that name a source, each once, in the order of their first mark.
+/// Returns the numbers that a finished text cites and that have a source, without duplicates, in order of their first
+/// mark.
 #[must_use]
 pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
     let mut numbers = Vec::new();

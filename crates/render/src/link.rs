@@ -4,19 +4,19 @@ use std::fmt::Write;
 
 use domain::citation::Place;
 
-/// Where workspace files are downloaded (section 4.3 of the interface).
+/// The download path of workspace files (section 4.3 of the interface).
 pub(crate) const FILES: &str = "/api/v1/files/";
-/// The longest address of a link; a longer one is no link.
+/// Longer addresses are not linked.
 const ADDRESS_MAX_BYTES: usize = 2048;
 
-/// The identifier of a citation: `citationId` on the wire and `data-citation` in the HTML.
+/// Returns the identifier of a citation: `citationId` on the wire and `data-citation` in the HTML.
 #[must_use]
 pub fn citation_id(number: u32) -> String {
     format!("c{number}")
 }
 
-/// Where a source is found: the download of a file, at its page, or the page on the web. `None` for an
-/// address that no link may have.
+/// Returns the link to a source: the download of a file, at its page, or the web page. `None` when the address is not
+/// allowed.
 #[must_use]
 pub fn href(place: &Place) -> Option<String> {
     match place {
@@ -33,7 +33,7 @@ pub fn href(place: &Place) -> Option<String> {
     }
 }
 
-/// The address as it may stand in a link: of a scheme that loads a page or writes a letter, in plain ASCII.
+/// Returns the address if a link may contain it: a web or mail scheme, in plain ASCII.
 pub(crate) fn address(url: &str) -> Option<String> {
     let url = url.trim();
     let allowed = ["http://", "https://", "mailto:"].into_iter().any(|scheme| {
@@ -48,7 +48,7 @@ pub(crate) fn address(url: &str) -> Option<String> {
     Some(out)
 }
 
-/// Appends the text with every byte encoded that is neither a letter, nor a digit, nor among `plain`.
+/// Appends the text and percent-encodes all bytes except letters, digits and those in `plain`.
 fn encode(text: &str, plain: &[u8], out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || plain.contains(&byte) {

@@ -7,14 +7,14 @@ use domain::citation::{Piece, decided_pieces, pieces};
 
 use crate::Sources;
 
-/// Opens and closes the number of a mark within its brackets. The text itself loses these two characters.
+/// Opens and closes the number of a mark within its brackets. These two characters are removed from the text itself.
 pub(crate) const MARK_OPEN: char = '\u{e000}';
 /// See [`MARK_OPEN`].
 pub(crate) const MARK_CLOSE: char = '\u{e001}';
 /// The number of bytes before a mark that are searched for an autolink.
 const ADDRESS_MAX_BYTES: usize = 2048;
 
-/// The text with one kind of line end and without the characters that are put in later.
+/// Normalizes line ends and removes the characters that are inserted later.
 pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
     if !markdown.contains(['\r', '\u{feff}', MARK_OPEN, MARK_CLOSE]) {
         return Cow::Borrowed(markdown);
@@ -23,7 +23,7 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
     Cow::Owned(unified.replace(['\u{feff}', MARK_OPEN, MARK_CLOSE], ""))
 }
 
-/// The normalised text as the parser gets it; of unfinished text only what is decided.
+/// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
 pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
     let mut out = String::with_capacity(markdown.len() + 64);
     if finished {
@@ -39,7 +39,7 @@ fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
         Piece::Text(range) => {
             let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
             if follows_bracket && markdown[range.clone()].starts_with(':') {
-                // `]:` would define a reference; what a link means must not depend on other blocks.
+                // `]:` would define a reference; the meaning of a link must not depend on other blocks.
                 out.push('\\');
             }
             out.push_str(&markdown[range]);

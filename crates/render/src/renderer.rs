@@ -5,25 +5,25 @@ use std::sync::Arc;
 use crate::split::Segments;
 use crate::{Sources, emit, html, prepare, sanitize};
 
-/// The longest tail that is rendered each time it is asked for; a longer one only when it has grown enough,
-/// so that a block without end costs no more than a constant for each byte.
+/// A tail up to this length is rendered on each request, a longer one only after enough growth, so that an endless
+/// block takes linear time.
 const TAIL_EAGER_MAX_BYTES: usize = 2048;
-/// A longer tail is rendered again when it has grown by this share.
+/// A longer tail is rendered again when it has grown by this fraction.
 const TAIL_GROWTH: usize = 16;
 
-/// The HTML of a text that is being written: the finished blocks, each rendered once, and the tail after
-/// them. Both together are what a reader sees.
+/// Renders a growing text as HTML: the finished blocks, each rendered once, and the tail after them. Readers see both
+/// together.
 #[derive(Debug, Default)]
 pub struct Renderer {
     finished: Vec<Arc<str>>,
     tail: String,
     segments: Segments,
-    /// The HTML of the blocks in the tail that are closed, and how long they are.
+    /// The length and the HTML of the closed blocks in the tail.
     closed: (usize, String),
-    /// A carriage return at the end, which belongs to the line feed that may follow.
+    /// A trailing carriage return, which may belong to a line feed that follows.
     held: bool,
     tail_html: String,
-    /// Where the open block begins, and how much of it is known to be plain.
+    /// The start of the open block, and its length that is known to be plain.
     plain: (usize, usize),
     /// The length of the tail at its last rendering; `None` forces a rendering.
     rendered: Option<usize>,
@@ -31,7 +31,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// Takes more text. `sources` are those known by now.
+    /// Appends text. `sources` are those known so far.
     pub fn push(&mut self, markdown: &str, sources: &dyn Sources) {
         let mut text = markdown;
         if std::mem::take(&mut self.held) {
@@ -46,7 +46,7 @@ impl Renderer {
         self.split(sources);
     }
 
-    /// Ends the text: what is held back because it might go on is shown as well.
+    /// Ends the text and renders the part that was held back.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.held) {
             self.tail.push('\n');
@@ -55,13 +55,14 @@ impl Renderer {
         self.rendered = None;
     }
 
-    /// The finished blocks in order, each whole HTML. Only ever appended to.
+    /// Returns the finished blocks in order, each complete HTML. The list only grows.
     #[must_use]
     pub fn finished(&self) -> &[Arc<str>] {
         &self.finished
     }
 
-    /// The HTML after the finished blocks. A long one may lag behind the text by a sixteenth until [`Self::end`].
+    /// Returns the HTML after the finished blocks. A long tail may lag behind the text by a sixteenth until
+    /// [`Self::end`].
     pub fn tail(&mut self, sources: &dyn Sources) -> &str {
         let length = self.tail.len();
         let open = if self.ended { 0 } else { self.segments.open() };
@@ -119,9 +120,9 @@ fn is_plain_paragraph(block: &str, known: usize) -> bool {
             || *byte >= 0x80
             || matches!(byte, b' ' | b',' | b'.' | b';' | b'?' | b'(' | b')' | b'%' | b'-')
     };
-    // A no-break space is written otherwise in HTML.
+    // HTML writes a no-break space differently.
     let is_apart = |text: &str| text.contains(['\u{a0}', prepare::MARK_OPEN]);
-    // `www.` begins a link, and may have come in two pieces.
+    // `www.` starts a link, and may arrive in two pieces.
     let lately = &block.as_bytes()[known.saturating_sub(2)..];
     let Some(new) = block.get(known..) else { return false };
     (known > 0 || block.starts_with(char::is_alphabetic))

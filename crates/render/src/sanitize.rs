@@ -58,8 +58,8 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     builder
 });
 
-/// The HTML as it is if it is in the one form that [`crate::emit`] writes, which is told at a fraction of the
-/// cost, and else sanitised: for what is shown for a moment only.
+/// Returns HTML unchanged if it has the canonical form that [`crate::emit`] writes, which is much cheaper to check, and
+/// sanitizes it otherwise. For temporary output only.
 pub(crate) fn checked(html: String) -> String {
     if is_known_form(&html) { html } else { sanitize(&html) }
 }
@@ -112,12 +112,12 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Of addresses without a scheme, those of files that an answer cites.
+/// Allows addresses without a scheme only for files that an answer cites.
 fn own_files(url: &str) -> Option<Cow<'_, str>> {
     url.starts_with(FILES).then_some(Cow::Borrowed(url))
 }
 
-/// The HTML without anything that is not on the list.
+/// Removes everything from the HTML that is not on the allowlist.
 pub(crate) fn sanitize(html: &str) -> String {
     SANITIZER.clean(html).to_string()
 }

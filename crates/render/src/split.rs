@@ -9,22 +9,21 @@
 //!    └── an ambiguous line ──> Unsure: no more splits
 //! ```
 
-/// The least that is cut off: blocks shorter than this go together.
+/// The minimum length of a segment; shorter blocks are combined.
 const SEGMENT_MIN_BYTES: usize = 256;
 
-/// Cuts a text that grows into segments of whole blocks.
+/// Splits a growing text into segments of whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     splitter: Splitter,
     /// The number of bytes that were examined.
     seen: usize,
-    /// The last place where it can be cut.
+    /// The last possible split.
     closed: usize,
 }
 
 impl Segments {
-    /// The end of the segment that begins at `start`, when the text has come that far. Each line is looked at
-    /// once.
+    /// Returns the end of the segment that starts at `start`, if the text contains it. Examines each line once.
     pub(crate) fn next(&mut self, text: &str, start: usize) -> Option<usize> {
         while let Some(length) = text[self.seen..].find('\n') {
             let line = self.seen..self.seen + length;
@@ -42,19 +41,19 @@ impl Segments {
         None
     }
 
-    /// Where the block begins that is still open, all text having been looked at.
+    /// Returns the start of the open block, after all text was examined.
     pub(crate) fn open(&self) -> usize {
         self.closed
     }
 
-    /// Tells that so many bytes at the beginning were taken from the text.
+    /// Adjusts positions after so many bytes were removed from the start of the text.
     pub(crate) fn forget(&mut self, bytes: usize) {
         self.seen -= bytes;
         self.closed -= bytes;
     }
 }
 
-/// Where to cut, seen from a line.
+/// The place of a split, relative to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     None,
@@ -65,23 +64,22 @@ enum Cut {
 /// The open top-level block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
-    /// Nothing.
     #[default]
     Between,
     /// A paragraph, or a table when it has pipes.
     Paragraph { piped: bool },
-    /// A paragraph or a block of HTML that ends with a blank line.
+    /// A paragraph or HTML block that ends with a blank line.
     Html,
-    /// A list: the column of its last item's content, whether a blank line came last, and whether a line came
-    /// that may belong to the item or may have ended the list.
+    /// A list: the content column of its last item, whether the last line was blank, and whether a line may belong to
+    /// the item or end the list.
     List { offset: usize, blank: bool, lazy: bool },
-    /// A block quote, and whether a line came that may belong to it or not.
+    /// A block quote, and whether a line may belong to it.
     Quote { lazy: bool },
-    /// Code by indentation.
+    /// Indented code.
     Code,
-    /// A fence of so many of the character.
+    /// A fence of so many characters.
     Fence { mark: u8, length: usize },
-    /// Something that this splitter does not follow.
+    /// A construct that this splitter does not track.
     Unsure,
 }
 
@@ -96,7 +94,7 @@ enum Line {
         length: usize,
     },
     Quote,
-    /// A list item: the column of its content, whether it has any, and whether it may interrupt a paragraph.
+    /// A list item: its content column, whether it has content, and whether it may interrupt a paragraph.
     Item {
         offset: usize,
         empty: bool,
@@ -104,20 +102,20 @@ enum Line {
     },
     /// A line of `=` or of one or two `-`, which may underline a heading.
     Underline,
-    /// May begin HTML that ends with a blank line.
+    /// The possible start of HTML that ends with a blank line.
     Tag,
-    /// May begin HTML that goes on over blank lines.
+    /// The possible start of HTML that continues over blank lines.
     RawHtml,
 }
 
-/// Follows the lines of a text.
+/// Tracks blocks line by line.
 #[derive(Debug, Default)]
 struct Splitter {
     state: State,
 }
 
 impl Splitter {
-    /// Takes a whole line, without its end, and tells whether to cut before or after it.
+    /// Processes a whole line, without its end, and returns whether to split before or after it.
     fn line(&mut self, line: &str) -> Cut {
         let indent = columns(line);
         let rest = line.trim_start_matches([' ', '\t']).trim_end_matches([' ', '\t']).as_bytes();
@@ -160,7 +158,7 @@ fn after_blank(state: State) -> (State, Cut) {
     }
 }
 
-/// A line where nothing is open, or where what was open ends before it: `before` tells whether to cut there.
+/// Processes a line where nothing is open, or that ends the open block: `before` is the split before it.
 fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
     if indent >= 4 {
         return (State::Code, before);
@@ -172,7 +170,7 @@ fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
         Line::Item { offset, empty: false, .. } => {
             (State::List { offset, blank: false, lazy: false }, before)
         }
-        // An item without content is followed by its content or by something else.
+        // The content of an empty item may follow, or something else.
         Line::Item { empty: true, .. } | Line::RawHtml => (State::Unsure, before),
         Line::Underline if rest == b"-" => (State::Unsure, before),
         Line::Tag => (State::Html, before),
@@ -183,11 +181,11 @@ fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
 fn paragraph(piped: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
     let goes_on = (State::Paragraph { piped: piped || is_piped(rest) }, Cut::None);
     if indent >= 4 {
-        // It goes on with a paragraph, but ends a table and is code.
+        // It continues a paragraph, but ends a table and is code.
         return if piped { (State::Unsure, Cut::None) } else { goes_on };
     }
     match line {
-        // What interrupts a paragraph and what does not differs in a table.
+        // Tables and paragraphs are interrupted by different lines.
         Line::Underline | Line::Rule if piped && rest[0] != b'*' && rest[0] != b'_' => {
             (State::Unsure, Cut::None)
         }
@@ -218,7 +216,7 @@ fn quote(lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
     }
 }
 
-/// A line that stands further left than the content of the list's last item.
+/// Processes a line to the left of the content of the list's last item.
 fn list(offset: usize, blank: bool, lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
     if indent >= 4 {
         let state = if blank { State::Unsure } else { State::List { offset, blank: false, lazy: true } };
@@ -247,7 +245,7 @@ fn list(offset: usize, blank: bool, lazy: bool, indent: usize, line: Line, rest:
     }
 }
 
-/// The columns of a line's indentation.
+/// Returns the columns of a line's indentation.
 fn columns(line: &str) -> usize {
     let mut columns = 0;
     for byte in line.bytes() {
@@ -319,7 +317,7 @@ fn classify(line: &str, indent: usize, rest: &[u8]) -> Line {
     }
 }
 
-/// The list item whose marker is `width` long.
+/// Returns the list item whose marker has the length `width`.
 fn item(line: &str, indent: usize, width: usize, interrupts: bool) -> Line {
     let content = line.trim_start_matches([' ', '\t']).get(width..).unwrap_or("");
     if !content.is_empty() && !content.starts_with([' ', '\t']) {

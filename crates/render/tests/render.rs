@@ -1,5 +1,4 @@
-//! What the HTML of an answer promises: right, safe, bounded, and the same whether it was written at once or
-//! piece by piece.
+//! Checks the HTML of answers: correct, safe, bounded, and the same for whole and incremental rendering.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -105,7 +104,7 @@ fn images_become_links() {
     assert_eq!(nested.matches("<a ").count(), 1, "{nested}");
 }
 
-/// Whether the HTML has only what may be in it: parsed here with nothing of the crate's own.
+/// Checks that HTML contains only allowed elements, with an independent parser.
 fn is_safe(html: &str) -> Result<(), String> {
     let elements = [
         "a",
@@ -216,7 +215,7 @@ fn nothing_hostile_gets_through() {
     }
 }
 
-/// Texts that take time or stack in a renderer that is not careful, of about `size` bytes.
+/// Returns texts of about `size` bytes that are expensive for a naive renderer.
 fn heavy(size: usize) -> Vec<(&'static str, String)> {
     let repeat = |text: &str| text.repeat(size / text.len());
     vec![
@@ -268,7 +267,7 @@ fn heavy(size: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What this thread has used of the processor, however busy the machine is.
+/// Returns the CPU time of this thread, independent of the load.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
@@ -282,7 +281,7 @@ fn deep_and_long_texts_are_rendered_in_bounded_time() {
             let begun = processor_time();
             let out = html(&text);
             let took = processor_time() - begun;
-            // Generous for a build without optimisation; what is quadratic takes far longer.
+            // Generous for a build without optimization; quadratic time would be far longer.
             assert!(took < Duration::from_secs(5), "{name}: {took:?}");
             is_safe(&out).unwrap_or_else(|what| panic!("{what} of {name}"));
             assert!(out.len() < 40 * text.len() + 1000, "{name}: {} of {}", out.len(), text.len());
@@ -376,7 +375,7 @@ fn a_block_without_end_costs_no_more_than_its_length() {
 fn texts_that_once_differed_piece_by_piece_are_the_same() {
     let long = "long ".repeat(60);
     for text in [
-        // A line that would go on with a paragraph ends a table, and is code.
+        // A line that would continue a paragraph ends a table, and is code.
         format!("| a |\n|---|\n| {long} |\n     c\n\n       d\n\ne\n"),
     ] {
         for size in 1..60 {
@@ -385,7 +384,7 @@ fn texts_that_once_differed_piece_by_piece_are_the_same() {
     }
 }
 
-/// Markdown of blocks as models write them, without what one block can change in another.
+/// Generates Markdown blocks as models write them, without interaction between blocks.
 fn document() -> impl Strategy<Value = String> {
     let blocks = prop::sample::select(vec![
         "# A heading",
@@ -450,12 +449,12 @@ fn document() -> impl Strategy<Value = String> {
         .prop_map(|blocks| blocks.into_iter().map(|(block, gap)| format!("{block}{gap}")).collect())
 }
 
-/// The same with paragraphs between, so that every place where a cut is possible is used.
+/// Generates the same with paragraphs in between, so that every possible split is used.
 fn long_document() -> impl Strategy<Value = String> {
     document().prop_map(|text| format!("{}{text}{0}{text}", "Long paragraph of text. ".repeat(12) + "\n\n"))
 }
 
-/// Characters in which everything that matters to Markdown is frequent.
+/// Generates text with frequent Markdown characters.
 fn noise() -> impl Strategy<Value = String> {
     let bits = prop::sample::select(vec![
         "[1]",
