@@ -16,14 +16,15 @@ use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread}
 use crate::path::{WorkspacePath, is_staging};
 use crate::usage::{Quota, Usage, UsageTracker, walk};
 
-/// So many accounts' books are kept; beyond it those that nobody is working with are counted anew later.
+/// The number of accounts whose usage is cached; beyond it idle accounts are recounted later.
 const BOOKS_MAX: usize = 10_000;
 
 /// The age at which leftovers of an interrupted upload are removed.
 const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// The mode of the folder of all accounts. A machine may give its files any rights, its home too; nobody else on the
-/// host gets that far. The homes themselves stay open to the agent, who is another user than their owner in a machine.
+/// The mode of the folder of all accounts. A machine may give its files and its home any permissions, but no other user
+/// on the host can reach them. The homes stay accessible to the agent, which is another user than their owner in a
+/// machine.
 const PRIVATE_MODE: Mode = Mode::RWXU;
 
 /// The folder that holds the workspaces of all accounts on this host. Cheap to clone.
@@ -41,8 +42,7 @@ struct Shared {
 }
 
 impl Workspaces {
-    /// Takes the folder, which is made when it is missing, and closes it to other users. Blocks; meant for the start of
-    /// the service.
+    /// Opens the folder, creates it when it is missing, and closes it to other users. Blocks; meant for startup.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -60,15 +60,15 @@ impl Workspaces {
         self.shared.root.as_fd()
     }
 
-    /// The workspace of this account. Nothing is looked at: without [`Self::provision`] its operations
-    /// answer [`WorkspaceError::NotFound`].
+    /// Returns the workspace of this account without any check: without [`Self::provision`] its operations return
+    /// [`WorkspaceError::NotFound`].
     #[must_use]
     pub fn of(&self, account: AccountId) -> Workspace {
-        let mut kept = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= BOOKS_MAX && !kept.contains_key(&account) {
-            kept.retain(|_, books| Arc::strong_count(books) > 1);
+        let mut trackers = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
+        if trackers.len() >= BOOKS_MAX && !trackers.contains_key(&account) {
+            trackers.retain(|_, books| Arc::strong_count(books) > 1);
         }
-        let books = kept.entry(account).or_insert_with(|| Arc::new(UsageTracker::new(self.shared.quota)));
+        let books = trackers.entry(account).or_insert_with(|| Arc::new(UsageTracker::new(self.shared.quota)));
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books: books.clone() }
     }
 
@@ -80,12 +80,11 @@ impl Workspaces {
         Ok(self.accounts().await?.len())
     }
 
-    /// Removes the files that uploads left in accounts' home folders when a crash interrupted them, and returns how many.
-    /// One that was written to within the last hour is left alone. A folder that cannot be read is passed over. Cancel
-    /// safe.
+    /// Removes the files that interrupted uploads left in home folders, and returns their number. Skips files that were
+    /// written within the last hour, and unreadable folders. Cancel safe.
     ///
     /// # Errors
-    /// What the file system answers about the folder of all accounts.
+    /// Errors of the file system for the folder of all accounts.
     pub async fn remove_stale_uploads(&self) -> Result<u64, WorkspaceError> {
         let mut removed = 0;
         for account in self.accounts().await? {
@@ -96,15 +95,16 @@ impl Workspaces {
         Ok(removed)
     }
 
-    /// As [`Self::of`], but new books are not kept: looking at all accounts must not displace those in use.
+    /// Returns the workspace like [`Self::of`], but without caching its usage: a scan of all accounts must not displace
+    /// those in use.
     fn without_books(&self, account: AccountId) -> Workspace {
-        let kept = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let books = kept.get(&account).cloned();
+        let trackers = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let books = trackers.get(&account).cloned();
         let books = books.unwrap_or_else(|| Arc::new(UsageTracker::new(self.shared.quota)));
         Workspace { shared: self.shared.clone(), name: account.to_string().into(), books }
     }
 
-    /// The accounts that have a folder.
+    /// Returns the accounts that have a folder.
     async fn accounts(&self) -> Result<Vec<AccountId>, WorkspaceError> {
         let root_dir = self.shared.root_dir.clone();
         off_thread(move || {
@@ -118,8 +118,8 @@ impl Workspaces {
         .await
     }
 
-    /// Makes the account's home folder with its upload folder, or leaves them as they are. When the service runs as root and an owner (user and
-    /// group) is given, both are theirs, as is everything that the service makes there later.
+    /// Creates the account's home folder with its upload folder, unless they exist. When the service runs as root and
+    /// an owner (user and group) is given, that user owns both and everything that the service creates there later.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -137,8 +137,8 @@ impl Workspaces {
 
 /// The files of one account: section 4.3 of the interface. Cheap to clone.
 ///
-/// Every operation starts at the account's home folder and cannot leave it. All are done off the threads
-/// that serve requests; one whose future is dropped may still come to its end, and none leaves half a file.
+/// Every operation starts at the account's home folder and cannot leave it. Operations run off the request threads; one
+/// whose future is dropped may still complete, and none leaves a partial file.
 #[derive(Debug, Clone)]
 pub struct Workspace {
     shared: Arc<Shared>,
@@ -147,7 +147,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Where the home folder is on this host, for the driver of the account's machine.
+    /// Returns the path of the home folder on this host, for the driver of the account's machine.
     #[must_use]
     pub fn host_dir(&self) -> PathBuf {
         self.shared.root_dir.join(&*self.name)
@@ -167,10 +167,10 @@ impl Workspace {
         self.counted(self.shared.quota.recount_after).await
     }
 
-    /// Gives the home folder the permissions back that a machine took away, with which nothing could work in it.
+    /// Restores the permissions of the home folder that a machine removed and that all operations need.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotFound`] without a home folder, and what the file system answers.
+    /// [`WorkspaceError::NotFound`] without a home folder, and errors of the file system.
     pub async fn repair(&self) -> Result<(), WorkspaceError> {
         let workspace = self.clone();
         off_thread(move || workspace.home().map(drop)).await
@@ -190,7 +190,7 @@ impl Workspace {
         Home::open(self.shared.root.as_fd(), &self.name)
     }
 
-    /// Opens what is at the path if that needs no waiting for a disk and no link is on the way.
+    /// Opens the path if that does not wait for a disk and its path has no link.
     pub(crate) fn open_at_hand(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
         jail::open_at_hand(self.shared.root.as_fd(), &self.name, path, flags)
     }
@@ -214,7 +214,7 @@ impl Workspace {
         Ok(fs::fsync(root)?)
     }
 
-    /// Removes what uploads left at home that have not been written to for long.
+    /// Removes stale files of interrupted uploads from the home folder.
     fn remove_stale(&self, home: &Home) -> Result<u64, WorkspaceError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut removed = 0;

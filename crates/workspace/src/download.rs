@@ -25,48 +25,46 @@ use crate::jail::{Home, file_type, off_thread, size};
 use crate::path::{AskedPath, WorkspacePath, shown};
 use crate::tree::FILE_FLAGS;
 
-/// The size of a read off the threads that serve requests; a stream holds two at most, the one that is sent and the
-/// next.
+/// The size of a read off the request threads; a stream holds two chunks at most, the current and the next.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// The size of a read of what the kernel has at hand. It is done where the request is: copying so much takes less time
-/// than changing threads, and keeps no other request waiting for long.
+/// The size of a read from the kernel's cache. It runs on the request thread: copying that much is faster than a thread
+/// switch and delays no other request for long.
 const AT_HAND_BYTES: u64 = 64 * 1024;
 
 /// The maximum wait for a leased file, and the interval between attempts.
 const LEASE_WAIT: Duration = Duration::from_secs(2);
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The MIME type of what nothing is known about.
+/// The MIME type of unknown content.
 pub(crate) const UNKNOWN_MIME: &str = "application/octet-stream";
 
-/// A file of a workspace, open to be read. What it tells was true when it was opened.
+/// An open file of a workspace. Its fields describe it at the time of opening.
 #[derive(Debug)]
 pub struct OpenFile {
     file: Arc<OwnedFd>,
-    /// Where it is: the one of the places asked for that exists.
+    /// The candidate path that exists.
     pub path: WorkspacePath,
-    /// Its name as shown.
+    /// The name as shown.
     pub name: String,
-    /// Its size in bytes.
     pub size: u64,
-    /// When it was last written to.
+    /// The time of its last change.
     pub modified: Timestamp,
-    /// A strong entity tag in its quotes; another after any change of the file.
+    /// A strong entity tag with its quotes, which changes with the file.
     pub etag: String,
-    /// By its name; the content is not looked at.
+    /// Derived from the name, not from the content.
     pub mime: &'static str,
 }
 
 impl Workspace {
-    /// Opens a file to be read. Links to places inside are followed. Never waits for a pipe or a device.
+    /// Opens a file for reading. Follows links within the workspace. Never waits for a pipe or device.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::IsFolder`], [`WorkspaceError::NotAFile`],
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], [`WorkspaceError::LeasedWalk`] after a while, and what the
-    /// file system answers.
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], [`WorkspaceError::Leased`] after a timeout, and errors
+    /// of the file system.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
-        // Whatever else this meets is met again, and told, by the look-up that may wait.
+        // The blocking lookup meets and reports all other errors again.
         let preferred = asked.preferred();
         if let Ok(file) = self.open_at_hand(preferred, FILE_FLAGS)
             && let Ok(file) = OpenFile::new(file, preferred)
@@ -94,13 +92,13 @@ impl Workspace {
 /// The result of one attempt to open a file.
 enum Found {
     Open(OpenFile),
-    /// It is leased; open as a path alone.
+    /// The file is leased; opened with `O_PATH`.
     Leased(Arc<OwnedFd>, WorkspacePath),
 }
 
 fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
     match home.open_beneath(path, FILE_FLAGS) {
-        // The kernel says the same of a lease and of a way that changed all the time. A path has no lease.
+        // The kernel reports a lease and a concurrently changed path with the same error. `O_PATH` ignores leases.
         Err(Errno::AGAIN) => {
             let file = home.open_beneath(path, OFlags::PATH)?;
             match reopen(&file) {
@@ -112,8 +110,8 @@ fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
     }
 }
 
-/// Waits for a file that is leased. Whoever holds the lease was told by the attempt to open it; the kernel takes it
-/// away from one who does not listen, but later than a request waits.
+/// Waits for a leased file. Opening it has notified the holder of the lease; the kernel revokes the lease of a holder
+/// that ignores that, but only after the request's timeout.
 async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
     let deadline = Instant::now() + LEASE_WAIT;
     while Instant::now() < deadline {
@@ -131,7 +129,7 @@ async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, Wo
 }
 
 fn reopen(file: &OwnedFd) -> Result<OwnedFd, Errno> {
-    // Not what is under its name by now: the look-up was kept beneath the home folder.
+    // Not the file that has the name now: the lookup was kept beneath the home folder.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     openat(CWD, path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty())
 }
@@ -156,8 +154,8 @@ impl OpenFile {
         })
     }
 
-    /// The bytes of a range, which is cut at the end of the file. Ends in an error when the file became
-    /// shorter in the meantime, so that a length which was announced is never passed off as whole.
+    /// Streams a range, truncated at the end of the file. Ends with an error when the file became shorter in the
+    /// meantime, so that an incomplete body never looks complete.
     #[must_use]
     pub fn stream(&self, range: Range<u64>) -> FileStream {
         let end = range.end.min(self.size);
@@ -166,8 +164,8 @@ impl OpenFile {
     }
 }
 
-/// The bytes of a range of a file: read where the stream is polled while the kernel has them at hand, else by a thread
-/// that reads one chunk ahead. Dropping it stops the reading.
+/// The bytes of a range of a file. Reads from the kernel's cache on the polling thread, otherwise on a thread that
+/// reads one chunk ahead. Dropping the stream stops reading.
 #[derive(Debug)]
 pub struct FileStream {
     file: Arc<OwnedFd>,
@@ -176,12 +174,12 @@ pub struct FileStream {
 }
 
 impl FileStream {
-    /// The next bytes, if the kernel has them at hand; never waits for a disk.
+    /// Reads the next bytes from the kernel's cache; never waits for a disk.
     fn read_at_hand(&mut self) -> Option<Bytes> {
-        let wanted = usize::try_from((self.rest.end - self.rest.start).min(AT_HAND_BYTES)).ok()?;
-        let mut read = vec![0; wanted];
+        let length = usize::try_from((self.rest.end - self.rest.start).min(AT_HAND_BYTES)).ok()?;
+        let mut read = vec![0; length];
         let into = &mut [IoSliceMut::new(&mut read)];
-        // What else there is to say of the file is said by the read that may wait.
+        // The blocking read reports all other errors.
         let length = rustix::io::preadv2(&self.file, into, self.rest.start, ReadWriteFlags::NOWAIT).ok()?;
         read.truncate(length);
         self.rest.start += length as u64;
@@ -222,9 +220,9 @@ impl Stream for FileStream {
 }
 
 fn read_all(file: &OwnedFd, range: Range<u64>) -> io::Result<Bytes> {
-    let wanted = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
-    let mut read = Vec::with_capacity(wanted);
-    while read.len() < wanted {
+    let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut read = Vec::with_capacity(length);
+    while read.len() < length {
         let at = range.start + read.len() as u64;
         match rustix::io::pread(file, spare_capacity(&mut read), at) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
@@ -232,8 +230,8 @@ fn read_all(file: &OwnedFd, range: Range<u64>) -> io::Result<Bytes> {
             Err(other) => return Err(other.into()),
         }
     }
-    // The allocation may be larger than what was asked for, and the read with it.
-    read.truncate(wanted);
+    // The allocation, and so the read, may be larger than requested.
+    read.truncate(length);
     Ok(read.into())
 }
 
@@ -244,13 +242,13 @@ fn etag(stat: &Stat) -> String {
     )
 }
 
-/// When it was last written to, by what `stat` tells.
+/// Returns the modification time in a `stat` result.
 pub(crate) fn modified(stat: &Stat) -> Timestamp {
     let micros = i64::try_from(stat.st_mtime_nsec / 1000).unwrap_or(0);
     Timestamp::from_micros(stat.st_mtime.saturating_mul(1_000_000).saturating_add(micros))
 }
 
-/// The MIME type that a file of this name has most likely.
+/// Returns the most likely MIME type for a file name.
 pub(crate) fn mime(name: &[u8]) -> &'static str {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));

@@ -6,55 +6,55 @@ use rustix::io::Errno;
 
 use crate::path::{NameError, PathError};
 
-/// Why an operation on a workspace was not done. Sections 4.3 and 7 of the interface give each its status.
+/// An error of a workspace operation. Sections 4.3 and 7 of the interface define the statuses.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
     /// The path leaves the home folder, by `..` or by a symbolic link that leads out or is absolute (403).
     #[error("the path points outside the workspace")]
     Outside,
-    /// The text is no path: NUL, or longer than any path (400).
+    /// The path is invalid: it has a NUL or is too long (400).
     #[error("{0}")]
     InvalidPath(PathError),
-    /// The text is no name of a file (400).
+    /// The file name is invalid (400).
     #[error("{0}")]
     InvalidName(#[from] NameError),
-    /// Nothing is there (404).
+    /// Nothing exists at the path (404).
     #[error("there is nothing at the path")]
     NotFound,
-    /// A file was wanted and a folder is there (400).
+    /// A folder exists where a file is expected (400).
     #[error("the path leads to a folder")]
     IsFolder,
-    /// A folder was wanted and something else is there (400).
+    /// Something other than a folder exists where a folder is expected (400).
     #[error("the path does not lead to a folder")]
     NotAFolder,
-    /// A file was wanted and a pipe, socket or device is there (400).
+    /// A pipe, socket or device exists where a file is expected (400).
     #[error("the path leads to something that is not a file")]
     NotAFile,
-    /// A folder cannot be made or replaced because something is there (409).
+    /// A folder cannot be created or replaced because something exists (409).
     #[error("the path is taken already")]
     AlreadyExists,
-    /// A folder that is to go holds something (409).
+    /// A folder to be deleted is not empty (409).
     #[error("the folder is not empty")]
     NotEmpty,
     /// The home folder cannot be deleted (403).
     #[error("the home folder cannot be deleted")]
     HomeFolder,
-    /// The file system refuses the service; the machine made it so (403).
+    /// The file system denies the service access, because of the machine's changes (403).
     #[error("the workspace does not permit this")]
     Denied,
-    /// A program in the machine holds a lease on the file and does not give it up yet (409).
+    /// A program in the machine holds a lease on the file (409).
     #[error("a program in the machine holds a lease on the file; try again later")]
     Leased,
     /// The uploaded file has no content (400).
     #[error("the file is empty")]
     Empty,
-    /// The account's quota, or the disk's floor of free space, would be passed (409).
+    /// The operation would exceed the account's quota or the disk's minimum of free space (409).
     #[error("the workspace is full")]
     QuotaExceeded,
-    /// The folder holds more than can be listed at once (409).
+    /// The folder has more entries than a listing may contain (409).
     #[error("the folder has more than {0} entries")]
     TooManyEntries(usize),
-    /// The content of an upload broke off; nothing of it is left.
+    /// The content of an upload ended early; nothing is stored.
     #[error("the upload broke off")]
     Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file system failed (500).
@@ -74,9 +74,9 @@ impl From<PathError> for WorkspaceError {
 impl From<Errno> for WorkspaceError {
     fn from(errno: Errno) -> Self {
         match errno {
-            // RESOLVE_BENEATH answers EXDEV for every way out.
+            // RESOLVE_BENEATH reports EXDEV for every escape.
             Errno::XDEV => Self::Outside,
-            // A name that no file system takes, a file in place of a folder on the way, a circle of links.
+            // An invalid name, a file in place of a parent folder, or a cycle of links.
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Self::NotFound,
             Errno::ISDIR => Self::IsFolder,
             Errno::NXIO => Self::NotAFile,

@@ -15,19 +15,18 @@ use crate::path::{AskedPath, NameError, WorkspacePath};
 use crate::tree::open_folder;
 use crate::usage::{ReservedSpace, Usage};
 
-/// So often a folder is swept again when the machine keeps putting things into it.
+/// Limits the sweeps of a folder to which the machine keeps adding entries.
 const SWEEPS_MAX: usize = 64;
 
-/// So many entries are deleted by one call at most.
+/// Limits the entries that one call deletes.
 const DELETED_MAX: u64 = 50_000_000;
 
 impl Workspace {
-    /// Makes a folder; its parent must exist. Of the places asked for only the preferred one is taken.
+    /// Creates a folder; its parent must exist. Uses only the preferred candidate path.
     ///
     /// # Errors
-    /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent,
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::InvalidName`], [`WorkspaceError::QuotaExceeded`], and
-    /// what the file system answers.
+    /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent, [`WorkspaceError::Outside`],
+    /// [`WorkspaceError::InvalidName`], [`WorkspaceError::QuotaExceeded`], and errors of the file system.
     pub async fn create_folder(&self, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
@@ -41,13 +40,13 @@ impl Workspace {
         .await
     }
 
-    /// Deletes what is at a path: a link itself, wherever it leads; a folder that is not empty only with
-    /// `recursive`, and then without following any link in it. The last file of a temporary upload takes its
-    /// folder with it. A deletion that began goes on when this future is dropped.
+    /// Deletes the entry at a path: a link itself, whatever its target; a non-empty folder only with `recursive`,
+    /// without following links in it. Deleting the last file of a temporary upload also deletes its folder. A deletion
+    /// that has started continues when this future is dropped.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotEmpty`], [`WorkspaceError::HomeFolder`],
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and what the file system answers.
+    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and errors of the file system.
     pub async fn delete(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
@@ -81,7 +80,7 @@ fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
     Ok(fs::fsync(&parent)?)
 }
 
-/// Deletes, and tells what that made free where it is known.
+/// Deletes an entry and returns the freed space if it is known.
 fn delete(home: &Home, path: &WorkspacePath, recursive: bool) -> Result<Option<Usage>, WorkspaceError> {
     let Some((folder, name)) = path.split() else { return Err(WorkspaceError::HomeFolder) };
     let parent = home.open_beneath(&folder, FOLDER_FLAGS)?;
@@ -109,18 +108,18 @@ fn delete(home: &Home, path: &WorkspacePath, recursive: bool) -> Result<Option<U
     Ok(freed)
 }
 
-/// Deletes a folder with all that is in it, by descriptors alone.
+/// Deletes a folder and its contents, by descriptors alone.
 ///
-/// Folders in folders are lifted into the top one before they are emptied, so that any depth is handled with
-/// two open folders and no recursion. Whatever is swapped meanwhile, only entries of folders that were
-/// opened here, without following a link, are deleted.
+/// Moves nested folders to the top folder before emptying them, so that any depth needs only two open folders and no
+/// recursion. Whatever is swapped concurrently, it deletes only entries of folders that it opened without following
+/// links.
 fn delete_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError> {
     let mut tree = Tree { top: open_entry(parent, name)?, lifted: 0, deleted: 0 };
     for _ in 0..SWEEPS_MAX {
         while tree.sweep()? {}
         match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            // Something else has the name now; what was asked to go is gone.
+            // Something else has the name now; the requested entry is gone.
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(other) => return Err(other.into()),
         }
@@ -135,7 +134,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Goes once through the top folder; tells whether it held anything.
+    /// Processes the top folder once. Returns true if it had entries.
     fn sweep(&mut self) -> Result<bool, WorkspaceError> {
         let mut held = false;
         let top = self.top.as_fd().try_clone_to_owned()?;
@@ -151,7 +150,7 @@ impl Tree {
             }
             match open_entry(top.as_fd(), name.to_bytes()) {
                 Ok(folder) => self.empty(&folder)?,
-                // Gone, or no folder any more: the next sweep sees.
+                // Gone or replaced: the next sweep handles it.
                 Err(WorkspaceError::NotFound) => {}
                 Err(other) => return Err(other),
             }
@@ -160,7 +159,7 @@ impl Tree {
         Ok(held)
     }
 
-    /// Deletes what a folder holds, and lifts folders that hold something into the top one.
+    /// Deletes the entries of a folder, and moves non-empty folders to the top folder.
     fn empty(&mut self, folder: &OwnedFd) -> Result<(), WorkspaceError> {
         for entry in Dir::read_from(folder)? {
             let entry = entry?;
@@ -177,7 +176,7 @@ impl Tree {
         for _ in 0..SWEEPS_MAX {
             self.lifted += 1;
             let lifted = format!(".deleted-{:x}", self.lifted);
-            // It may take the place of an empty folder, which was to go as well.
+            // This may replace an empty folder, which was to be deleted as well.
             match fs::renameat(folder, name, &self.top, lifted) {
                 Ok(()) | Err(Errno::NOENT) => return Ok(()),
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
@@ -188,7 +187,7 @@ impl Tree {
         Err(WorkspaceError::NotEmpty)
     }
 
-    /// Deletes an entry unless it is a folder that holds something; tells whether it is gone.
+    /// Deletes an entry unless it is a non-empty folder. Returns true if it is gone.
     fn delete_entry(
         &mut self,
         folder: BorrowedFd<'_>,
@@ -205,7 +204,7 @@ impl Tree {
             match fs::unlinkat(folder, name, flags) {
                 Ok(()) | Err(Errno::NOENT) => return Ok(true),
                 Err(Errno::NOTEMPTY | Errno::EXIST) => return Ok(false),
-                // It is of the other kind than it was said to be.
+                // The entry's kind has changed.
                 Err(Errno::ISDIR | Errno::NOTDIR) => {}
                 Err(other) => return Err(other.into()),
             }
@@ -214,7 +213,7 @@ impl Tree {
     }
 }
 
-/// Removes a folder of the service's own with all that is in it, however deep, following no link. Blocks.
+/// Removes a folder of the service with its contents, at any depth, without following links. Blocks.
 ///
 /// # Errors
 /// Errors of the file system. A missing folder is not an error.
@@ -234,7 +233,7 @@ pub fn remove_folder(path: &Path) -> std::io::Result<()> {
 fn open_entry(folder: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, WorkspaceError> {
     let entry = open_folder(folder, &CString::new(name).map_err(|_| WorkspaceError::NotFound)?)?;
     let mode = Mode::from_raw_mode(fs::fstat(&entry)?.st_mode);
-    // What its owner may not change cannot be emptied, nor lifted.
+    // A folder that its owner may not change can be neither emptied nor moved.
     if mode & Mode::RWXU != Mode::RWXU {
         fs::fchmod(&entry, mode | Mode::RWXU)?;
     }
@@ -260,7 +259,7 @@ mod tests {
         let top = root.path().join("top");
         std::fs::create_dir(&top).unwrap();
         let mut at = open(&top);
-        // Far deeper than any path can name, and wide at some places.
+        // Far deeper than any path can name, and wide in some places.
         for depth in 0..3000 {
             if depth % 500 == 0 {
                 for name in ["a", "b", ".deleted-1"] {

@@ -13,25 +13,25 @@ use crate::error::WorkspaceError;
 use crate::path::WorkspacePath;
 use crate::tree::open_folder;
 
-/// The kernel gives up on a look-up when something on the way is moved at that moment; so often it is tried.
+/// Limits the retries of a lookup that the kernel aborts because a component was moved.
 const LOOKUP_ATTEMPTS_MAX: usize = 128;
 
-/// The unit in which `stat` tells what a file takes on the disk.
+/// The unit of disk usage in `stat`.
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The rounding of file sizes by file systems, and the space for their block maps.
 const ROUNDING_MAX_BYTES: u64 = 16 * 1024;
 
-/// Permissions of files that the service makes.
+/// Permissions of files that the service creates.
 pub(crate) const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 
-/// Permissions of folders that the service makes.
+/// Permissions of folders that the service creates.
 pub(crate) const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
-/// Flags of a folder that is opened to be read or to be synchronised.
+/// Flags for opening a folder to read or synchronize it.
 pub(crate) const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// An account's home folder, open.
+/// An open home folder.
 #[derive(Debug)]
 pub(crate) struct Home {
     fd: OwnedFd,
@@ -40,15 +40,14 @@ pub(crate) struct Home {
 impl Home {
     /// Opens the folder of this name in the folder of all accounts.
     ///
-    /// It belongs to the service. A machine that takes its owner's permissions away locks nobody out: they are given
-    /// back.
+    /// The service owns it. Restores the owner's permissions if a machine removed them.
     pub(crate) fn open(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
         let name = CString::new(name).map_err(|_| WorkspaceError::NotFound)?;
         let fd = open_folder(root, &name)?;
         let mode = Mode::from_raw_mode(fs::fstat(&fd)?.st_mode);
-        // A service that is root gets in all the same; what runs in the machine, as two users, does not.
+        // Root does not need them, but the two users in the machine do.
         if mode & FOLDER_MODE != FOLDER_MODE {
-            // One that belongs to somebody else is theirs to open.
+            // A folder of another owner is left alone.
             let _ = fs::fchmod(&fd, FOLDER_MODE);
         }
         Ok(Self { fd })
@@ -58,7 +57,7 @@ impl Home {
         self.fd.as_fd()
     }
 
-    /// Opens what is at the path, following links that stay inside.
+    /// Opens a path and follows links within the home folder.
     pub(crate) fn open_beneath(&self, path: &WorkspacePath, flags: OFlags) -> Result<OwnedFd, Errno> {
         let bytes = if path.is_home() { b"." } else { path.as_bytes() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -73,7 +72,7 @@ impl Home {
         Err(last)
     }
 
-    /// Opens a folder; tells one that is missing from something else in its place.
+    /// Opens a folder. Distinguishes a missing folder from another kind of entry.
     pub(crate) fn open_folder(&self, path: &WorkspacePath) -> Result<OwnedFd, WorkspaceError> {
         match self.open_beneath(path, FOLDER_FLAGS) {
             Err(Errno::NOTDIR) => {
@@ -84,8 +83,7 @@ impl Home {
         }
     }
 
-    /// Opens a folder in a folder that is open, making it when it is missing. A link is not followed. Permissions that
-    /// its owner lacks are given back.
+    /// Opens a subfolder, or creates it. Does not follow links. Restores the owner's permissions.
     pub(crate) fn open_or_make(
         &self,
         parent: BorrowedFd<'_>,
@@ -104,7 +102,7 @@ impl Home {
         }
     }
 
-    /// Opens a folder that was just made and gives it its owner and permissions, whatever the umask is.
+    /// Opens a new folder and sets its owner and permissions, independent of the umask.
     pub(crate) fn adopt_folder(
         &self,
         parent: BorrowedFd<'_>,
@@ -115,7 +113,7 @@ impl Home {
         Ok(fd)
     }
 
-    /// Gives what is open to the home's owner, with these permissions.
+    /// Sets the owner to the home's and the permissions.
     pub(crate) fn adopt(&self, fd: BorrowedFd<'_>, mode: Mode) -> Result<(), WorkspaceError> {
         if let Some((uid, gid)) = self.owner()? {
             fs::fchown(fd, Some(uid), Some(gid))?;
@@ -135,8 +133,8 @@ impl Home {
     }
 }
 
-/// Opens what is at the path in the home folder of this name, in one call, if the kernel has all of the way at hand and
-/// no link is on it: one without links and `..` leads nowhere else. Never waits for a disk.
+/// Opens a path below the home folder of this name in one call, if the whole lookup is cached and has no link: a path
+/// without links and `..` cannot escape. Never waits for a disk.
 pub(crate) fn open_at_hand(
     root: BorrowedFd<'_>,
     home: &str,
@@ -153,12 +151,12 @@ pub(crate) fn entry_stat(parent: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Er
     fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// The type in what `stat` tells.
+/// Returns the file type in a `stat` result.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The size in what `stat` tells, in bytes.
+/// Returns the size in bytes in a `stat` result.
 pub(crate) fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
@@ -179,7 +177,7 @@ pub(crate) fn folder_size_charged(stat: &Stat) -> u64 {
     size_on_disk(stat).saturating_sub(ROUNDING_MAX_BYTES)
 }
 
-/// Does work that may block, off the threads that serve requests. It goes on when nobody waits any more.
+/// Runs blocking work off the request threads. It continues when this future is dropped.
 pub(crate) async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 ) -> Result<T, WorkspaceError> {

@@ -13,64 +13,61 @@ use crate::error::WorkspaceError;
 use crate::jail::{Home, entry_stat, file_type, off_thread, size};
 use crate::path::{AskedPath, WorkspacePath, shown};
 
-/// So many entries are listed at most; a folder with more is refused.
+/// Limits the entries of a listing; larger folders are rejected.
 pub const ENTRIES_MAX: usize = 100_000;
 
 /// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A file with content.
     File,
-    /// A folder.
     Folder,
-    /// A symbolic link, wherever it leads.
+    /// A symbolic link, whatever its target.
     Link,
     /// A pipe, a socket or a device.
     Other,
 }
 
-/// An entry of a listing: section 2.6 of the interface.
+/// An entry of a listing (section 2.6 of the interface).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name as shown.
+    /// The name as shown.
     pub name: String,
-    /// Where it is.
     pub path: WorkspacePath,
     pub kind: EntryKind,
-    /// Bytes of a file, 0 of everything else.
+    /// The size of a file in bytes, 0 for other kinds.
     pub size: u64,
-    /// When it was last written to.
+    /// The time of its last change.
     pub modified: Timestamp,
-    /// By its name for a file, `inode/directory`, `inode/symlink`, or `application/octet-stream`.
+    /// By the file's name, or `inode/directory`, `inode/symlink`, `application/octet-stream`.
     pub mime: &'static str,
 }
 
-/// A listing of one folder level: folders first, then by name; hidden entries left out.
+/// A listing of one folder level: folders first, then by name, without hidden entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// The folder: the one of the places asked for that exists.
+    /// The candidate path that exists.
     pub path: WorkspacePath,
     /// The entries. Consumed from the front, so that writing them needs no second copy.
     pub entries: VecDeque<Entry>,
 }
 
-/// Something that is there, links followed.
+/// An existing entry, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Where it is: the one of the places asked for that exists.
+    /// The candidate path that exists.
     pub path: WorkspacePath,
     /// The type of the entry; never a link.
     pub kind: EntryKind,
-    /// Bytes of a file, 0 of everything else.
+    /// The size of a file in bytes, 0 for other kinds.
     pub size: u64,
 }
 
 impl Workspace {
-    /// Lists a folder, one level, at most [`ENTRIES_MAX`] entries.
+    /// Lists one level of a folder, at most [`ENTRIES_MAX`] entries.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotAFolder`], [`WorkspaceError::Outside`],
-    /// [`WorkspaceError::TooManyEntries`], and what the file system answers.
+    /// [`WorkspaceError::TooManyEntries`], and errors of the file system.
     pub async fn list(&self, asked: &AskedPath) -> Result<Listing, WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
@@ -86,10 +83,10 @@ impl Workspace {
         .await
     }
 
-    /// Tells what is at a path, as for a file that is attached to a question.
+    /// Looks up the entry at a path, as for a file that is attached to a question.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotFound`], [`WorkspaceError::Outside`], and what the file system answers.
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::Outside`], and errors of the file system.
     pub async fn find(&self, asked: &AskedPath) -> Result<Found, WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
@@ -123,7 +120,7 @@ fn list(home: &Home, path: &WorkspacePath, entries_max: usize) -> Result<Listing
         }
         match entry_stat(folder.as_fd(), name) {
             Ok(stat) => entries.push(Entry::new(path, name, &stat)),
-            // It went while the folder was read.
+            // It was removed while the folder was read.
             Err(Errno::NOENT) => {}
             Err(other) => return Err(other.into()),
         }

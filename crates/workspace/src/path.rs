@@ -6,10 +6,10 @@ use std::fmt;
 
 use percent_encoding::percent_decode;
 
-/// The longest path that the kernel takes, without its closing NUL.
+/// The kernel's limit of a path, without its closing NUL.
 pub const PATH_MAX_BYTES: usize = 4095;
 
-/// The longest name that file systems take.
+/// The file systems' limit of a name.
 pub const NAME_MAX_BYTES: usize = 255;
 
 /// The number of hexadecimal digits in a generated name.
@@ -18,82 +18,79 @@ pub(crate) const FRESH_DIGITS: usize = 32;
 /// The prefix of the hidden names of uploads in progress, in the home folder.
 pub(crate) const STAGING_PREFIX: &str = ".upload-";
 
-/// Why a text is no path of a workspace.
+/// The error of an invalid workspace path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Its `..` climb above the home folder, counted from left to right.
+    /// Its `..` components lead above the home folder, counted from left to right.
     #[error("the path points outside the workspace")]
     Outside,
-    /// It contains NUL, which no name can.
     #[error("the path contains NUL")]
     Nul,
-    /// It is longer than any path can be.
     #[error("the path is longer than {PATH_MAX_BYTES} bytes")]
     TooLong,
 }
 
-/// Why a text is no name for an uploaded file.
+/// The error of an invalid file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is left after the folders in it are taken away.
+    /// Nothing is left after the folders are removed.
     #[error("the file has no name")]
     Missing,
-    /// `.`, `..`, a name with NUL, or one that the workspace uses for itself.
+    /// `.`, `..`, a name with NUL, or one that the workspace reserves.
     #[error("the file's name is not allowed")]
     NotAllowed,
-    /// It is longer than file systems take.
+    /// The name exceeds the limit of file systems.
     #[error("the file's name is longer than {NAME_MAX_BYTES} bytes")]
     TooLong,
 }
 
-/// A place in a workspace, rooted in the account's home folder.
+/// A path in a workspace, relative to the account's home folder.
 ///
-/// Holds the components joined by single slashes, without a leading one; nothing for the home folder
-/// itself. It has no `.`, `..`, empty component or NUL, and need not be UTF-8. [`fmt::Display`] shows it
-/// with a leading slash; bytes that are not UTF-8 are shown percent-encoded, and then `%` is, too, so
-/// that decoding once gives the same bytes.
+/// Contains the components joined by single slashes, without a leading one; empty for the home folder itself. It has no
+/// `.`, `..`, empty component or NUL, and need not be UTF-8. [`fmt::Display`] adds a leading slash; it percent-encodes
+/// bytes that are not UTF-8, and then also `%`, so that decoding once restores the bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkspacePath(Vec<u8>);
 
 impl WorkspacePath {
-    /// The home folder, shown as `/`.
+    /// Returns the home folder, shown as `/`.
     #[must_use]
     pub const fn home() -> Self {
         Self(Vec::new())
     }
 
-    /// Where uploads go unless told otherwise: `/uploads`.
+    /// Returns the default folder of uploads: `/uploads`.
     #[must_use]
     pub fn uploads() -> Self {
         Self(b"uploads".to_vec())
     }
 
-    /// Where temporary uploads go, each in a folder of its own: `/uploads/.tmp`.
+    /// Returns the folder of temporary uploads, each in its own subfolder: `/uploads/.tmp`.
     pub(crate) fn temporary() -> Self {
         Self(b"uploads/.tmp".to_vec())
     }
 
-    /// Reads a path. A leading slash, a trailing one and runs of them make no difference, `.` is dropped,
-    /// and `..` takes back the component before it, whether or not that exists.
+    /// Parses a path. Ignores leading, trailing and repeated slashes, drops `.`, and lets `..` remove the preceding
+    /// component, whether or not that exists.
     ///
     /// # Errors
-    /// [`PathError`]; whether anything exists there is not looked at.
+    /// [`PathError`]; existence is not checked.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PathError> {
         let text = text.as_ref();
         if text.contains(&0) {
             return Err(PathError::Nul);
         }
-        let mut kept: Vec<&[u8]> = Vec::new();
+        let mut components: Vec<&[u8]> = Vec::new();
         for component in text.split(|byte| *byte == b'/') {
             match component {
                 b"" | b"." => {}
                 b".." => {
-                    kept.pop().ok_or(PathError::Outside)?;
+                    components.pop().ok_or(PathError::Outside)?;
                 }
-                name => kept.push(name),
+                name => components.push(name),
             }
         }
-        let joined = kept.join(&b'/');
+        let joined = components.join(&b'/');
         if joined.len() > PATH_MAX_BYTES { Err(PathError::TooLong) } else { Ok(Self(joined)) }
     }
 
@@ -103,13 +100,13 @@ impl WorkspacePath {
         self.0.is_empty()
     }
 
-    /// The bytes without a leading slash, as the kernel takes them relative to the home folder.
+    /// Returns the bytes without a leading slash, as the kernel expects them relative to the home folder.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The folder that this is in and its name there; nothing for the home folder.
+    /// Returns the parent folder and the name; `None` for the home folder.
     #[must_use]
     pub fn split(&self) -> Option<(Self, &[u8])> {
         if self.is_home() {
@@ -121,7 +118,7 @@ impl WorkspacePath {
         })
     }
 
-    /// The place with this name in this folder. The name is one component: from a folder or a [`FileName`].
+    /// Appends a name. It is one component: from a folder or a [`FileName`].
     pub(crate) fn join(&self, name: &[u8]) -> Self {
         let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());
         joined.extend_from_slice(&self.0);
@@ -132,7 +129,7 @@ impl WorkspacePath {
         Self(joined)
     }
 
-    /// The id folder, when this is a file of a temporary upload.
+    /// Returns the folder of a temporary upload, if this is a file in one.
     pub(crate) fn temporary_folder(&self) -> Option<(Self, &[u8])> {
         let (folder, _) = self.split()?;
         folder.split()?.0.eq(&Self::temporary()).then_some(())?;
@@ -148,8 +145,7 @@ impl fmt::Display for WorkspacePath {
     }
 }
 
-/// A name or path as it is shown: itself when it is UTF-8, otherwise with the other bytes and `%`
-/// percent-encoded.
+/// Formats a name or path: unchanged when it is UTF-8, otherwise with the other bytes and `%` percent-encoded.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     if let Ok(text) = str::from_utf8(bytes) {
         return text.to_owned();
@@ -164,7 +160,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A path that somebody asks for, which may mean one of a few places: what exists decides.
+/// A requested path, which may mean one of several candidates: the existing one counts.
 ///
 /// Readers try the preferred path first, and the others if it does not exist. Writers use only the preferred path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,13 +170,12 @@ pub struct AskedPath {
 }
 
 impl AskedPath {
-    /// From a URL: the raw text after `/api/v1/files` or `/api/v1/directories`, not yet decoded by anyone.
-    /// Decoded once it is preferred, then as written; a `%` that encodes nothing is itself. A path that is not UTF-8
-    /// is shown percent-encoded, and encoded again by a client that encodes what it was shown: so decoded twice it is
-    /// the last, if that is no UTF-8.
+    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. Prefers the text decoded
+    /// once, then verbatim; an invalid `%` is literal. Listings show a path that is not UTF-8 percent-encoded, and a
+    /// client encodes it again: so the last candidate is decoded twice, if that is not UTF-8.
     ///
     /// # Errors
-    /// [`PathError`] of the form decoded once, unless it is too long and can only be meant decoded twice.
+    /// [`PathError`] of the text decoded once, unless it is too long and must be decoded twice.
     pub fn from_url(raw: &str) -> Result<Self, PathError> {
         let once = decoded(raw.as_bytes());
         let twice = Some(decoded(&once)).filter(|twice| str::from_utf8(twice).is_err());
@@ -191,12 +186,11 @@ impl AskedPath {
         }
     }
 
-    /// From a field of a body (`destination`, `filePaths`): preferred as written, otherwise decoded,
-    /// because a name that is not UTF-8 is shown percent-encoded in listings. What is too long as it is shown
-    /// can only be meant decoded.
+    /// Parses a field of a body (`destination`, `filePaths`). Prefers the verbatim text, then decoded, because listings
+    /// show names percent-encoded that are not UTF-8. A text that is too long verbatim must be decoded.
     ///
     /// # Errors
-    /// [`PathError`] of the form as written.
+    /// [`PathError`] of the verbatim text.
     pub fn from_text(text: &str) -> Result<Self, PathError> {
         let otherwise = WorkspacePath::parse(decoded(text.as_bytes()));
         match WorkspacePath::parse(text) {
@@ -205,13 +199,13 @@ impl AskedPath {
         }
     }
 
-    /// The place tried first, and the only one for whoever makes something.
+    /// Returns the first candidate, which is the only one for writers.
     #[must_use]
     pub fn preferred(&self) -> &WorkspacePath {
         &self.preferred
     }
 
-    /// The places in the order in which they are tried.
+    /// Returns the candidates in order.
     pub fn candidates(&self) -> impl Iterator<Item = &WorkspacePath> {
         std::iter::once(&self.preferred).chain(&self.others)
     }
@@ -237,8 +231,7 @@ fn decoded(text: &[u8]) -> Vec<u8> {
 pub struct FileName(Vec<u8>);
 
 impl FileName {
-    /// The name in what an upload calls its file. Folders in it are taken away, whether written with `/`
-    /// or with `\`.
+    /// Parses an upload's file name. Removes folders, separated by `/` or `\`.
     ///
     /// # Errors
     /// [`NameError`].
@@ -389,7 +382,7 @@ mod tests {
                 let shown = path.to_string();
                 for asked in [AskedPath::from_url(&shown), AskedPath::from_text(&shown)] {
                     let found = asked.is_ok_and(|asked| asked.candidates().any(|tried| *tried == path));
-                    // Decoding a name such as `%2e%2e` may climb; then the client has to encode it.
+                    // Decoding a name such as `%2e%2e` may lead upwards; then the client has to encode it.
                     prop_assert!(found || shown.contains('%') && str::from_utf8(&bytes).is_ok());
                 }
             }

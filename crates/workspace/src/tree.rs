@@ -21,21 +21,21 @@ const FOLDER_NEEDS: Mode = Mode::RWXU;
 /// The permission that the owner needs to read a file.
 const FILE_NEEDS: Mode = Mode::RUSR;
 
-/// Flags of a file that is opened to be read: what turns out to be a pipe or a device is not waited for.
+/// Flags for opening a file for reading, without waiting for a pipe or device.
 pub(crate) const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// An entry that a walk came to.
+/// An entry of a walk.
 #[derive(Debug)]
 pub(crate) struct TreeEntry {
-    /// Its name in the folder that [`TreeWalk::folder`] tells until the walk goes on.
+    /// Its name in [`TreeWalk::folder`], until the walk continues.
     pub(crate) name: CString,
     /// The type that the folder reports.
     pub(crate) kind: FileType,
-    /// In how many folders of the walk it is, from 1 on.
+    /// The number of folders of the walk above it, from 1.
     pub(crate) depth: usize,
 }
 
-/// A walk, which yields the entries of the folder that was entered last, then goes on in the one before.
+/// A walk. Yields the entries of the folder that was entered last, then continues in its parent.
 #[derive(Debug)]
 pub(crate) struct TreeWalk {
     levels: Vec<Level>,
@@ -43,15 +43,15 @@ pub(crate) struct TreeWalk {
 
 #[derive(Debug)]
 struct Level {
-    /// Closed while a folder below is walked, deep in the tree.
+    /// Closed while a deeply nested subfolder is walked.
     dir: Option<Dir>,
     id: (u64, u64),
-    /// Where to go on once it is open again.
+    /// The position at which a reopened folder continues.
     resume: i64,
 }
 
 impl TreeWalk {
-    /// Begins in an open folder.
+    /// Starts a walk in an open folder.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -59,13 +59,13 @@ impl TreeWalk {
         Ok(Self { levels: vec![Level::new(top)?] })
     }
 
-    /// The folder of the entry that came last.
+    /// Returns the folder of the last entry.
     pub(crate) fn folder(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.levels.last().and_then(|level| level.dir.as_ref()).ok_or(Errno::BADF)?.fd()
     }
 
-    /// The next entry. After an error the walk goes on outside the folder that caused it, whose rest it does not see:
-    /// [`Errno::STALE`] when folders were moved while they were walked.
+    /// Returns the next entry. After an error the walk skips the rest of the folder that caused it: [`Errno::STALE`]
+    /// when folders were moved during the walk.
     pub(crate) fn next(&mut self) -> Option<Result<TreeEntry, Errno>> {
         loop {
             let depth = self.levels.len();
@@ -92,7 +92,7 @@ impl TreeWalk {
         }
     }
 
-    /// Enters a folder in the present one: its entries come next. Tells what `stat` tells of it.
+    /// Enters a subfolder, whose entries come next. Returns its `stat` result.
     ///
     /// # Errors
     /// Errors of the file system; the walk then continues with the next entry.
@@ -132,7 +132,7 @@ impl Level {
         Ok(Self { dir: Some(Dir::new(folder)?), id: (stat.st_dev, stat.st_ino), resume: 0 })
     }
 
-    /// Opens the folder anew, above one that was in it, unless that is in another one by now.
+    /// Reopens a parent folder, unless the subfolder has moved to another parent.
     fn reopen(&self, below: BorrowedFd<'_>) -> Result<Dir, Errno> {
         let folder = fs::openat(below, c"..", FOLDER_FLAGS, Mode::empty())?;
         let stat = fs::fstat(&folder)?;
@@ -145,12 +145,11 @@ impl Level {
     }
 }
 
-/// Opens a folder in an open one so that it can be read and looked up in. Permissions that its owner lacks for that
-/// are given back for good.
+/// Opens a subfolder for reading and lookup. Permanently restores the owner's permissions for that.
 pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = FOLDER_FLAGS | OFlags::NOFOLLOW;
     match fs::openat(parent, name, flags, Mode::empty()) {
-        // Reading it is no permission to look up what is in it.
+        // Permission to read does not imply permission to look up entries.
         Ok(folder) => match fs::openat(&folder, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             Err(Errno::ACCESS) => {
                 grant(&folder, &fs::fstat(&folder)?, FOLDER_NEEDS)?;
@@ -171,11 +170,11 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
     }
 }
 
-/// Opens an entry of an open folder to be read, as it was looked up by `open_path`: not a link and never something else
-/// that took its place. A permission that its owner lacks for that is given back while it is opened.
+/// Opens an entry for reading that `open_path` looked up: never a link, nor a replacement. Temporarily restores the
+/// owner's permission for that.
 ///
 /// # Errors
-/// [`Errno::WOULDBLOCK`] while somebody holds a lease on it, who is told to give it up.
+/// [`Errno::WOULDBLOCK`] while a process holds a lease on it; the process is notified.
 pub(crate) fn open_file(at: &OwnedFd, stat: &Stat) -> Result<OwnedFd, Errno> {
     let path = format!("/proc/self/fd/{}", at.as_raw_fd());
     let open = || fs::openat(CWD, &path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty());
@@ -196,7 +195,7 @@ pub(crate) fn open_path(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, 
 }
 
 fn grant(at: &impl AsFd, stat: &Stat, needs: Mode) -> Result<(), Errno> {
-    // What is open as a path alone has its permissions changed by this name only.
+    // The permissions of a descriptor with `O_PATH` can only be changed through this path.
     let path = format!("/proc/self/fd/{}", at.as_fd().as_raw_fd());
     fs::chmodat(CWD, path, permissions(stat) | needs, fs::AtFlags::empty())
 }

@@ -18,41 +18,39 @@ use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charg
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
 use crate::usage::{ReservedSpace, Usage, UsageTracker};
 
-/// So many bytes are gathered before they are written; as many again may be being written at that time.
+/// The size of a batch that is collected before it is written; another batch may be in progress at the same time.
 const BATCH_BYTES: usize = 512 * 1024;
 
-/// Before somebody is refused for want of room, usage is counted again unless it was within this time.
+/// Before an upload is rejected for lack of space, usage is recounted unless it was counted within this time.
 const RECOUNT_BEFORE_REFUSAL: Duration = Duration::from_secs(1);
 
-/// Inodes that uploads leave free on the disk.
+/// The minimum of free inodes that uploads leave on the disk.
 const DISK_INODES_FREE_MIN: u64 = 1000;
 
-/// Flags of the file that an upload is written to.
+/// Flags of an upload's file.
 const STAGING_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 
-/// Where an uploaded file goes.
+/// The destination of an uploaded file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// The upload folder, which is made when it is missing.
+    /// The upload folder, which is created when it is missing.
     Uploads,
-    /// A folder that exists.
+    /// An existing folder.
     Folder(AskedPath),
-    /// A fresh folder beneath `/uploads/.tmp`, so that no name is taken already.
+    /// A new folder beneath `/uploads/.tmp`, so that the name is always free.
     Temporary,
 }
 
-/// An uploaded file: section 2.5 of the interface.
+/// An uploaded file (section 2.5 of the interface).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Its name as shown.
+    /// The name as shown.
     pub name: String,
-    /// Where it is.
     pub path: WorkspacePath,
-    /// Its size in bytes.
     pub size: u64,
 }
 
-/// A file whose content is being taken in. Dropping it leaves nothing behind.
+/// A file that is being received. Dropping it removes all traces.
 #[derive(Debug)]
 pub struct Staging {
     workspace: Workspace,
@@ -64,7 +62,7 @@ pub struct Staging {
     writing: Option<JoinHandle<Result<(), WorkspaceError>>>,
 }
 
-/// A file whose content is all here and which has no place yet. Dropping it leaves nothing behind.
+/// A completely received file without a place. Dropping it removes all traces.
 #[derive(Debug)]
 pub struct Staged {
     file: Arc<StagedFile>,
@@ -72,7 +70,7 @@ pub struct Staged {
     size: u64,
 }
 
-/// The file on disk: without a name where the file system can, otherwise with a hidden one at home.
+/// The file on disk: without a name if the file system supports that, otherwise with a hidden one in the home folder.
 #[derive(Debug)]
 struct StagedFile {
     home: Home,
@@ -82,11 +80,11 @@ struct StagedFile {
 }
 
 impl Workspace {
-    /// Begins to take in a file.
+    /// Starts to receive a file.
     ///
     /// # Errors
-    /// [`WorkspaceError::QuotaExceeded`] when the account holds as many files as it may;
-    /// [`WorkspaceError::NotFound`] without a home folder; what the file system answers.
+    /// [`WorkspaceError::QuotaExceeded`] when the account has reached its number of files; [`WorkspaceError::NotFound`]
+    /// without a home folder; errors of the file system.
     pub async fn begin_upload(&self) -> Result<Staging, WorkspaceError> {
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
@@ -104,7 +102,7 @@ impl Workspace {
         })
     }
 
-    /// Takes in the whole content of a file; it has no place until [`Staged::place`].
+    /// Receives the whole content of a file, without a place until [`Staged::place`].
     ///
     /// # Errors
     /// Those of [`Self::begin_upload`], [`Staging::write`] and [`Staging::finish`], and
@@ -122,7 +120,7 @@ impl Workspace {
         staging.finish().await
     }
 
-    /// Takes in a file and places it: [`Self::stage`], then [`Staged::place`].
+    /// Receives a file and places it: [`Self::stage`], then [`Staged::place`].
     ///
     /// # Errors
     /// Those of both.
@@ -139,7 +137,7 @@ impl Workspace {
         self.stage(content).await?.place(destination.clone(), name.clone()).await
     }
 
-    /// Takes room for an upload or a folder, counting again before it is refused.
+    /// Reserves space for an upload or a folder. Recounts before it rejects.
     pub(crate) async fn take(&self, room: &mut ReservedSpace, more: Usage) -> Result<(), WorkspaceError> {
         if room.take(more) {
             return Ok(());
@@ -150,21 +148,21 @@ impl Workspace {
 }
 
 impl Staging {
-    /// Takes in more of the content. Holds at most two batches in memory, however fast the content comes.
-    /// After an error, or when its future is dropped, the upload is of no use any more.
+    /// Writes more content. Holds at most two batches in memory, however fast the content arrives. After an error, or
+    /// when its future is dropped, the upload is unusable.
     ///
     /// # Errors
-    /// [`WorkspaceError::QuotaExceeded`], and what the file system answers.
+    /// [`WorkspaceError::QuotaExceeded`], and errors of the file system.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), WorkspaceError> {
         self.batch_bytes += bytes.len();
         self.batch.push(bytes);
         if self.batch_bytes >= BATCH_BYTES { self.flush().await } else { Ok(()) }
     }
 
-    /// The content is all here.
+    /// Ends the content.
     ///
     /// # Errors
-    /// [`WorkspaceError::Empty`] when it has no byte, and those of [`Self::write`].
+    /// [`WorkspaceError::Empty`] when there is no content, and those of [`Self::write`].
     pub async fn finish(mut self) -> Result<Staged, WorkspaceError> {
         self.flush().await?;
         self.written().await?;
@@ -174,7 +172,7 @@ impl Staging {
         Ok(Staged { file: self.file, room: self.room, size: self.size })
     }
 
-    /// Hands what came so far over to be written, once what came before it is.
+    /// Starts to write the collected content, after the preceding batch is written.
     ///
     /// # Errors
     /// Those of [`Self::write`].
@@ -211,12 +209,12 @@ impl Staged {
         self.size
     }
 
-    /// Gives the file its place, in one step: whoever looks sees the file that was there before or the new
-    /// one, whole. When this returns, the file survives a loss of power.
+    /// Places the file atomically: readers see either the previous file or the whole new one. When this returns, the
+    /// file survives a power failure.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] and [`WorkspaceError::NotAFolder`] for the destination,
-    /// [`WorkspaceError::AlreadyExists`] when a folder has the name, and what the file system answers.
+    /// [`WorkspaceError::AlreadyExists`] when a folder has the name, and errors of the file system.
     pub async fn place(self, destination: Destination, name: FileName) -> Result<Uploaded, WorkspaceError> {
         off_thread(move || {
             self.file.file.sync_all()?;
@@ -263,7 +261,7 @@ impl Staged {
     }
 }
 
-/// The upload folder, made when somebody deleted it, and opened again for its owner when somebody shut it.
+/// Opens the upload folder. Creates it when it was deleted, and restores the owner's permissions.
 fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
     match home.open_folder(&WorkspacePath::uploads()) {
         Err(WorkspaceError::NotFound | WorkspaceError::Denied) => {
@@ -285,7 +283,7 @@ fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), 
     Err(WorkspaceError::NotFound)
 }
 
-/// A name that nobody has, of 128 random bits.
+/// Generates a unique name from 128 random bits.
 fn fresh() -> Result<String, WorkspaceError> {
     let mut bits = [0u8; FRESH_DIGITS / 2];
     getrandom::fill(&mut bits).map_err(|error| WorkspaceError::Io(std::io::Error::other(error)))?;
@@ -297,7 +295,7 @@ impl StagedFile {
         let home = workspace.home()?;
         match fs::openat(home.fd(), c".", STAGING_FLAGS | OFlags::TMPFILE, FILE_MODE) {
             Ok(fd) => Self::new(home, fd, None, workspace.books.clone()),
-            // File systems that have no files without names.
+            // File systems without support for unnamed files.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_named(workspace, home),
             Err(other) => Err(other.into()),
         }
@@ -331,7 +329,7 @@ impl StagedFile {
     fn write(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
         let disk = fs::fstatvfs(&self.file)?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        // File systems that do not count inodes have none.
+        // File systems that do not count inodes report none.
         let is_short = disk.f_files > 0 && disk.f_favail < DISK_INODES_FREE_MIN;
         if is_short || free < self.books.quota().disk_free_min_bytes.saturating_add(bytes) {
             return Err(WorkspaceError::QuotaExceeded);
@@ -342,7 +340,7 @@ impl StagedFile {
         Ok(())
     }
 
-    /// Puts the file into the folder under this name; tells what was there and is gone.
+    /// Links the file into the folder under this name. Returns the replaced entry's usage.
     fn place(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, WorkspaceError> {
         let replaced = match entry_stat(folder, name) {
             Ok(stat) if file_type(&stat) == FileType::Directory => return Err(WorkspaceError::AlreadyExists),
@@ -368,13 +366,13 @@ impl StagedFile {
         }
     }
 
-    /// Gives the nameless file a hidden name at home: a link never replaces, so the renaming that does
+    /// Gives the unnamed file a hidden name in the home folder: a link cannot replace an entry, and the rename that can
     /// needs a name.
     fn link(&self) -> Result<Vec<u8>, WorkspaceError> {
         let name = staging_name()?;
         self.books.staging_begins(&name);
         let linked = fs::linkat(&self.file, c"", self.home.fd(), &name, AtFlags::EMPTY_PATH).or_else(|_| {
-            // Older kernels want a privilege for the form above.
+            // Older kernels require a privilege for the form above.
             let opened = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&self.file));
             fs::linkat(CWD, opened, self.home.fd(), &name, AtFlags::SYMLINK_FOLLOW)
         });

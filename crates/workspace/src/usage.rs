@@ -16,27 +16,27 @@ use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, folder_size_charged, size_charged};
 use crate::tree::TreeWalk;
 
-/// So often is counted anew what was moved while it was counted.
+/// Limits the walks that repeat because folders were moved during the count.
 const WALKS_MAX: usize = 3;
 
-/// A count that took long is made anew only after so many times its own duration.
+/// A slow count is repeated only after this multiple of its duration.
 const WALK_SHARE: u32 = 20;
 
 /// The limits of an account, and the space that must stay free on the disk.
 #[derive(Debug, Clone, Copy)]
 pub struct Quota {
-    /// Bytes in all files of one account.
+    /// Limits the bytes of an account's files.
     pub bytes_max: u64,
-    /// Files, folders and links of one account.
+    /// Limits the files, folders and links of an account.
     pub files_max: u64,
-    /// Bytes that uploads leave free on the disk.
+    /// The bytes that uploads leave free on the disk.
     pub disk_free_min_bytes: u64,
-    /// After this a count is too old to accept an upload by; zero counts every time.
+    /// The maximum age of a count that uploads rely on; zero counts every time.
     pub recount_after: Duration,
 }
 
 impl Default for Quota {
-    /// 100 GiB in a million files, 1 GiB of the disk left free, counted anew after 5 s.
+    /// Limits accounts to 100 GiB and a million files, leaves 1 GiB of the disk free, and recounts after 5 s.
     fn default() -> Self {
         Self {
             bytes_max: 100 << 30,
@@ -50,9 +50,9 @@ impl Default for Quota {
 /// The disk usage of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes in files.
+    /// The size of all files.
     pub bytes: u64,
-    /// Files, folders and links.
+    /// The number of files, folders and links.
     pub files: u64,
 }
 
@@ -73,11 +73,11 @@ struct UsageCount {
     /// The usage added during a walk, which the walk may have missed.
     added: Usage,
     counted: Option<(Instant, Duration)>,
-    /// Names of the uploads under way that the walk would see.
+    /// Names of uploads in progress that the walk could see.
     staging: HashSet<Vec<u8>>,
 }
 
-/// The books of one account, shared by everything that works on its files.
+/// Tracks the usage of one account for all operations on its files.
 #[derive(Debug)]
 pub(crate) struct UsageTracker {
     quota: Quota,
@@ -101,7 +101,7 @@ impl UsageTracker {
         &self.quota
     }
 
-    /// Counts if the last count is older than `age`. Callers that come at once share one walk.
+    /// Recounts if the last count is older than `age`. Concurrent callers share one walk.
     pub(crate) async fn counted<W>(&self, age: Duration, walk: W) -> Result<Usage, WorkspaceError>
     where
         W: AsyncFnOnce() -> Result<Usage, WorkspaceError>,
@@ -125,7 +125,7 @@ impl UsageTracker {
         Ok(self.with(|count| count.used))
     }
 
-    /// Takes room for `more`, or tells that there is none by the present count.
+    /// Reserves space for `more`. Returns false when the current count leaves too little.
     pub(crate) fn take(&self, more: Usage) -> bool {
         self.with(|count| {
             let then = count.used.plus(count.taken).plus(more);
@@ -152,7 +152,7 @@ impl UsageTracker {
         self.with(|count| count.used = count.used.minus(less));
     }
 
-    /// The next one who asks counts.
+    /// Makes the next caller recount.
     pub(crate) fn forget(&self) {
         self.with(|count| count.counted = None);
     }
@@ -174,7 +174,7 @@ impl UsageTracker {
     }
 }
 
-/// Room that an upload has taken; given back when dropped.
+/// Space that an upload has reserved; released on drop.
 #[derive(Debug)]
 pub(crate) struct ReservedSpace {
     books: Arc<UsageTracker>,
@@ -194,7 +194,7 @@ impl ReservedSpace {
         fits
     }
 
-    /// The room is used now, in place of what was there before.
+    /// Turns the reservation into usage, in place of the replaced entry's.
     pub(crate) fn used(self, replaced: Usage) {
         self.books.added(self.taken);
         self.books.removed(replaced);
@@ -207,9 +207,8 @@ impl Drop for ReservedSpace {
     }
 }
 
-/// Counts what is beneath an open folder, however deep, without following links. Stops once `files_max` is passed: what
-/// comes after cannot matter. An account with a folder that cannot be looked into counts as full, because anything may
-/// be in it.
+/// Counts the contents of an open folder at any depth, without following links. Stops above `files_max`, because the
+/// rest cannot matter. A folder that cannot be read makes the account count as full, because it may contain anything.
 pub(crate) fn walk(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<Usage, WorkspaceError> {
     let mut usage = Usage::default();
     for _ in 0..WALKS_MAX {
@@ -222,7 +221,7 @@ pub(crate) fn walk(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<Usage, 
     Ok(Usage { bytes: usage.bytes.max(full.bytes), files: usage.files.max(full.files) })
 }
 
-/// Counts, and tells whether everything was seen.
+/// Counts once. Returns false when the walk missed something.
 fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool), WorkspaceError> {
     let (mut usage, mut whole) = (Usage::default(), true);
     let mut walk = TreeWalk::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?;
@@ -257,7 +256,7 @@ fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool)
         };
         match is_folder.then(|| walk.enter(&entry.name)) {
             Some(Ok(stat)) => usage.bytes = usage.bytes.saturating_add(folder_size_charged(&stat)),
-            // It went, or something else has its name; the next count sees.
+            // Removed or replaced during the walk; the next count handles it.
             Some(Err(errno)) => whole &= matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
             None => {}
         }

@@ -22,7 +22,7 @@ use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
 /// interface cannot create half of it, but tools can nest folders without limit.
 const PATH_KEPT_MAX_BYTES: usize = 8 * 1024;
 
-/// So many leased files are looked at again in the end; what comes beyond them is left out.
+/// Limits the leased files that are retried at the end; further ones are omitted.
 const LEASED_MAX: usize = 256;
 
 /// The maximum time that a file stays leased after another process wants to open it: the kernel's default and a margin.
@@ -31,20 +31,19 @@ const LEASE_WAIT: Duration = Duration::from_secs(50);
 /// The interval between attempts to open a leased file.
 const LEASE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A hole that is smaller than this counts as content.
+/// A smaller hole counts as content.
 const HOLE_MIN_BYTES: u64 = 64 * 1024;
 
-/// A file with more pieces between its holes is left out.
+/// A file with more pieces between holes is omitted.
 const PIECES_MAX: usize = 1_000_000;
 
-/// Something in a workspace.
+/// An entry of a workspace.
 #[derive(Debug)]
 pub struct WorkspaceEntry {
-    /// Its path, whose first part is the account.
+    /// Its path, which starts with the account.
     pub path: PathBuf,
-    /// Its permissions.
     pub mode: u32,
-    /// When it was changed, in seconds since 1970.
+    /// The modification time, in seconds since 1970.
     pub modified: u64,
     pub content: Content,
 }
@@ -52,36 +51,34 @@ pub struct WorkspaceEntry {
 /// The content of an entry in a backup.
 #[derive(Debug)]
 pub enum Content {
-    /// A file.
     File(WorkspaceFile),
-    /// A folder; what is in it comes next, but for files that were leased, which come last of all.
+    /// A folder. Its entries follow, except for leased files, which come last of all.
     Folder,
-    /// A link to there.
+    /// A link to this target.
     Link(PathBuf),
-    /// It cannot be kept, for this reason. Of a folder nothing that is in it comes.
+    /// Omitted for this reason, with all contents of a folder.
     LeftOut(String),
 }
 
-/// A file, open to be read. It may grow and shrink meanwhile.
+/// A file, open for reading. It may grow and shrink in the meantime.
 #[derive(Debug)]
 pub struct WorkspaceFile {
-    /// The open file.
     pub file: File,
     /// The size in bytes when the file was opened.
     pub size: u64,
-    /// Where it had content, in order; all between are holes.
+    /// The ranges with content, in order; between them are holes.
     pub pieces: Vec<Range<u64>>,
-    /// The device and inode of a file with more than one name.
+    /// The device and inode of a file with several names.
     pub shared: Option<(u64, u64)>,
 }
 
-/// A file to come back to: its path, and where it is.
+/// A file to be retried: its path and descriptor.
 type LeasedWalk = (PathBuf, OwnedFd);
 
 impl Workspaces {
-    /// Shows everything, folders before what is in them. What goes while it is looked at is not shown, everything else
-    /// is: what cannot be read, as left out. The service owns the files, so that missing permissions are no reason.
-    /// Blocks; waits at most a minute for files that are leased.
+    /// Visits everything, folders before their contents. Skips entries that disappear during the walk, and reports
+    /// unreadable ones as omitted. The service owns the files, so permissions are no obstacle. Blocks; waits at most a
+    /// minute for leased files.
     ///
     /// # Errors
     /// Errors of the file system for the folder of all accounts, and errors of `visit`, which stop the walk.
@@ -95,7 +92,7 @@ impl Workspaces {
         visit: &mut dyn FnMut(WorkspaceEntry) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut walk = TreeWalk::new(openat(self.root(), c".", FOLDER_FLAGS, Mode::empty())?)?;
-        // The path so far, and how long it is in each of the folders on the way.
+        // The current path, and its length at each level.
         let (mut path, mut lengths) = (Vec::new(), vec![0]);
         let mut leased = Vec::new();
         while let Some(next) = walk.next() {
@@ -107,7 +104,7 @@ impl Workspaces {
                     continue;
                 }
             };
-            // What uploads under way have written is nobody's yet.
+            // Content of unfinished uploads belongs to nobody yet.
             if entry.depth == 2 && is_staging(entry.name.to_bytes()) {
                 continue;
             }
@@ -118,10 +115,10 @@ impl Workspaces {
             }
             path.extend_from_slice(entry.name.to_bytes());
             let own = PathBuf::from(OsString::from_vec(path.clone()));
-            let (kept, enters) = match look(&mut walk, &entry, own) {
-                Ok(Some(VisitedEntry::Kept(kept))) => {
-                    let enters = matches!(kept.content, Content::Folder);
-                    (kept, enters)
+            let (visited, enters) = match look(&mut walk, &entry, own) {
+                Ok(Some(VisitedEntry::Kept(visited))) => {
+                    let enters = matches!(visited.content, Content::Folder);
+                    (visited, enters)
                 }
                 Ok(Some(VisitedEntry::Leased((path, _)))) if leased.len() >= LEASED_MAX => {
                     (left_out(path, reason(Errno::WOULDBLOCK)), false)
@@ -131,14 +128,14 @@ impl Workspaces {
                     continue;
                 }
                 Ok(None) => continue,
-                Err(kept) => (kept, false),
+                Err(visited) => (visited, false),
             };
-            visit(kept)?;
+            visit(visited)?;
             if enters {
                 lengths.push(path.len());
             }
         }
-        // All were asked for at once, so that all have come free after one wait.
+        // All leases were broken at the same time, so that one wait is enough.
         let deadline = Instant::now() + lease_wait;
         leased.into_iter().try_for_each(|file| visit(wait(file, deadline)))
     }
@@ -150,7 +147,8 @@ enum VisitedEntry {
     Leased(LeasedWalk),
 }
 
-/// Looks at an entry and enters it if it is a folder. `None` when it is gone; as an error what is left out.
+/// Examines an entry, and enters it if it is a folder. Returns `None` when it is gone, and an omitted entry as an
+/// error.
 fn look(
     walk: &mut TreeWalk,
     entry: &TreeEntry,
@@ -188,7 +186,7 @@ fn entry_of(walk: &mut TreeWalk, name: &CStr, path: &Path) -> Result<VisitedEntr
         FileType::Socket => Content::LeftOut("it is a socket".to_owned()),
         _ => Content::LeftOut("it is a device".to_owned()),
     };
-    Ok(VisitedEntry::Kept(kept(path.to_owned(), &stat, content)))
+    Ok(VisitedEntry::Kept(new_entry(path.to_owned(), &stat, content)))
 }
 
 fn read_file(at: &OwnedFd, stat: &Stat) -> Result<Content, Errno> {
@@ -201,7 +199,7 @@ fn read_file(at: &OwnedFd, stat: &Stat) -> Result<Content, Errno> {
     Ok(Content::File(WorkspaceFile { file: File::from(opened), size: size(&stat), pieces, shared }))
 }
 
-/// Where a file has content; `None` if that is in too many places.
+/// Returns the ranges with content; `None` if there are too many.
 fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let end = size(stat);
     if size_on_disk(stat) >= end {
@@ -212,9 +210,9 @@ fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno
     while at < end {
         let from = match seek(&file, SeekFrom::Data(at)) {
             Ok(from) if from < end => from,
-            // There is no content any more.
+            // The rest is a hole.
             Ok(_) | Err(Errno::NXIO) => break,
-            // The file system knows of no holes.
+            // The file system does not report holes.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(iter::once(0..end).collect())),
             Err(other) => return Err(other),
         };
@@ -233,19 +231,19 @@ fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno
     Ok(Some(pieces))
 }
 
-/// Waits for a file that is leased.
+/// Waits for a leased file.
 fn wait((path, at): LeasedWalk, deadline: Instant) -> WorkspaceEntry {
     loop {
         let content = fstat(&at).and_then(|stat| Ok((read_file(&at, &stat)?, stat)));
         match content {
-            Ok((content, stat)) => return kept(path, &stat, content),
+            Ok((content, stat)) => return new_entry(path, &stat, content),
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LEASE_POLL_INTERVAL),
             Err(errno) => return left_out(path, reason(errno)),
         }
     }
 }
 
-fn kept(path: PathBuf, stat: &Stat, content: Content) -> WorkspaceEntry {
+fn new_entry(path: PathBuf, stat: &Stat, content: Content) -> WorkspaceEntry {
     let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
     WorkspaceEntry { path, mode: stat.st_mode & 0o777, modified, content }
 }
@@ -288,10 +286,10 @@ sys.stdin.read()
         let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         holder.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
         let (mut files, mut left_out) = (0, Vec::new());
-        let visited = workspaces.everything_within(Duration::ZERO, &mut |kept| {
-            match kept.content {
+        let visited = workspaces.everything_within(Duration::ZERO, &mut |entry| {
+            match entry.content {
                 Content::File(_) => files += 1,
-                Content::LeftOut(reason) => left_out.push((kept.path, reason)),
+                Content::LeftOut(reason) => left_out.push((entry.path, reason)),
                 Content::Folder | Content::Link(_) => {}
             }
             Ok(())

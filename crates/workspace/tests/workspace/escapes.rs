@@ -1,4 +1,4 @@
-//! Nothing leads out.
+//! Checks that no path leads out of the workspace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +37,7 @@ async fn links_that_lead_out_are_outside_and_those_inside_are_followed() {
         "/neighbour",
         "/neighbourhood/file",
     ] {
-        // The second time the kernel has all of the way at hand.
+        // The second lookup is in the kernel's cache.
         for _ in 0..2 {
             let opened = host.workspace.open_file(&asked(out)).await;
             assert!(matches!(opened, Err(WorkspaceError::Outside)), "{out}: {opened:?}");
@@ -91,7 +91,7 @@ async fn a_folder_swapped_for_a_link_in_a_race_never_leads_out() {
     std::thread::scope(|scope| {
         let (host, stop) = (&host, &stop);
         scope.spawn(move || {
-            // The name `swap` is the folder and the link in turn, without a moment in which it is neither.
+            // The name `swap` alternates between folder and link, without a gap.
             std::fs::rename(host.at("real"), host.at("swap")).unwrap();
             while !stop.load(Ordering::Relaxed) {
                 exchange(&host.at("swap"), &host.at("link"));
@@ -157,7 +157,7 @@ async fn a_folder_swapped_while_it_is_deleted_takes_nothing_with_it() {
     assert!(other.join("in/file").exists());
 }
 
-/// Stops the thread that swaps, also when the test fails.
+/// Stops the swapping thread, also when the test fails.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -166,7 +166,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Exchanges two names in one step; either may be gone by now.
+/// Exchanges two names atomically; either may be gone.
 fn exchange(one: &std::path::Path, other: &std::path::Path) {
     let cwd = rustix::fs::CWD;
     let _ = rustix::fs::renameat_with(cwd, one, cwd, other, rustix::fs::RenameFlags::EXCHANGE);

@@ -1,4 +1,4 @@
-//! Upload, download and listing.
+//! Tests uploads, downloads and listings.
 
 use std::ffi::OsStr;
 use std::io;
@@ -117,7 +117,7 @@ fn a_file_at_hand_waits_for_no_thread() {
         let content = "x".repeat(300_000);
         host.upload("/", "file", &content).await.unwrap();
         let (done, until_done) = std::sync::mpsc::channel::<()>();
-        // The only thread for files has other work until this is over.
+        // Keeps the only thread for files busy.
         let busy = tokio::task::spawn_blocking(move || until_done.recv());
         assert_eq!(host.read("/file").now_or_never().unwrap().unwrap(), content.as_bytes());
         drop(done);
@@ -169,7 +169,7 @@ async fn names_that_are_hard_to_say_work_as_they_are_listed() {
         let shown = entry.path.to_string();
         let content = host.read(&shown).await.unwrap();
         assert!(names.contains(&&*content));
-        // As a field of a body, and encoded in a URL, it leads to the same file.
+        // The path in a body and its encoding in a URL lead to the same file.
         let found = host.workspace.find(&AskedPath::from_text(&shown).unwrap()).await.unwrap();
         assert_eq!(found.path, entry.path);
         let encoded: String = entry.path.as_bytes().iter().map(|byte| format!("%{byte:02X}")).collect();

@@ -1,4 +1,4 @@
-//! Folders are made, things are deleted.
+//! Tests the creation and deletion of folders and files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -34,8 +34,8 @@ async fn only_recursive_deletes_what_is_not_empty() {
     assert!(host.at("a/b/file").exists());
     host.workspace.delete(&asked("/a/b/c"), false).await.unwrap();
     host.workspace.delete(&asked("/a"), true).await.unwrap();
-    let gone = host.workspace.delete(&asked("/a"), true).await;
-    assert!(matches!(gone, Err(WorkspaceError::NotFound)), "{gone:?}");
+    let result = host.workspace.delete(&asked("/a"), true).await;
+    assert!(matches!(result, Err(WorkspaceError::NotFound)), "{result:?}");
     let home = host.workspace.delete(&asked("/x/.."), true).await;
     assert!(matches!(home, Err(WorkspaceError::HomeFolder)), "{home:?}");
     assert_eq!(host.workspace.usage().await.unwrap(), workspace::Usage { bytes: 0, files: 1 });
@@ -63,7 +63,7 @@ async fn provisioning_again_changes_nothing_and_a_sweep_removes_what_a_crash_lef
 async fn what_is_made_belongs_to_the_owner_of_the_home() {
     let root = tempfile::tempdir().unwrap();
     let workspaces = Workspaces::new(root.path(), Quota::default()).unwrap();
-    // Only root can give files away; without it they belong to whoever runs the service.
+    // Only root can give files away; otherwise they belong to the service's user.
     let own = rustix::process::geteuid();
     let owner = if own.is_root() { 54_321 } else { own.as_raw() };
     let workspace = workspaces.provision(AccountId::from_random(1), Some((owner, owner))).await.unwrap();
@@ -78,7 +78,7 @@ async fn what_is_made_belongs_to_the_owner_of_the_home() {
     }
 }
 
-/// What machines write may bear any mode, and they may change that of their home.
+/// A machine may give files any mode, and change the mode of its home.
 #[tokio::test]
 async fn nobody_else_on_the_host_may_enter_what_machines_write_to() {
     let root = tempfile::tempdir().unwrap();

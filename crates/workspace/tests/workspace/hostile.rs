@@ -1,4 +1,5 @@
-//! What a machine does to its own workspace hides nothing from the count and the backup, and locks nobody out.
+//! Checks that a machine's changes to its own workspace hide nothing from the count and the backup, and lock nobody
+//! out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,11 +16,11 @@ use workspace::{Content, Destination, FileName, Quota, Usage, WorkspaceError, Wo
 
 use crate::{Host, asked, chunks};
 
-/// Levels of folders that are more than a walk keeps open, and more than a path can name.
+/// Deeper than a walk keeps folders open, and than a path can name.
 const DEEP: usize = 300;
 const NAME: &str = "twenty bytes of name";
 
-/// Has this thread and those that it starts obey permissions, as a service does that is not root.
+/// Makes this thread and its children subject to permissions, like a service that is not root.
 fn obey_permissions() {
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
@@ -38,7 +39,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Makes folders in each other and returns the deepest.
+/// Creates nested folders and returns the deepest.
 fn nest(top: &Path, times: usize) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
@@ -79,7 +80,7 @@ async fn what_is_deep_or_shut_counts() {
     obey_permissions();
     let host = Host::with(quota()).await;
     put(&nest(&host.workspace.host_dir(), DEEP), "deep", &[b'x'; 500]);
-    // What comes after a deep tree is seen as well.
+    // Entries after a deep tree are visited as well.
     put(&nest(&host.at("uploads"), DEEP), "deep", &[b'x'; 500]);
     for (taken, name) in [(0o000, "shut"), (0o444, "unsearchable"), (0o300, "unreadable")] {
         std::fs::create_dir(host.at(name)).unwrap();
@@ -95,8 +96,8 @@ async fn files_count_for_what_they_take() {
     let host = Host::with(quota()).await;
     File::create(host.at("holes")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(host.workspace.usage().await.unwrap().bytes, 0);
-    let kept = File::create(host.at("kept")).unwrap();
-    fallocate(&kept, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
+    let allocated = File::create(host.at("kept")).unwrap();
+    fallocate(&allocated, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
     assert!(host.workspace.usage().await.unwrap().bytes >= 8 << 20);
 }
 
@@ -108,7 +109,7 @@ async fn a_folder_counts_for_the_names_that_it_had() {
     names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
     let taken = std::fs::metadata(host.at("uploads")).unwrap().blocks() * 512;
     let counted = host.workspace.usage().await.unwrap();
-    // File systems that take the room back count nothing.
+    // File systems that release the space count nothing.
     assert_eq!(counted, Usage { bytes: taken.saturating_sub(16 * 1024), files: 1 });
 }
 
@@ -129,13 +130,13 @@ async fn a_tree_without_permissions_is_deleted() {
     assert_eq!(host.names_at_home(), ["uploads"]);
 }
 
-/// What a backup would keep: paths in the workspace, and what of them.
-fn kept(host: &Host) -> BTreeMap<String, String> {
+/// Returns what a backup would contain: paths in the workspace, and their content.
+fn backed_up(host: &Host) -> BTreeMap<String, String> {
     let workspaces = Workspaces::new(host.root.path().join("all"), quota()).unwrap();
     let mut found = BTreeMap::new();
-    let visited = workspaces.walk_all(&mut |kept| {
-        let path: Vec<_> = kept.path.to_str().unwrap().split('/').skip(1).collect();
-        let content = match kept.content {
+    let visited = workspaces.walk_all(&mut |entry| {
+        let path: Vec<_> = entry.path.to_str().unwrap().split('/').skip(1).collect();
+        let content = match entry.content {
             Content::File(file) => {
                 let mut content = vec![0; file.size as usize];
                 file.file.read_exact_at(&mut content, 0)?;
@@ -145,7 +146,7 @@ fn kept(host: &Host) -> BTreeMap<String, String> {
             Content::Link(target) => format!("to {}", target.display()),
             Content::LeftOut(reason) => reason,
         };
-        found.insert(path.join("/"), format!("{content} {:o}", kept.mode));
+        found.insert(path.join("/"), format!("{content} {:o}", entry.mode));
         Ok(())
     });
     visited.unwrap();
@@ -164,7 +165,7 @@ async fn a_backup_sees_what_is_deep_shut_or_no_file() {
     shut(&host.at("folder"), 0);
     host.link("nowhere", "link");
     let _socket = std::os::unix::net::UnixListener::bind(host.at("socket")).unwrap();
-    let found = kept(&host);
+    let found = backed_up(&host);
     let deep = format!("{}deep", format!("{NAME}/").repeat(DEEP));
     assert_eq!(found.get(&deep).map(String::as_str), Some("deep 600"));
     assert_eq!(found["shut"], "shut 0");
@@ -179,7 +180,7 @@ async fn a_path_that_is_too_long_for_a_backup_is_named_and_no_reason_to_leave_ot
     let host = Host::with(quota()).await;
     put(&nest(&host.workspace.host_dir(), 500), "deep", b"deep");
     host.upload("/", "zzz", "after").await.unwrap();
-    let found = kept(&host);
+    let found = backed_up(&host);
     let left_out: Vec<_> = found.values().filter(|content| content.contains("its path has more")).collect();
     assert_eq!(left_out.len(), 1);
     assert_eq!(found["zzz"], "after 644");
@@ -189,7 +190,7 @@ async fn a_path_that_is_too_long_for_a_backup_is_named_and_no_reason_to_leave_ot
 struct Leased(Child);
 
 impl Leased {
-    /// `yields` is whether it gives the lease up when it is told to.
+    /// `yields` makes it release the lease when it is notified.
     fn hold(path: &Path, yields: bool) -> Self {
         const PROGRAM: &str = "
 import fcntl, os, signal, sys
@@ -203,9 +204,9 @@ sys.stdin.read()
         let mut command = Command::new("python3");
         command.args(["-c", PROGRAM]).arg(path).arg(if yields { "True" } else { "False" });
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "held\n");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n");
         Self(child)
     }
 }
@@ -235,5 +236,5 @@ async fn a_backup_waits_for_a_leased_file() {
     let host = Host::with(quota()).await;
     host.upload("/", "polite", "content").await.unwrap();
     let _polite = Leased::hold(&host.at("polite"), true);
-    assert_eq!(kept(&host)["polite"], "content 644");
+    assert_eq!(backed_up(&host)["polite"], "content 644");
 }

@@ -1,4 +1,4 @@
-//! What the workspace promises, tried on real files.
+//! Tests the workspace on real files.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,7 +18,7 @@ use workspace::{
     AskedPath, Destination, FileName, Quota, Uploaded, Workspace, WorkspaceError, WorkspacePath, Workspaces,
 };
 
-/// One provisioned account in a folder of its own, with something beside it that must stay out of reach.
+/// One provisioned account in its own folder, next to something that must stay out of reach.
 struct Host {
     root: tempfile::TempDir,
     workspace: Workspace,
@@ -37,7 +37,7 @@ impl Host {
         Self { root, workspace }
     }
 
-    /// Where a path of the workspace is on the host.
+    /// Returns a workspace path on the host.
     fn at(&self, path: &str) -> PathBuf {
         self.workspace.host_dir().join(path)
     }
@@ -61,7 +61,7 @@ impl Host {
         Ok(content)
     }
 
-    /// The names in the home folder, the hidden ones, too.
+    /// Returns the names in the home folder, including hidden ones.
     fn names_at_home(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.workspace.host_dir()).unwrap();
         let mut names: Vec<_> =

@@ -1,4 +1,4 @@
-//! The quota holds, whoever writes.
+//! Checks that the quota holds for all writers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn uploads_side_by_side_never_pass_the_quota() {
         assert_eq!((done.iter().flatten().count(), refused), (room, 64 - room));
         let there = std::fs::read_dir(host.at("uploads")).unwrap().count();
         assert_eq!(there, room);
-        // What was refused has given its room back.
+        // A rejected upload has released its reservation.
         host.workspace.delete(&asked("/uploads"), true).await.unwrap();
         host.workspace.create_folder(&asked("/uploads")).await.unwrap();
         host.upload("/uploads", "again", &content).await.unwrap();
