@@ -29,14 +29,14 @@ use crate::Outcome;
 use crate::process::Place;
 use crate::service::{free_address, until_answered};
 
-/// Callers that wait for the disk at once.
+/// Limits the callers that wait for the disk at the same time.
 const COMMITS_WAITING_MAX: usize = 1024;
 
-/// A bare server under way; killed when this is dropped.
+/// A running baseline server, killed on drop.
 #[derive(Debug)]
 pub(crate) struct Bare {
     pub(crate) address: SocketAddr,
-    /// From its start until it answered.
+    /// The time from its start to its first answer.
     pub(crate) started_in: Duration,
     child: Child,
 }
@@ -60,7 +60,7 @@ impl Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -104,7 +104,7 @@ pub(crate) fn run(role: &str, arguments: &[String]) -> Outcome<bool> {
     runtime.block_on(async {
         let Some(router) = router().await? else { return Ok(false) };
         let listener = TcpListener::bind(argument(0)).await?.tap_io(|stream| {
-            // A token must leave at once.
+            // A token must be sent at once.
             let _later = stream.set_nodelay(true);
         });
         axum::serve(listener, router).await?;
@@ -112,7 +112,7 @@ pub(crate) fn run(role: &str, arguments: &[String]) -> Outcome<bool> {
     })
 }
 
-/// Passes a request for a stream on to the vendor, and its answer back as it comes.
+/// Forwards a request for a stream to the vendor, and streams the response back.
 async fn proxy(State(vendor): State<SocketAddr>, body: Body) -> Result<Response, StatusCode> {
     let broken = |_| StatusCode::BAD_GATEWAY;
     let stream = TcpStream::connect(vendor).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
@@ -130,7 +130,7 @@ async fn proxy(State(vendor): State<SocketAddr>, body: Body) -> Result<Response,
     Ok(response.map(Body::new))
 }
 
-/// One state that grows, told to all who read.
+/// A growing state that is sent to all readers.
 struct Fan {
     count: u32,
     every: u64,
@@ -138,7 +138,7 @@ struct Fan {
 }
 
 impl Fan {
-    /// The state after so many tokens, in the shape and size that the service's states have.
+    /// Returns the state after so many tokens, in the structure and size of the service's states.
     fn state(&self, tokens: u32) -> Bytes {
         let text: String = (0..tokens).map(|number| format!("t{number} ")).collect();
         let event = if tokens == self.count { "completed" } else { "message" };
@@ -184,7 +184,7 @@ async fn commit(State(sender): State<mpsc::Sender<Commit>>, body: Bytes) -> Stat
     StatusCode::ACCEPTED
 }
 
-/// Appends what has come, all together, and answers when it is on the disk. Ends when that fails, or at the end.
+/// Appends the waiting requests as one group, and answers when it is on disk. Ends when that fails, or at the end.
 fn write_groups(file: &std::path::Path, mut waiting: mpsc::Receiver<Commit>) {
     let Ok(mut file) = File::options().create(true).append(true).open(file) else { return };
     let mut group = Vec::new();
@@ -194,7 +194,7 @@ fn write_groups(file: &std::path::Path, mut waiting: mpsc::Receiver<Commit>) {
             return;
         }
         for (_, done) in group.drain(..) {
-            // Who asked may have gone.
+            // The caller may have disconnected.
             let _ = done.send(());
         }
     }

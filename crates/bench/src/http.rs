@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 use crate::Outcome;
 use crate::pacer::now_micros;
 
-/// The longest head of a response and line of a chunk.
+/// Limits the head of a response and the line of a chunk.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 /// The buffer space for each read.
 const READ_BYTES: usize = 64 * 1024;
 /// The buffer space for the first read: a thousand idle readers must not cost this process much memory.
 const FIRST_READ_BYTES: usize = 2048;
 
-/// A request as bytes, to be sent any number of times.
+/// Builds a request as bytes, which can be sent any number of times.
 pub(crate) fn request(method: &str, path: &str, key: Option<&str>, body: Option<&Value>) -> Vec<u8> {
     let mut text = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\n");
     if let Some(key) = key {
@@ -40,16 +40,16 @@ pub(crate) fn request(method: &str, path: &str, key: Option<&str>, body: Option<
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) status: u16,
-    /// `None` when the body comes in chunks.
+    /// `None` when the body is chunked.
     length: Option<usize>,
 }
 
-/// A connection that carries one request at a time.
+/// A connection with one request at a time.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: BytesMut,
-    /// When the last bytes were read, as the pacer counts.
+    /// The time of the last read, on the pacer's clock.
     pub(crate) read_at: u64,
 }
 
@@ -60,7 +60,7 @@ impl Connection {
         Ok(Self { stream, buffer: BytesMut::with_capacity(FIRST_READ_BYTES), read_at: 0 })
     }
 
-    /// Sends a request and reads its response, which must have this status; the body is JSON or nothing.
+    /// Sends a request and reads its response, which must have this status; the body is JSON or empty.
     pub(crate) async fn call(&mut self, request: &[u8], status: u16) -> Outcome<Value> {
         let (head, body) = self.exchange(request).await?;
         if head.status != status {
@@ -92,7 +92,7 @@ impl Connection {
         Ok(self.stream.write_all(bytes).await?)
     }
 
-    /// Sends a request, or what is left of it, and reads the head of its response.
+    /// Sends a request, or the rest of it, and reads the head of its response.
     pub(crate) async fn begin(&mut self, request: &[u8]) -> Outcome<Head> {
         self.stream.write_all(request).await?;
         let end = loop {
@@ -109,7 +109,7 @@ impl Connection {
         Ok(head)
     }
 
-    /// Appends the next chunk of a body; whether there was one.
+    /// Appends the next chunk of a body. Returns false at its end.
     pub(crate) async fn chunk(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
         let end = loop {
             if let Some(at) = self.buffer.windows(2).position(|window| window == b"\r\n") {
@@ -131,8 +131,8 @@ impl Connection {
         Ok(length > 0)
     }
 
-    /// Reads the next event of the service's stream into `into`; whether there was one. A piece of a stream is a
-    /// chunk, and only the last piece of an event ends with an empty line.
+    /// Reads the next event of the service's stream into `into`. Returns false at the end. A chunk may contain a part
+    /// of an event, and only its last chunk ends with an empty line.
     pub(crate) async fn event(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
         into.clear();
         while self.chunk(into).await? {

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without a place to say it, the code says it.
+            // If the error cannot be printed, the exit code reports it.
             let _ = writeln!(io::stderr(), "bench: {error}");
             ExitCode::FAILURE
         }

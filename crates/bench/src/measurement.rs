@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-/// In what a figure is told.
+/// The unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Milliseconds.
@@ -17,7 +17,7 @@ pub(crate) enum Unit {
     Kibibytes,
     /// Mebibytes in a second.
     MebibytesPerSecond,
-    /// Times something else.
+    /// A factor.
     Times,
     PerSecond,
 }
@@ -47,7 +47,7 @@ pub(crate) enum Goal {
     RatioAtLeast(f64),
 }
 
-/// One figure, measured several times.
+/// A measurement with several values.
 #[derive(Debug)]
 pub(crate) struct Measurement {
     name: String,
@@ -62,7 +62,7 @@ impl Measurement {
         Self { name: name.into(), unit, values, baseline: None, goal: None }
     }
 
-    /// The same of something barer, measured in the same run.
+    /// Adds the baseline's values from the same run.
     pub(crate) fn beside(mut self, name: &'static str, values: Vec<f64>) -> Self {
         self.baseline = Some((name, values));
         self
@@ -128,24 +128,24 @@ impl Measurement {
     }
 }
 
-/// Prints what the columns are.
+/// Prints the column headers.
 pub(crate) fn print_head(out: &mut impl Write) -> io::Result<()> {
     let head = format!("{:<46} {:>9} {:>9} {:>9} {:<4}", "figure", "min", "median", "max", "");
     writeln!(out, "{head}{:>8}   baseline (min median max)  [goal]", "ratio")
 }
 
-/// Prints a line for each.
+/// Prints a line for each measurement.
 pub(crate) fn print(out: &mut impl Write, measurements: &[Measurement]) -> io::Result<()> {
     measurements.iter().try_for_each(|measurement| writeln!(out, "{}", measurement.line()))?;
     out.flush()
 }
 
-/// All of them as one document.
+/// Returns all measurements as a JSON document.
 pub(crate) fn document(measurements: &[Measurement]) -> Value {
     json!({"figures": measurements.iter().map(Measurement::json).collect::<Vec<_>>()})
 }
 
-/// The value below which this part of all lies (0.5 is the median); 0 of none.
+/// Returns the percentile (0.5 is the median); 0 without values.
 pub(crate) fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -162,7 +162,7 @@ fn spread(values: &[f64]) -> [f64; 3] {
     [0.0, 0.5, 1.0].map(|part| percentile(values, part))
 }
 
-/// Three digits that count.
+/// Formats three significant digits.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,

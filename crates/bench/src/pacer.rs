@@ -20,22 +20,22 @@ use tokio::time::sleep_until;
 use crate::Outcome;
 use crate::process::pin_apart;
 
-/// The models that are listed; any `text-<tokens>x<milliseconds>` is served.
+/// The listed models; any `text-<tokens>x<milliseconds>` is served.
 const MODELS: &[&str] = &["text-1x0", "text-100x50", "text-200x5", "text-10000x1"];
-/// The longest request that is read.
+/// Limits the size of a request.
 const REQUEST_MAX_BYTES: usize = 1 << 20;
-/// Tokens of a paragraph.
+/// The tokens of a paragraph.
 const PARAGRAPH: u32 = 60;
 
-/// The moment from which time is counted here, by writer and readers alike.
+/// The start of the clock that writer and readers share.
 static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The present.
+/// Returns the time on that clock.
 pub(crate) fn now_micros() -> u64 {
     u64::try_from(BEGINNING.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A vendor under way, on a thread of its own apart from what is measured. It ends when this is dropped.
+/// A running vendor, on a thread apart from the measured process. It stops on drop.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     pub(crate) address: SocketAddr,
@@ -54,7 +54,7 @@ impl Pacer {
                 started.send(listener.local_addr()?)?;
                 tokio::select! {
                     failed = serve(listener) => failed,
-                    // Whatever the sender did, there is nobody left to serve.
+                    // Nobody is left to serve, whether the sender was used or dropped.
                     _ = ended => Ok(()),
                 }
             })
@@ -73,7 +73,7 @@ async fn serve(listener: TcpListener) -> Outcome<()> {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
-            // A connection that breaks shows in the stream that it carried.
+            // A broken connection shows in its stream.
             let _ = converse(stream).await;
         });
     }
@@ -114,7 +114,7 @@ async fn converse(mut stream: TcpStream) -> Outcome<()> {
     }
 }
 
-/// Says the tokens of a model.
+/// Streams the tokens of a model.
 async fn speak(stream: &mut TcpStream, model: &str) -> Outcome<()> {
     let pace = model.strip_prefix("text-").and_then(|pace| pace.split_once('x')).ok_or("an unknown model")?;
     let (count, every) = (pace.0.parse::<u32>()?, Duration::from_millis(pace.1.parse()?));
@@ -147,9 +147,9 @@ async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> 
     Ok(stream.write_all(chunk.as_bytes()).await?)
 }
 
-/// The tokens in a piece of JSON text, in order: their numbers, and when each was sent.
+/// Returns the tokens in a JSON text, in order: their numbers and send times.
 pub(crate) fn stamps(text: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
-    // A line feed stands there as `\n`.
+    // A line feed is encoded as `\n`.
     let words = text.split([' ', '\\']).map(|word| word.trim_start_matches('n'));
     words.filter_map(|word| {
         let (number, micros) = word.strip_prefix('t')?.split_once('x')?;

@@ -11,21 +11,21 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Outcome;
 
-/// The processor of what is measured, and the one of clients and vendor.
+/// The processor of the measured process, and that of clients and vendor.
 const MEASURED: usize = 0;
 const REST: usize = 1;
 
-/// Where a process runs.
+/// The placement of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On a processor of its own, apart from those who load it.
+    /// On a separate processor, apart from the load generators.
     Alone,
-    /// Where the system puts it.
+    /// As the system decides.
     Anywhere,
 }
 
 impl Place {
-    /// The program, to be run there.
+    /// Builds a command of the program with this placement.
     pub(crate) fn command(self, program: impl AsRef<OsStr>) -> Command {
         if self == Self::Alone && can_pin() {
             let mut command = Command::new("taskset");
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// Runs `work` on a thread of its own, with all that it spawns, apart from what is measured.
+/// Runs `work` and everything that it spawns on a separate thread, apart from the measured process.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
     thread::scope(|scope| {
         let working = scope.spawn(|| {
@@ -48,7 +48,7 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcom
     })
 }
 
-/// Takes the present thread, and those that it starts, off the processor of what is measured.
+/// Moves this thread and its children off the processor of the measured process.
 pub(crate) fn pin_apart() -> Outcome<()> {
     if can_pin() {
         let mut set = CpuSet::new();
@@ -59,18 +59,18 @@ pub(crate) fn pin_apart() -> Outcome<()> {
 }
 
 fn can_pin() -> bool {
-    // The process as a whole, not the thread, which may be pinned already.
+    // The process's limit, because the thread may already be pinned.
     let pid = Pid::from_raw(i32::try_from(std::process::id()).unwrap_or_default());
     sched_getaffinity(pid).is_ok_and(|set| set.is_set(MEASURED) && set.is_set(REST))
 }
 
-/// Lets this process and those that it starts open as many files as they may.
+/// Raises the limit of open files for this process and its children.
 pub(crate) fn raise_open_files() -> Outcome<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
 }
 
-/// The processor time that each thread of a process has taken so far, in nanoseconds.
+/// The processor time of each thread of a process, in nanoseconds.
 pub(crate) struct CpuTime(HashMap<String, u64>);
 
 impl CpuTime {
@@ -78,7 +78,7 @@ impl CpuTime {
         let mut threads = HashMap::new();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             let thread = thread?;
-            // A thread may end while it is looked at.
+            // A thread may exit while it is read.
             let Ok(told) = fs::read_to_string(thread.path().join("schedstat")) else { continue };
             let nanos = told.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0);
             threads.insert(thread.file_name().to_string_lossy().into_owned(), nanos);
@@ -93,12 +93,12 @@ impl CpuTime {
     }
 }
 
-/// Memory of a process in kibibytes.
+/// The memory of a process in kibibytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// All that is resident.
+    /// All resident memory.
     pub(crate) rss: f64,
-    /// The same with shared pages counted in parts.
+    /// The same with shared pages divided among their users.
     pub(crate) pss: f64,
 }
 
@@ -122,15 +122,15 @@ impl Memory {
     }
 }
 
-/// Tells a process to end.
+/// Sends SIGTERM to a process.
 pub(crate) fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // One that is gone has ended.
+        // A process that is gone has ended.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// The processes of this host whose command line has this text.
+/// Returns the processes of this host whose command line contains this text.
 pub(crate) fn naming(text: &str) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let named = processes.flatten().filter_map(|process| {
@@ -141,7 +141,7 @@ pub(crate) fn naming(text: &str) -> Vec<u32> {
     named.collect()
 }
 
-/// Kills what still runs on a folder of ours: processes whose command line or mounts name it, as machines have.
+/// Kills the remaining processes of a folder: those whose command line or mounts contain it, like machines.
 pub(crate) fn kill_those_of(folder: &std::path::Path) {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return };

@@ -20,7 +20,7 @@ use crate::process::{self, Place};
 const POLL: Duration = Duration::from_micros(500);
 /// The timeout for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// The credits of each account: more than any scenario uses.
+/// The credits of each account, more than any scenario uses.
 const CREDITS: &str = "1000000000";
 
 /// An account with a machine and a key.
@@ -29,7 +29,7 @@ pub(crate) struct Account {
     pub(crate) key: String,
 }
 
-/// A question that was accepted.
+/// An accepted question.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) chat: String,
@@ -37,13 +37,13 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The answer's path.
+    /// Returns the answer's path.
     pub(crate) fn path(&self) -> String {
         format!("/api/v1/chats/{}/messages/{}", self.chat, self.message)
     }
 }
 
-/// A service. It is killed when this is dropped, and its machines with it.
+/// A running service. Dropping it kills it and its machines.
 #[derive(Debug)]
 pub(crate) struct Service {
     home: TempDir,
@@ -55,10 +55,10 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts it on an empty folder, with the vendor of this base URL, and waits until it is healthy.
+    /// Starts the service on an empty folder, with the vendor at this base URL, and waits until it is healthy.
     pub(crate) fn start(place: Place, vendor: Option<String>) -> Outcome<Self> {
         let home = tempfile::Builder::new().prefix("bench-").tempdir()?;
-        // Machines run as other users, who walk to their files.
+        // Machines run as other users, which need access to their files.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711))?;
         let address = free_address()?;
         let mut service = Self { home, place, vendor, address, child: None, accounts: 0 };
@@ -66,7 +66,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts it on its folder and waits until it is healthy; how long that took.
+    /// Restarts the service on its folder and waits until it is healthy. Returns the duration.
     pub(crate) fn restart(&mut self) -> Outcome<Duration> {
         let began = Instant::now();
         let mut command = self.command()?;
@@ -78,7 +78,7 @@ impl Service {
         taken.map_err(|error| format!("{error}; its log:\n{}", self.log()).into())
     }
 
-    /// Kills it, as a power cut would.
+    /// Kills the service, as a power failure would.
     pub(crate) fn kill(&mut self) -> Outcome<()> {
         let mut child = self.child.take().ok_or("the service does not run")?;
         child.kill()?;
@@ -86,7 +86,7 @@ impl Service {
         Ok(())
     }
 
-    /// Lets it end by itself.
+    /// Terminates the service gracefully.
     pub(crate) fn terminate(&mut self) -> Outcome<()> {
         let mut child = self.child.take().ok_or("the service does not run")?;
         process::terminate(child.id());
@@ -98,7 +98,7 @@ impl Service {
         Ok(self.child.as_ref().ok_or("the service does not run")?.id())
     }
 
-    /// An account with a machine and a key.
+    /// Creates an account with a machine and a key.
     pub(crate) fn account(&mut self) -> Outcome<Account> {
         self.accounts += 1;
         let email = format!("account-{}@example.test", self.accounts);
@@ -108,7 +108,7 @@ impl Service {
         Ok(Account { key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
     }
 
-    /// An operator's command and what it printed.
+    /// Runs an operator's command and returns its output.
     pub(crate) fn admin(&self, arguments: &[&str]) -> Outcome<Value> {
         let output = self.command()?.args(arguments).arg("--data").arg(self.data()).arg("--json").output()?;
         if !output.status.success() {
@@ -117,7 +117,7 @@ impl Service {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// The processes of all its machines.
+    /// Returns the processes of all its machines.
     pub(crate) fn machine_pids(&self) -> Outcome<Vec<u32>> {
         let listed = self.admin(&["machine", "list"])?;
         let machines = listed["machines"].as_array().cloned().unwrap_or_default();
@@ -126,7 +126,7 @@ impl Service {
         Ok(pids.filter_map(|pid| pid.as_u64().and_then(|pid| u32::try_from(pid).ok())).collect())
     }
 
-    /// The folder that holds everything of it.
+    /// Returns the folder with all its files.
     pub(crate) fn folder(&self) -> PathBuf {
         self.home.path().to_owned()
     }
@@ -140,7 +140,7 @@ impl Service {
         String::from_utf8_lossy(&log[log.len().saturating_sub(4000)..]).into_owned()
     }
 
-    /// The binary, with the environment that it gets here and nothing else.
+    /// Builds a command of the binary, with only this environment.
     fn command(&self) -> Outcome<std::process::Command> {
         let binary =
             std::env::var_os("CAUSERIE_BIN").map_or_else(|| "target/release/causerie".into(), PathBuf::from);
@@ -164,14 +164,14 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         if self.child.is_some() {
-            // It ends all the same when this process does.
+            // The service ends when this process does.
             let _ = self.kill();
         }
         process::kill_those_of(self.home.path());
     }
 }
 
-/// Asks a question of a new conversation.
+/// Asks a question in a new conversation.
 pub(crate) async fn ask(
     connection: &mut Connection,
     account: &Account,
@@ -186,7 +186,7 @@ pub(crate) async fn ask(
     Ok(Asked { chat: text("chatId")?, message: text("id")? })
 }
 
-/// Waits until an answer is completed and gives it.
+/// Waits until an answer is completed and returns it.
 pub(crate) async fn completed(
     connection: &mut Connection,
     account: &Account,
@@ -215,7 +215,7 @@ pub(crate) async fn answered(
     completed(connection, account, &asked).await
 }
 
-/// Polls a starting server until it answers; how long that took since `began`.
+/// Polls a starting server until it answers. Returns the duration since `began`.
 pub(crate) fn until_answered(
     address: SocketAddr,
     path: &str,
@@ -242,7 +242,7 @@ fn answers(address: SocketAddr, path: &str) -> std::io::Result<bool> {
     Ok(&head == b"HTTP/1.1 200")
 }
 
-/// An address that was free a moment ago.
+/// Returns an address that was free a moment ago.
 pub(crate) fn free_address() -> Outcome<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use crate::Outcome;
 use crate::process::pin_apart;
 
-/// The model that says a sentence, and what scripts in questions are asked of.
+/// The model that answers a sentence, and runs the scripts in questions.
 pub(crate) const MODEL: &str = "standin";
 
-/// A vendor under way. It ends when this is dropped.
+/// A running vendor. It stops on drop.
 #[derive(Debug)]
 pub(crate) struct Vendor {
     pub(crate) base_url: String,
@@ -31,7 +31,7 @@ impl Vendor {
                 runtime.block_on(async {
                     let vendor = test_support::start().await?;
                     started.send(vendor.base_url())?;
-                    // Either way there is nobody left to serve.
+                    // There is nobody left to serve in either case.
                     let _ = ended.await;
                     Ok(())
                 })
@@ -44,13 +44,13 @@ impl Vendor {
     }
 }
 
-/// The present, as the stand-in writes it into tokens.
+/// Returns the current time as the fake vendor writes it into tokens.
 pub(crate) fn now_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The tokens that the stand-in stamped, in order: their numbers, and when each was sent.
+/// Returns the tokens with their stamps, in order: their numbers and send times.
 pub(crate) fn stamps(text: &str) -> Vec<(u32, u64)> {
     let token = |word: &str| {
         let (number, micros) = word.strip_prefix('t')?.split_once('@')?;

@@ -19,10 +19,11 @@ const ASKERS: [usize; 2] = [64, 256];
 const PER_SECOND_MIN: f64 = 5000.0;
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
-/// The vendor takes requests of this model and says nothing: what is asked stays open.
+/// The vendor accepts requests of this model and never answers, so that answers stay open.
 const SILENT: &str = "stall-first";
 
-/// Questions in a second of callers that wait for each, beside a bare server that writes what it is sent to a file.
+/// Measures questions per second of callers that wait for each, beside a baseline server that writes requests to a
+/// file.
 pub(crate) fn asks() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
@@ -37,8 +38,8 @@ pub(crate) fn asks() -> Outcome<Vec<Measurement>> {
         block_on(async {
             let mut connection = Connection::open(service.address).await?;
             answered(&mut connection, &account, MODEL, "Is the machine there?").await?;
-            // Those that the account's machine takes up are open from here on: the others wait, and nothing but
-            // their acceptance is measured.
+            // The answers that the account's machine runs are open from here on; the others wait, so only their
+            // acceptance is measured.
             accepted += load(service.address, ASKERS[0], &ask).await?.0;
             for askers in ASKERS {
                 let (mut ours, mut bare, mut micros) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,13 +94,13 @@ async fn load(address: SocketAddr, askers: usize, request: &[u8]) -> Outcome<(f6
     Ok((done, done / began.elapsed().as_secs_f64()))
 }
 
-/// After a kill each accepted question is still there.
+/// Checks that all accepted questions survive a kill.
 async fn none_is_missing(service: &Service, account: &Account, accepted: f64) -> Outcome<()> {
     let mut connection = Connection::open(service.address).await?;
     let listed =
         connection.call(&request("GET", "/api/v1/chats?limit=1", Some(&account.key), None), 200).await?;
     let there = listed["totalCount"].as_f64().ok_or("a list tells no count")?;
-    // A question whose answer was under way when it was counted does not exist: each was waited for.
+    // No question was in progress when they were counted: each was awaited.
     if there == accepted {
         Ok(())
     } else {

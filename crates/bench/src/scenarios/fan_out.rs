@@ -28,16 +28,16 @@ const ROUNDS: usize = 2;
 /// The pause before memory is measured.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// States delivered in a second, and what a reader costs that waits.
+/// States delivered per second, and the cost of an idle reader.
 #[derive(Default)]
 struct Told {
     per_second: Vec<f64>,
     micros: Vec<f64>,
-    /// From the last token until the last reader had the end.
+    /// The time from the last token until the last reader had the end.
     late_millis: Vec<f64>,
 }
 
-/// Thousands of readers of one answer, beside those of a bare server's state of the same size.
+/// Measures thousands of readers of one answer, beside those of a baseline server's state of the same size.
 pub(crate) fn fan_out() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
@@ -105,8 +105,8 @@ async fn through_fan(fan: &Bare, events: &[u8], readers: usize, told: &mut Told)
     read_all(fan.address, fan.pid(), events, readers, Some(request("POST", "/go", None, None)), told).await
 }
 
-/// Lets all readers read to the end. They are there before the first change; `go` begins it, where it does not
-/// begin by itself.
+/// Lets all readers read to the end. They are connected before the first change; `go` starts it if it does not start by
+/// itself.
 async fn read_all(
     address: SocketAddr,
     pid: u32,
@@ -122,7 +122,7 @@ async fn read_all(
     }
     tokio::select! {
         _ = there.wait() => {}
-        // Before all are there a reader ends only by failing.
+        // Until all are connected a reader only ends by failing.
         Some(failed) = reading.join_next() => {
             failed??;
             return Err("an answer ended before all readers were there".into());

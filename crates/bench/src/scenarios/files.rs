@@ -18,7 +18,7 @@ use crate::service::{Service, free_address, until_answered};
 const CONNECTIONS: usize = 64;
 const SMALL_BYTES: usize = 64 << 10;
 const LARGE_BYTES: usize = 512 << 20;
-/// The size of a chunk that is sent.
+/// The size of a sent chunk.
 const PIECE_BYTES: usize = 256 << 10;
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
@@ -26,14 +26,14 @@ const DOWNLOAD_RATIO: f64 = 0.7;
 const UPLOAD_RATIO: f64 = 1.0;
 const BOUNDARY: &str = "bench-boundary";
 
-/// Downloads in a second, and what each took of the server's processor.
+/// Downloads per second, and the server's processor time of each.
 #[derive(Default)]
 struct Rate {
     per_second: Vec<f64>,
     micros: Vec<f64>,
 }
 
-/// Small files downloaded by many, a large one uploaded.
+/// Measures downloads of small files by many clients, and an upload of a large one.
 pub(crate) fn files() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let mut service = Service::start(Place::Alone, None)?;
@@ -101,7 +101,7 @@ async fn download(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate
     Ok(())
 }
 
-/// Uploads so many bytes to the service: mebibytes in a second.
+/// Uploads so many bytes to the service. Returns mebibytes per second.
 async fn upload(address: SocketAddr, key: &str, name: &str, bytes: usize) -> Outcome<f64> {
     let head =
         format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n");
@@ -114,7 +114,7 @@ async fn upload(address: SocketAddr, key: &str, name: &str, bytes: usize) -> Out
     send(address, begin.as_bytes(), bytes, tail.as_bytes()).await
 }
 
-/// Uploads so many bytes to nginx: mebibytes in a second.
+/// Uploads so many bytes to nginx. Returns mebibytes per second.
 async fn put(address: SocketAddr, path: &str, bytes: usize) -> Outcome<f64> {
     let begin = format!("PUT {path} HTTP/1.1\r\nhost: bench\r\ncontent-length: {bytes}\r\n\r\n");
     send(address, begin.as_bytes(), bytes, b"").await
@@ -138,7 +138,7 @@ async fn send(address: SocketAddr, begin: &[u8], bytes: usize, end: &[u8]) -> Ou
     Ok(bytes as f64 / f64::from(1 << 20) / began.elapsed().as_secs_f64())
 }
 
-/// An nginx of one process on a folder of its own, which takes `PUT` as well.
+/// An nginx with one process on its own folder, which also accepts `PUT`.
 struct Nginx {
     address: SocketAddr,
     child: Child,
@@ -168,7 +168,7 @@ impl Nginx {
 impl Drop for Nginx {
     fn drop(&mut self) {
         process::terminate(self.child.id());
-        // It may have ended by itself.
+        // It may have exited.
         let _ = self.child.wait();
     }
 }

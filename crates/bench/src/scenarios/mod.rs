@@ -16,13 +16,13 @@ use std::future::Future;
 use crate::Outcome;
 use crate::measurement::Measurement;
 
-/// Something that is measured.
+/// A benchmark.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) run: fn() -> Outcome<Vec<Measurement>>,
 }
 
-/// All of them, in the order in which they run.
+/// All scenarios, in order of execution.
 pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "cold-start", run: start::cold_start },
     Scenario { name: "idle-memory", run: start::idle_memory },
@@ -42,7 +42,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "stop", run: stop::stop },
 ];
 
-/// Runs a load to its end, on this thread alone.
+/// Runs a load to its end on this thread.
 fn block_on<T>(load: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(load)
 }

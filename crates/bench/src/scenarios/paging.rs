@@ -19,10 +19,10 @@ const ASKERS: usize = 256;
 const PAGE: usize = 50;
 const TIMES: usize = 200;
 const MILLIS_MAX: f64 = 5.0;
-/// The vendor takes requests of this model and says nothing.
+/// The vendor accepts requests of this model and never answers.
 const SILENT: &str = "stall-first";
 
-/// Page 1 and page 1,000 of a hundred thousand conversations, beside a bare server's word.
+/// Measures page 1 and page 1,000 of a hundred thousand conversations, beside a baseline server.
 pub(crate) fn paging() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;

@@ -17,17 +17,17 @@ use crate::vendor::{MODEL, Vendor};
 const CONNECTIONS: usize = 32;
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
-/// The part of a bare server's speed that collecting should have.
+/// The target ratio to the baseline server.
 const RATIO: f64 = 0.6;
 
-/// Requests in a second, and what each took of the server's processor.
+/// Requests per second, and the server's processor time of each.
 #[derive(Default)]
 struct Rate {
     per_second: Vec<f64>,
     micros: Vec<f64>,
 }
 
-/// `GET` of completed answers, a short one and a longer one, beside a bare server's word.
+/// Measures `GET` of completed answers, a short and a longer one, beside a baseline server.
 pub(crate) fn get_answer() -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Vendor::start()?;
@@ -67,13 +67,13 @@ fn measurements(short: Rate, long: Rate, empty: Rate, bare: &Rate) -> Vec<Measur
         cost("processor per GET of a short answer", short.micros),
         rate("GET of an answer of 200 tokens", long.per_second),
         cost("processor per GET of an answer of 200 tokens", long.micros),
-        // What the service's connections and layers take without a key, a store or an answer.
+        // The cost of the service's connections and layers without a key, store or answer.
         rate("GET /healthz", empty.per_second),
         cost("processor per GET /healthz", empty.micros),
     ]
 }
 
-/// Sends one request over and over on all connections for a round.
+/// Repeats one request on all connections for a round.
 async fn load(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate) -> Outcome<()> {
     let mut connections = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {

@@ -19,7 +19,7 @@ const EVERY_MILLIS: u64 = 5;
 /// The number of tokens that are read before the kill.
 const READ_BEFORE: usize = 100;
 
-/// From `kill -9`, with a restart at once, to the first token after it that a reader sees.
+/// Measures the time from `kill -9`, with an immediate restart, to the first new token that a reader sees.
 pub(crate) fn kill_resume() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
@@ -58,7 +58,7 @@ async fn ask_and_read(service: &Service, account: &Account) -> Outcome<Asked> {
     Ok(asked)
 }
 
-/// Follows the answer until its tokens are what is waited for.
+/// Follows the answer until its tokens satisfy the condition.
 async fn read_until(
     service: &Service,
     account: &Account,
@@ -88,7 +88,7 @@ async fn finish(service: &Service, account: &Account, asked: &Asked) -> Outcome<
     if whole(&stamps(text), TOKENS) { Ok(()) } else { Err(format!("an answer is not whole: {text}").into()) }
 }
 
-/// The least that a restart can take: a bare proxy, killed, started again and asked for a stream.
+/// Measures the minimum of a restart: a baseline proxy is killed, restarted and asked for a stream.
 fn restart_proxy(vendor: &Vendor) -> Outcome<f64> {
     let address = vendor.address.to_string();
     let before = Bare::start(Place::Anywhere, "proxy", &[&address])?;

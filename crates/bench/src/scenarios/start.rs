@@ -21,7 +21,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// The polling interval of a starting machine.
 const POLL: Duration = Duration::from_millis(2);
 
-/// From starting the program until it answers, on a folder that has been used.
+/// Measures the time from the program's start until it answers, on a used folder.
 pub(crate) fn cold_start() -> Outcome<Vec<Measurement>> {
     let mut service = Service::start(Place::Anywhere, None)?;
     let account = service.account()?;
@@ -53,7 +53,7 @@ fn starts(service: &mut Service) -> Outcome<Vec<f64>> {
     Ok(taken)
 }
 
-/// Memory when nothing is asked: of the service, and of a machine that has answered.
+/// Measures idle memory of the service, and of a machine that has answered.
 pub(crate) fn idle_memory() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
@@ -99,7 +99,7 @@ fn of_machines(service: &Service) -> Outcome<Memory> {
     Ok(Memory { rss: sum(|memory| memory.rss), pss: sum(|memory| memory.pss) })
 }
 
-/// Starts the account's machine and waits until it runs; how long that took.
+/// Starts the account's machine and waits until it runs. Returns the duration.
 async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration> {
     let mut connection = Connection::open(service.address).await?;
     let began = std::time::Instant::now();

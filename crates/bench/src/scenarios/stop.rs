@@ -20,21 +20,22 @@ const STREAMS: usize = 100;
 const TOOLS: usize = 30;
 /// The target for a stop, in milliseconds.
 const GOAL_MILLIS: f64 = 300.0;
-/// Beyond this something hangs.
+/// The timeout for a hanging stop.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Between two looks at a process.
+/// The polling interval of a process.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The times of one stop, in milliseconds after its request.
 #[derive(Default)]
 struct Stopped {
-    /// Until what it stops was gone: the vendor's connection, or the tool's process.
+    /// Until the stopped connection to the vendor or the tool's process was gone.
     gone: f64,
     /// Until the reader had the answer's last state.
     completed: f64,
 }
 
-/// Stops of answers while their model speaks and while their tool runs, beside a bare stream that its reader leaves.
+/// Measures stops of answers during the model's output and during a tool, beside a baseline stream that its reader
+/// leaves.
 pub(crate) fn stop() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
@@ -85,7 +86,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Stops an answer in the middle of its model's words. What comes of it must have cost one request.
+    /// Stops an answer during the model's output. It must have cost one request.
     async fn saying(&mut self) -> Outcome<Stopped> {
         let script = json!({"steps": [{"actions": [{"tokens": {"count": 2000, "every_ms": 5}}]}]});
         let asked = ask(&mut self.service, &self.account, MODEL, &format!("STANDIN {script}")).await?;
@@ -103,7 +104,7 @@ impl Stage {
 
     /// Stops an answer while its tool runs.
     async fn running(&mut self, number: usize) -> Outcome<Stopped> {
-        // A length of sleep that no other process has.
+        // A sleep duration that no other process has.
         let seconds = format!("8{number:03}.{}", std::process::id());
         let call = json!({"call": {"tool": "shell", "arguments": {"command": format!("sleep {seconds}")}}});
         let script = json!({"steps": [{"actions": [call]}, {"actions": [{"say": "Too late."}]}]});
@@ -130,7 +131,7 @@ impl Stage {
         Ok(stopped)
     }
 
-    /// Opens the answer's stream and reads until a state shows this.
+    /// Opens the answer's stream and reads until a state contains this text.
     async fn watch(&mut self, path: &str, shown: &str) -> Outcome<Vec<u8>> {
         let open = request("GET", &format!("{path}/events"), Some(&self.account.key), None);
         let mut event = Vec::new();
@@ -151,7 +152,7 @@ impl Stage {
         until_completed(&mut self.events, event).await
     }
 
-    /// Stops the answer; when that was sent.
+    /// Stops the answer. Returns the send time.
     async fn stop(&mut self, chat: &str) -> Outcome<u64> {
         let stop = request("POST", &format!("/api/v1/chats/{chat}/stop"), Some(&self.account.key), None);
         let sent = now_micros();
@@ -180,7 +181,7 @@ impl Stage {
     }
 }
 
-/// A bare stream of the same vendor through a bare proxy, whose reader goes away.
+/// Streams from the same vendor through a baseline proxy, and disconnects.
 async fn leave(stage: &mut Stage, proxy: &Bare) -> Outcome<f64> {
     let script = json!({"steps": [{"actions": [{"tokens": {"count": 2000, "every_ms": 5}}]}]});
     let body = json!({"model": MODEL, "stream": true,
@@ -204,7 +205,7 @@ async fn until_completed(events: &mut Connection, event: &mut Vec<u8>) -> Outcom
                 return Err("a stream ended without its last state".into());
             }
             if event.starts_with(b"event: completed") {
-                // What ends the stream, so that its connection can be used again.
+                // The end of the stream, so that its connection can be reused.
                 return if events.event(event).await? {
                     Err("something follows the last state".into())
                 } else {

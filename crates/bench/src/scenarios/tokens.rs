@@ -15,7 +15,7 @@ use crate::pacer::{Pacer, stamps};
 use crate::process::{self, CpuTime, Place};
 use crate::service::{Account, Service, answered, ask, completed};
 
-/// Streams side by side, each of so many tokens so far apart.
+/// Concurrent streams with a number of tokens and an interval.
 pub(crate) struct Load {
     name: &'static str,
     model: &'static str,
@@ -25,13 +25,13 @@ pub(crate) struct Load {
     every_millis: u32,
     rounds: usize,
     added: Option<[f64; 2]>,
-    /// The processor time that a token may take, in microseconds.
+    /// The target of processor time per token, in microseconds.
     cpu_max: f64,
-    /// How much later than the vendor all may be done, in milliseconds.
+    /// The target of the delay behind the vendor at the end, in milliseconds.
     late_max: Option<f64>,
 }
 
-/// As people read.
+/// At reading speed.
 pub(crate) const SLOW: Load = Load {
     name: "20 x 100 tokens at 50 ms",
     model: "text-100x50",
@@ -45,7 +45,7 @@ pub(crate) const SLOW: Load = Load {
     late_max: None,
 };
 
-/// As fast vendors write.
+/// At the speed of fast vendors.
 pub(crate) const FAST: Load = Load {
     name: "100 x 200 tokens at 5 ms",
     model: "text-200x5",
@@ -59,10 +59,10 @@ pub(crate) const FAST: Load = Load {
     late_max: None,
 };
 
-/// As fast, and few: each token wakes a processor.
+/// Fast, but few: each token wakes a processor.
 pub(crate) const FEW: Load = Load { name: "20 x 200 tokens at 5 ms", streams: 20, cpu_max: 70.0, ..FAST };
 
-/// More than one processor can follow token by token.
+/// More than one processor can forward token by token.
 pub(crate) const MANY: Load = Load {
     name: "400 x 200 tokens at 5 ms",
     accounts: 4,
@@ -73,7 +73,7 @@ pub(crate) const MANY: Load = Load {
     ..FAST
 };
 
-/// The model that says one token at once: with it each machine is started.
+/// A model with one immediate token, which starts each machine.
 const WARM_UP: &str = "text-1x0";
 
 /// The fixed cost of an answer.
@@ -92,14 +92,14 @@ pub(crate) const ONE: Load = Load {
 
 /// The result of one run.
 struct Run {
-    /// Of each token, in microseconds: from its sending to its reading.
+    /// The delay of each token from sending to reading, in microseconds.
     added: Vec<f64>,
     /// The added delay over the vendor's own time.
     over_floor_millis: f64,
     micros_per_token: f64,
 }
 
-/// Measures the service and the bare proxy in turns.
+/// Measures the service and the baseline proxy in turns.
 pub(crate) fn measure(load: &Load) -> Outcome<Vec<Measurement>> {
     process::apart(|| {
         let vendor = Pacer::start()?;
@@ -147,7 +147,7 @@ fn measurements(load: &Load, ours: &[Run], bare: &[Run]) -> Vec<Measurement> {
     });
     let cpu = |what| measurement(what, Unit::Micros, &|run: &Run| run.micros_per_token);
     if load.tokens == 1 {
-        // What is told of the tokens says nothing of one alone.
+        // Per-token results say nothing about a single one.
         return vec![cpu("processor per answer")];
     }
     measurements.push(cpu("processor per token").goal(Goal::AtMost(load.cpu_max)));
@@ -194,7 +194,7 @@ async fn finish(
     Ok(Run { added, over_floor_millis, micros_per_token })
 }
 
-/// Returns the compressed bytes that a reader with zstd receives of a long answer, for each byte that the vendor wrote.
+/// Returns the compressed bytes that a reader with zstd receives of a long answer, per byte of the vendor.
 pub(crate) fn compressed() -> Outcome<Vec<Measurement>> {
     const MODEL: &str = "text-10000x1";
     const TIMES_MAX: f64 = 1.5;
@@ -224,7 +224,7 @@ pub(crate) fn compressed() -> Outcome<Vec<Measurement>> {
     })
 }
 
-/// Asks, and reads the answer's stream to its end: how much later than sent each token was read.
+/// Asks a question and reads the answer's stream to its end. Returns the delay of each token.
 async fn read_answer(
     mut connection: Connection,
     account: Account,
@@ -261,7 +261,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes what an event's text has beyond the one before. Reads nothing twice, so that reading stays cheap.
+    /// Reads the new part of an event's text. Reads nothing twice, so that reading stays cheap.
     fn take(&mut self, event: &[u8], read_at: u64) -> Outcome<()> {
         const TEXT: &[u8] = b"\"text\":\"";
         let Some(at) = event.windows(TEXT.len()).position(|window| window == TEXT) else { return Ok(()) };
@@ -280,7 +280,7 @@ impl Seen {
     }
 }
 
-/// Reads a stream through the proxy: the vendor's own frames.
+/// Reads the vendor's own frames through the proxy.
 async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> Outcome<Vec<f64>> {
     let mut connection = Connection::open(address).await?;
     let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "What does the vendor say?"}]});
@@ -290,7 +290,7 @@ async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> 
     let (mut added, mut frames) = (Vec::new(), Vec::new());
     while connection.chunk(&mut frames).await? {
         const CONTENT: &str = "\"content\":\"";
-        // The proxy passes on what came, be it a part of a frame.
+        // The proxy may forward a part of a frame.
         let Some(end) = frames.windows(2).rposition(|window| window == b"\n\n") else { continue };
         for content in std::str::from_utf8(&frames[..end])?.split(CONTENT).skip(1) {
             for (number, sent) in stamps(content.split('"').next().unwrap_or_default()) {

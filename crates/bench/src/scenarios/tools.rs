@@ -28,7 +28,7 @@ const TURNS: usize = 10;
 const COMMITS: usize = 3;
 const COMMIT_BYTES: usize = 4096;
 
-/// The calls, in the order in which they are made.
+/// Returns the calls in order.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
         ("search", json!({"query": "výpovědní doba nájmu"})),
@@ -38,12 +38,12 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("write", json!({"path": "/note.txt", "content": "alpha\n"})),
         ("edit", json!({"path": "/note.txt", "old": "alpha", "new": "beta"})),
         ("shell", json!({"command": "cat note.txt"})),
-        // The agent has no such tool and says so: what is left is the service's own time.
+        // The agent rejects this unknown tool: the rest is the service's own time.
         ("nothing", json!({})),
     ]
 }
 
-/// Each tool once in each of some turns.
+/// Measures each tool once in each of several turns.
 pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     let vendor = Vendor::start()?;
     let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
@@ -77,8 +77,8 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// One turn with all calls, a step for each: how long each took, in milliseconds. The model tells in each step when
-/// it speaks.
+/// Runs one turn with all calls, a step for each. Returns their durations in milliseconds. The model includes its send
+/// time in each step.
 async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64>> {
     let stamp = || json!({"tokens": {"count": 1, "stamp": true}});
     let mut steps: Vec<Value> = calls()
@@ -124,7 +124,7 @@ fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
     bytes
 }
 
-/// The disk's part of a step.
+/// Measures the disk's part of a step.
 fn bare_commits(folder: &Path) -> Outcome<f64> {
     let mut file = File::options().create(true).append(true).open(folder.join("commits"))?;
     let began = Instant::now();
