@@ -55,7 +55,7 @@ impl Renderer {
         self.rendered = None;
     }
 
-    /// Returns the finished blocks in order, each complete HTML. The list only grows.
+    /// Returns the finished blocks in order, each complete HTML. Blocks are appended, never changed.
     #[must_use]
     pub fn finished(&self) -> &[Arc<str>] {
         &self.finished
