@@ -266,7 +266,7 @@ impl Fold {
             }
             let Some(Value::Array(annotations)) = part.annotations else { continue };
             if pending.is_some_and(|pending| pending.cited > 0) {
-                continue; // they were told one by one
+                continue; // already emitted one by one
             }
             for annotation in annotations.iter().take(CITED_MAX) {
                 let text = self.output.written().get(start..).unwrap_or("");

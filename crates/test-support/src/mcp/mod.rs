@@ -231,8 +231,8 @@ fn noted(id: &Value, diary: &str, params: &Value) -> Response {
     let line = format!("{}\n", params["arguments"]["text"].as_str().unwrap_or(""));
     let written = OpenOptions::new().create(true).append(true).open(diary);
     let written = written.and_then(|mut diary| diary.write_all(line.as_bytes()));
-    let said = written.as_ref().map_or_else(ToString::to_string, |()| "noted".to_owned());
-    let content = json!({ "content": [{ "type": "text", "text": said }], "isError": written.is_err() });
+    let text = written.as_ref().map_or_else(ToString::to_string, |()| "noted".to_owned());
+    let content = json!({ "content": [{ "type": "text", "text": text }], "isError": written.is_err() });
     answer("json", &[result(id, &content)])
 }
 

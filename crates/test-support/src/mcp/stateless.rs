@@ -74,13 +74,13 @@ impl Servers {
             return bad(-32602, "Invalid params: no client capabilities");
         }
         let form = if mode == "stateless-sse" { "sse" } else { "json" };
-        let said = |about: Value| answer(form, &[complete(id, about)]);
+        let reply = |about: Value| answer(form, &[complete(id, about)]);
         match method {
-            "server/discover" => said(json!({
+            "server/discover" => reply(json!({
                 "supportedVersions": speaks, "capabilities": { "tools": { "listChanged": true } },
                 "ttlMs": 3_600_000, "cacheScope": "public"
             })),
-            "tools/list" => said(list(&message["params"])),
+            "tools/list" => reply(list(&message["params"])),
             "tools/call" => match mirrored(headers, &message["params"]) {
                 Ok(()) => self.call_stateless(form, id, &message["params"]),
                 Err(what) => bad(-32020, &format!("Header mismatch: {what}")),
@@ -90,19 +90,19 @@ impl Servers {
     }
 
     fn call_stateless(&self, form: &str, id: &Value, params: &Value) -> Response {
-        let said = |content: Value| answer(form, &[complete(id, content)]);
+        let reply = |content: Value| answer(form, &[complete(id, content)]);
         let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
         match params["name"].as_str().unwrap_or("") {
-            "echo" => said(text(&params["arguments"].to_string())),
-            "region" => said(text("mirrored")),
-            "note.add" | "změna" => said(text("noted")),
+            "echo" => reply(text(&params["arguments"].to_string())),
+            "region" => reply(text("mirrored")),
+            "note.add" | "změna" => reply(text("noted")),
             "fail" => {
-                said(json!({ "content": [{ "type": "text", "text": "no such act" }], "isError": true }))
+                reply(json!({ "content": [{ "type": "text", "text": "no such act" }], "isError": true }))
             }
             "error" => {
                 refused(StatusCode::BAD_REQUEST, &failure(id, -32602, "the key mcp-secret-token is wrong"))
             }
-            "strange" => said(json!({ "content": 7 })),
+            "strange" => reply(json!({ "content": 7 })),
             "kinds" => {
                 let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
                     "params": { "progressToken": 1, "progress": 0.5 } });
@@ -126,7 +126,7 @@ impl Servers {
             "resume" => events(format!("id: {id}\nretry: 1\ndata:\n\n")),
             "huge" => {
                 let data = "x".repeat(5_000_000);
-                said(text(&data))
+                reply(text(&data))
             }
             "stall" => {
                 let closed = Closed { web: self.web.clone(), id: id.clone() };
@@ -144,7 +144,7 @@ impl Servers {
             }
             "replace" => {
                 self.sessions().replaced = true;
-                said(text("replaced"))
+                reply(text("replaced"))
             }
             _ => answer(form, &[failure(id, -32602, "Unknown tool")]),
         }

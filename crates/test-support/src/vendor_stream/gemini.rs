@@ -104,7 +104,7 @@ impl VendorStream for Contents {
         let (text, index) = (self.citable.text[claim.clone()].trim_end(), self.chunks.len() - 1);
         let segment = json!({"startIndex": claim.start, "endIndex": claim.start + text.len(), "text": text});
         self.supports.push(json!({"segment": segment, "groundingChunkIndices": [index]}));
-        Vec::new() // told with the end
+        Vec::new() // sent with the end
     }
 
     fn slot(&mut self) -> (Vec<Bytes>, Slot) {
