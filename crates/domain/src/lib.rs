@@ -26,5 +26,6 @@ pub mod secret;
 pub mod skill;
 pub mod step;
 pub mod time;
+pub mod tool;
 pub mod turn;
 pub mod unread;

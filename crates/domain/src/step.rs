@@ -10,6 +10,7 @@ use crate::agent::AgentName;
 use crate::citation::{Citation, Cited, NumberedPassage};
 use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
+use crate::tool::{HostTool, MachineTool, ToolFacts};
 use crate::unread::UnreadFile;
 
 /// The request for one model step.
@@ -107,25 +108,19 @@ pub enum Purpose {
     /// To run a tool. Also a call of one of the tools below whose arguments name nothing that there is.
     #[default]
     Tool,
-    /// To open a skill, with the tool [`USE_SKILL`].
+    /// To open a skill, with [`HostTool::Skill`].
     Skill(SkillName),
-    /// To give a task to another agent, with the tool [`USE_AGENT`].
+    /// To give a task to another agent, with [`HostTool::Agent`].
     Agent(AgentName),
-    /// To search the web, with the tool [`WEB_SEARCH`].
+    /// To search the web, with [`HostTool::WebSearch`].
     WebSearch { query: String },
 }
 
-/// The tool by which a model opens a skill.
-pub const USE_SKILL: &str = "skill";
-/// The tool by which a model gives a task to another agent.
-pub const USE_AGENT: &str = "agent";
-/// The tool by which a model searches the web.
-pub const WEB_SEARCH: &str = "web_search";
-/// The tool by which a model reads a page of the web.
-pub const WEB_FETCH: &str = "web_fetch";
-/// The tool that reads the attached files before the first step. No model calls it: its result follows the question as
-/// the content of the files.
-pub const ATTACHED_FILES: &str = "attached_files";
+/// The name of the tool that opens a skill.
+pub const USE_SKILL: &str = HostTool::Skill.name();
+/// The name of the tool that reads the attached files before the first step. Its result follows the question as the
+/// content of the files.
+pub const ATTACHED_FILES: &str = MachineTool::AttachedFiles.name();
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,6 +180,16 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of the arguments.
     pub schema: String,
+}
+
+impl From<&ToolFacts> for ToolSpec {
+    fn from(tool: &ToolFacts) -> Self {
+        Self {
+            name: tool.name.to_owned(),
+            description: tool.description.to_owned(),
+            schema: tool.schema.to_owned(),
+        }
+    }
 }
 
 /// The token usage of a step: the vendor's counts, or estimates when `estimated`.

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::step::ToolSpec;
-use domain::turn::{ExecutorFrame, HostFrame};
 use futures_util::FutureExt;
-use machine::{GuestConnection, MachineError, ProtocolViolation, Session};
+use machine::{MachineError, ProtocolViolation, Session};
 use plugins::Library;
 use tokio::sync::mpsc;
 
-use super::Shared;
-use super::turn::TurnInput;
+use super::shared::Shared;
+use super::turn_input::{SessionEvent, TurnInput};
 
 /// Frames that wait to be sent in one session. A guest that lets more pile up loses the session.
 const FRAMES_WAITING_MAX: usize = 256;
@@ -23,28 +21,6 @@ const RETRY_DOUBLINGS_MAX: u32 = 7;
 
 /// The text of an answer whose machine was given up.
 const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
-
-/// An event of a session.
-pub(super) enum SessionEvent {
-    /// The machine is running and connected: frames may be sent.
-    Up {
-        connection: GuestConnection,
-        frames: mpsc::Sender<HostFrame>,
-        /// The tools of the MCP servers in the machine.
-        tools: Vec<ToolSpec>,
-    },
-    /// The executor sent a frame.
-    Frame(ExecutorFrame),
-    /// The guest sent something that is no frame.
-    Violation,
-    /// The session is gone.
-    Down,
-    /// There will be none: the machine's start was given up, or the account has no machine. The reason is shown in the
-    /// answer.
-    GivenUp(String),
-    /// There will be none until the machine is started: its owner has stopped it.
-    MachineStopped,
-}
 
 /// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row that came to nothing.
 pub(super) async fn run(

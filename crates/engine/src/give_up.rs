@@ -6,7 +6,7 @@ use domain::id::PostingId;
 use store::conversations::{self, ConversationError, StoredAnswer};
 use store::turns::{self, ClaimedTurn, Fence, TurnError};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::spans::Spans;
 
 const MESSAGE: &str = "The answer was ended: the service could not go on with it.";

@@ -1,52 +1,43 @@
-//! What a turn tells its model of itself: who it is, which skills there are, and what opening one gives.
+//! Builds the prompt of a turn: instructions, tools and skills.
 //!
-//! Skills are disclosed step by step: the instructions name and describe them, a call of the tool `skill` opens
-//! one, and its files lie in the machine. A turn keeps the library with which it began.
+//! Skills are disclosed in steps: the instructions name and describe them, a call of the tool `skill` opens one, and its
+//! files are in the machine. A turn keeps the library with which it began.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::LogEntry;
-use domain::step::{Call, Purpose, StepOutcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_SEARCH};
+use domain::step::{Call, Purpose, StepOutcome, ToolSpec};
+use domain::tool::{Form, HostTool, Offer, facts_of};
 use domain::turn::{Output, estimated_tokens};
 use plugins::{Agent, Library, Lookup, Skill};
-use protocol::tool::Tool;
 use serde::Deserialize;
 use store::turns::TurnRecord;
 
-use super::subagent;
+use super::tool_selection::{self, is_named};
 use super::web::{self, WebAccess};
 use crate::templates::{PromptTemplates, Section};
 
 /// The most skills that the instructions describe.
 const SKILLS_TOLD_MAX: usize = 100;
-/// The most that they say of all skills together, and of one, in characters.
+/// The longest descriptions of all skills together, and of one skill, in characters.
 const DESCRIPTIONS_MAX_CHARS: usize = 32 * 1024;
 const DESCRIPTION_MAX_CHARS: usize = 1024;
 /// The most files that an opened skill names.
 const FILES_TOLD_MAX: usize = 200;
 
-const SKILL_TOOL: &str = "Open a skill: its instructions for one kind of task, and its files in the machine. Open one \
-    before you begin a task that its description fits.";
-const SKILL_SCHEMA: &str = r#"{"type":"object","properties":{"skill":{"type":"string","description":"The skill's full name, as it is listed."}},"required":["skill"],"additionalProperties":false}"#;
-
-const AGENT_TOOL: &str = "Give a task to another agent and get its report. It works on the same workspace and knows \
-    nothing of this conversation: say in the task all that it needs. Give away what is large and stands by itself, such \
-    as one of several documents each, in one step so that they work side by side; do small things yourself. Passages of \
-    its report have numbers of this answer: cite them like your own. The agents:\n";
-const AGENT_SCHEMA: &str = r#"{"type":"object","properties":{"agent":{"type":"string","description":"The agent's full name, as it is listed."},"task":{"type":"string","description":"What it is to do and to report."}},"required":["agent","task"],"additionalProperties":false}"#;
 /// The most agents that the tool describes.
 const AGENTS_TOLD_MAX: usize = 50;
 
-/// What a turn begins with besides its exchange.
+/// The prompt of a turn.
 pub(super) struct PromptContext {
     library: Arc<Library>,
     templates: Arc<PromptTemplates>,
     skills: Vec<String>,
     jurisdictions: Vec<String>,
-    /// The model that the agent's author wishes.
+    /// The model that the agent asks for.
     model: Option<String>,
-    /// The tools that it names.
+    /// The tools that the agent names.
     named: Option<Vec<String>>,
     /// Whether tasks may be given to other agents.
     delegates: bool,
@@ -54,38 +45,49 @@ pub(super) struct PromptContext {
     /// The full names of the skills that may be opened.
     offered: Vec<String>,
     tools: Vec<ToolSpec>,
-    /// Where those begin that the machine brought.
+    /// The index of the first tool that the machine listed.
     brought_from: Option<usize>,
     instructions: String,
 }
 
-/// What a question chose.
+/// The choices of a question.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptOptions<'a> {
-    /// The agent's full name; the default one's unless given.
+    /// The agent's full name; the default agent if `None`.
     pub agent: Option<&'a str>,
-    /// The skills' full names; all when there are none.
+    /// The skills' full names; all skills if empty.
     pub skills: &'a [String],
     /// The identifiers of the jurisdictions.
     pub jurisdictions: &'a [String],
-    /// What of the web there is for it.
+    /// Its access to the web.
     pub web: WebAccess,
-    /// What models are told.
+    /// The prompt templates.
     pub templates: &'a Arc<PromptTemplates>,
 }
 
+/// The arguments of the tool `skill`.
 #[derive(Deserialize)]
-struct Arguments {
+struct SkillArguments {
     skill: String,
 }
 
+/// The arguments of the tool `agent`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentArguments {
+    /// The agent's full name.
+    pub(super) agent: String,
+    /// The task.
+    pub(super) task: String,
+}
+
 impl PromptContext {
-    /// The prompt for a question. What it chose and is gone by now is passed over.
+    /// Creates the prompt of a question. Choices that are gone by now are ignored.
     pub(super) fn new(library: Arc<Library>, chosen: PromptOptions<'_>) -> Self {
         Self::of(library, chosen, true)
     }
 
-    /// The prompt of another agent, which gets a task. It has none to give it to.
+    /// Creates the prompt of a subagent, which cannot hand its task on.
     pub(super) fn for_other(&self, agent: &str) -> Self {
         let (skills, jurisdictions) = (&self.skills, &self.jurisdictions);
         let chosen = PromptOptions {
@@ -124,23 +126,22 @@ impl PromptContext {
             sections.push(templates.tell(Section::Skills, &[("chosen", &why), ("skills", &list(&skills))]));
         }
         let instructions = sections.join("\n\n");
-        let mut tools = tools_of(named);
-        tools.extend(web.tools());
-        let delegates = delegates && may_delegate(named) && !library.agents.is_empty();
-        if delegates {
-            tools.push(ToolSpec {
-                name: USE_AGENT.to_owned(),
-                description: agent_tool(&library.agents),
-                schema: AGENT_SCHEMA.to_owned(),
-            });
-        }
-        if !skills.is_empty() {
-            tools.push(ToolSpec {
-                name: USE_SKILL.to_owned(),
-                description: SKILL_TOOL.to_owned(),
-                schema: SKILL_SCHEMA.to_owned(),
-            });
-        }
+        let delegates = delegates && is_named(named, HostTool::Agent.facts()) && !library.agents.is_empty();
+        let of_host = HostTool::ALL.iter().filter(|tool| match tool.facts().offer {
+            Offer::Always => is_named(named, tool.facts()),
+            Offer::WithWeb => web.has(**tool),
+            Offer::WithAgents => delegates,
+            Offer::WithSkills => !skills.is_empty(),
+            Offer::Never => false,
+        });
+        let mut tools = tool_selection::of_machine(named);
+        tools.extend(of_host.map(|tool| {
+            let mut spec = ToolSpec::from(tool.facts());
+            if tool.facts().form == Form::Agent {
+                spec.description.push_str(&agent_list(&library.agents));
+            }
+            spec
+        }));
         let offered = skills.iter().map(|skill| skill.name.full_name.clone()).collect();
         Self {
             offered,
@@ -158,78 +159,76 @@ impl PromptContext {
         }
     }
 
-    /// Offers these as well, unless the agent names its tools and not them.
+    /// Adds tools of MCP servers, except those that the agent leaves out of the tools it names.
     pub(super) fn offer(&mut self, tools: Vec<ToolSpec>) {
         let (named, library) = (self.named.as_deref(), &self.library);
-        self.tools.extend(tools.into_iter().filter(|tool| {
-            let names = names_of(library, tool);
-            is_named(named, &names.iter().map(String::as_str).collect::<Vec<_>>())
-        }));
+        let offered = |tool: &ToolSpec| tool_selection::is_mcp_tool_named(named, library, tool);
+        self.tools.extend(tools.into_iter().filter(offered));
     }
 
-    /// Offers these of the machine instead of those that it brought before.
+    /// Replaces the tools that the machine listed before.
     pub(super) fn bring(&mut self, tools: Vec<ToolSpec>) {
         let before = *self.brought_from.get_or_insert(self.tools.len());
         self.tools.truncate(before);
         self.offer(tools);
     }
 
-    /// The library that the turn began with.
+    /// Returns the library with which the turn began.
     pub(super) fn library(&self) -> &Arc<Library> {
         &self.library
     }
 
-    /// The system's instructions.
+    /// Returns the system instructions.
     pub(super) fn instructions(&self) -> &str {
         &self.instructions
     }
 
-    /// What a model is told that sums up.
+    /// Returns the instruction for a summary.
     pub(super) fn summing_up(&self) -> String {
         self.templates.tell(Section::Summary, &[])
     }
 
-    /// The tools that are offered.
+    /// Returns the tools that are offered.
     pub(super) fn tools(&self) -> &[ToolSpec] {
         &self.tools
     }
 
-    /// The tokens that instructions and tools take in every request.
+    /// Estimates the tokens of instructions and tools, which every request has.
     pub(super) fn tokens(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| tool.description.len() + tool.schema.len()).sum();
         estimated_tokens(self.instructions.len()) + estimated_tokens(tools)
     }
 
-    /// The model that the agent's author wishes, as written.
+    /// Returns the model that the agent asks for, as its author wrote it.
     pub(super) fn model_wished(&self) -> Option<&str> {
         self.model.as_deref()
     }
 
-    /// What a call is for.
+    /// Returns the purpose of a call.
     pub(super) fn purpose_of(&self, call: &Call) -> Purpose {
-        match call.tool.as_str() {
-            USE_SKILL => {
+        match facts_of(&call.tool).map_or(Form::Tool, |tool| tool.form) {
+            Form::Skill => {
                 let asked = serde_json::from_str(&call.arguments).ok();
-                let skill = asked.and_then(|Arguments { skill }| self.find(&skill));
+                let skill = asked.and_then(|SkillArguments { skill }| self.find(&skill));
                 skill.map_or(Purpose::Tool, |skill| Purpose::Skill(skill.name.clone()))
             }
-            USE_AGENT if self.delegates => {
-                let asked = serde_json::from_str::<subagent::Arguments>(&call.arguments).ok();
+            Form::Agent if self.delegates => {
+                let asked = serde_json::from_str::<AgentArguments>(&call.arguments).ok();
                 let agent = asked.and_then(|asked| match self.library.agent(&asked.agent) {
                     Lookup::Found(agent) => Some(agent.called()),
                     Lookup::Unknown | Lookup::Ambiguous(_) => None,
                 });
                 agent.map_or(Purpose::Tool, Purpose::Agent)
             }
-            WEB_SEARCH => {
+            Form::WebSearch => {
                 let query = web::query_of(&call.arguments);
                 query.map_or(Purpose::Tool, |query| Purpose::WebSearch { query })
             }
-            _ => Purpose::Tool,
+            Form::Agent | Form::Tool => Purpose::Tool,
         }
     }
 
-    /// What is said of a task for an agent that there is not.
+    /// Returns the error for a task to an agent that does not exist.
     pub(super) fn no_such_agent(&self) -> String {
         if !self.delegates {
             return "Tasks can't be given to other agents here.".to_owned();
@@ -246,7 +245,7 @@ impl PromptContext {
         let asked = match &call.purpose {
             Purpose::Skill(skill) => Some(skill.full_name.clone()),
             Purpose::Tool | Purpose::Agent(_) | Purpose::WebSearch { .. } => {
-                serde_json::from_str::<Arguments>(&call.arguments).ok().map(|arguments| arguments.skill)
+                serde_json::from_str::<SkillArguments>(&call.arguments).ok().map(|arguments| arguments.skill)
             }
         };
         let (outcome, text) = match asked.as_deref().map(|asked| self.find(asked)) {
@@ -267,7 +266,7 @@ impl PromptContext {
         }
     }
 
-    /// What an opened skill says, with what of the question its advice may hang on.
+    /// Returns the text of an opened skill, with the jurisdictions of the question.
     fn opened(&self, skill: &Skill) -> String {
         let mut text = opened(skill);
         if !self.jurisdictions.is_empty() {
@@ -285,7 +284,7 @@ impl PromptContext {
     }
 }
 
-/// The skills whose use by this answer is counted already: those that the question chose, and those that were opened.
+/// Returns the skills whose use by this answer is counted already: chosen by the question, or opened.
 pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
     let results = record.log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(result.call.as_str()),
@@ -304,9 +303,9 @@ pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
     record.skills.iter().cloned().chain(opened).collect()
 }
 
-/// What a model is told of the other agents.
-fn agent_tool(agents: &[Agent]) -> String {
-    let mut text = AGENT_TOOL.to_owned();
+/// Lists the agents, for the description of the tool `agent`.
+fn agent_list(agents: &[Agent]) -> String {
+    let mut text = " The agents:\n".to_owned();
     let room = (DESCRIPTIONS_MAX_CHARS / agents.len().clamp(1, AGENTS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
     for agent in agents.iter().take(AGENTS_TOLD_MAX) {
         let description: String = agent.description.chars().take(room).collect();
@@ -315,37 +314,8 @@ fn agent_tool(agents: &[Agent]) -> String {
     text
 }
 
-/// Whether an agent that names its tools names the one that gives tasks away, as any agent program calls it.
-fn may_delegate(named: Option<&[String]>) -> bool {
-    is_named(named, &[USE_AGENT, "task"])
-}
-
-/// By what names agents name a tool of an MCP server, in small letters: its own, as other programs call it, and those of
-/// all tools of its server.
-fn names_of(library: &Library, tool: &ToolSpec) -> Vec<String> {
-    let own = tool.name.to_lowercase();
-    let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
-    let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
-    if let Some(brought) = library.server_of(&tool.name) {
-        let called = format!("mcp__plugin_{}_{}", brought.plugin, brought.called).to_lowercase();
-        names.extend([format!("{called}__{bare}"), format!("{called}__*"), called]);
-    }
-    names.push(own);
-    names
-}
-
-/// Whether an agent that names its tools names one of these; one that names none has all.
-pub(super) fn is_named(named: Option<&[String]>, tools: &[&str]) -> bool {
-    named.is_none_or(|names| {
-        names.iter().any(|name| {
-            let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
-            tools.contains(&bare.as_str())
-        })
-    })
-}
-
-/// The skills that may be opened: those that the question chose, or else all but those that are for other
-/// jurisdictions than its own; those that are for its own come first.
+/// Returns the skills that may be opened: those that the question chose, or else all except skills for other
+/// jurisdictions. Skills for the jurisdictions of the question come first.
 fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill> {
     if !chosen.skills.is_empty() {
         let wanted = |skill: &&Skill| chosen.skills.contains(&skill.name.full_name);
@@ -360,7 +330,7 @@ fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill
     own.into_iter().chain(any).collect()
 }
 
-/// The skills as a model is told of them.
+/// Lists the skills for the instructions.
 fn list(skills: &[&Skill]) -> String {
     let mut instructions = String::new();
     let room = (DESCRIPTIONS_MAX_CHARS / skills.len().min(SKILLS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
@@ -377,7 +347,7 @@ fn list(skills: &[&Skill]) -> String {
     instructions
 }
 
-/// What an opened skill says.
+/// Returns the instructions and files of a skill.
 fn opened(skill: &Skill) -> String {
     let mut text = format!("# Skill {}\n\n", skill.name.full_name);
     if !skill.files.is_empty() {
@@ -398,30 +368,6 @@ fn opened(skill: &Skill) -> String {
     }
     text.push_str(&skill.instructions);
     text
-}
-
-/// The machine's tools, or those of them that an agent names: by their names here, or by those that other agent
-/// programs give to their likes. An agent that names none that there is has all.
-fn tools_of(named: Option<&[String]>) -> Vec<ToolSpec> {
-    let meant = |tool: Tool| {
-        let others: &[&str] = match tool {
-            Tool::Shell => &["bash"],
-            Tool::Read => &["notebookread"],
-            Tool::Write => &[],
-            Tool::Edit => &["multiedit"],
-            Tool::List => &["ls", "glob"],
-            Tool::Find => &["grep", "glob"],
-            Tool::Search => &["grep"],
-        };
-        is_named(named, others) || is_named(named, &[tool.name()])
-    };
-    let spec = |tool: Tool| ToolSpec {
-        name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
-        schema: tool.schema().to_owned(),
-    };
-    let tools: Vec<ToolSpec> = Tool::ALL.into_iter().filter(|tool| meant(*tool)).map(spec).collect();
-    if tools.is_empty() { Tool::ALL.into_iter().map(spec).collect() } else { tools }
 }
 
 #[cfg(test)]
@@ -492,7 +438,12 @@ mod tests {
     }
 
     fn call(arguments: &str) -> Call {
-        Call { id: "c".into(), tool: USE_SKILL.into(), arguments: arguments.into(), purpose: Purpose::Tool }
+        Call {
+            id: "c".into(),
+            tool: HostTool::Skill.name().into(),
+            arguments: arguments.into(),
+            purpose: Purpose::Tool,
+        }
     }
 
     #[test]
@@ -507,7 +458,10 @@ mod tests {
         assert_eq!(refused.outcome, StepOutcome::Failed);
         assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
         let none = prompt(None, &["gone:since"]);
-        assert!(none.tools().iter().all(|tool| tool.name != USE_SKILL), "nothing is left to open");
+        assert!(
+            none.tools().iter().all(|tool| tool.name != HostTool::Skill.name()),
+            "nothing is left to open"
+        );
     }
 
     #[test]
@@ -532,12 +486,5 @@ mod tests {
         assert!(lawyer.instructions().contains("You write for a lawyer"));
         let gone = prompt(Some("gone:since"), &[]);
         assert_eq!(gone.instructions(), prompt(None, &[]).instructions(), "the default one answers");
-        let names = |named: &[&str]| {
-            let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
-            tools_of(Some(&named)).into_iter().map(|tool| tool.name).collect::<Vec<_>>()
-        };
-        assert_eq!(names(&["Read", "Grep"]), ["search", "read", "find"]);
-        assert_eq!(names(&["Bash(git:*)"]), ["shell"]);
-        assert_eq!(names(&["WebFetch"]).len(), Tool::ALL.len());
     }
 }

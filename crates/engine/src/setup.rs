@@ -7,9 +7,10 @@ use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
 use domain::step::{ATTACHED_FILES, Call, Purpose};
+use domain::tool::{Effect, MachineTool};
 use domain::turn::host::{self, Exchange, Setup, ToolRouter};
 use plugins::Library;
-use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments, Effect, Tool};
+use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments};
 use store::turns::delegations::Delegation;
 use store::turns::{ClaimedTurn, TurnRecord};
 
@@ -184,8 +185,8 @@ impl ToolRouter for Router {
         if self.web.runs(tool) {
             return self.web.repeats(tool);
         }
-        match Tool::named(tool) {
-            Some(tool) => tool.effect() == Effect::Repeatable,
+        match MachineTool::named(tool) {
+            Some(tool) => tool.facts().effect == Effect::Repeatable,
             None => mcp::server_of(tool).is_none() || self.library.is_repeatable(tool),
         }
     }

@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use domain::answer::{Ending, LogEntry};
 use domain::id::{MessageId, TraceId};
-use domain::step::{ATTACHED_FILES, StepOutcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::StepOutcome;
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
-use protocol::tool::Tool;
 use store::turns::{Fence, TurnRecord};
 use telemetry::trace::{Span, SpanContext, Tracer};
 
@@ -254,14 +253,7 @@ impl Work {
     }
 }
 
-/// The tool's name, when it is the program's own: models and servers may call tools as they like.
+/// Returns the name of a tool of the registry, and `other` for all others: models and servers choose their names freely.
 fn known(tool: &str) -> &'static str {
-    match tool {
-        USE_SKILL => USE_SKILL,
-        USE_AGENT => USE_AGENT,
-        WEB_SEARCH => WEB_SEARCH,
-        WEB_FETCH => WEB_FETCH,
-        ATTACHED_FILES => ATTACHED_FILES,
-        other => Tool::named(other).map_or("other", Tool::name),
-    }
+    domain::tool::facts_of(tool).map_or("other", |tool| tool.name)
 }

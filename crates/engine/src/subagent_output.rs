@@ -6,7 +6,7 @@ use domain::step::Block;
 use domain::turn::host::Event;
 use tokio::sync::mpsc;
 
-use super::turn::TurnInput;
+use super::turn_input::TurnInput;
 
 /// The longest report, in bytes; what is beyond is not told.
 pub(super) const REPORT_MAX_BYTES: usize = 64 * 1024;

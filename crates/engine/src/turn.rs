@@ -4,6 +4,7 @@ mod calls;
 mod machine_wait;
 mod model_stream;
 mod session_state;
+mod subagent;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -29,36 +30,26 @@ use tokio_util::task::AbortOnDropHandle;
 use self::machine_wait::over_at;
 use self::model_stream::{ModelStream, said};
 use self::session_state::SessionState;
-use super::agent_session::{self, SessionEvent};
+use super::agent_session;
 use super::control_signal::{self, ControlSignal, ControlSignals};
 use super::local_calls::Running;
 use super::prompt_context::{PromptContext, PromptOptions, counted};
+use super::shared::Shared;
 use super::subagent_output::SubagentOutput;
+use super::turn_input::{INBOX_MAX, SessionEvent, TurnInput, TurnOutcome};
 use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
-use super::{ATTEMPTS_MAX, REST, REST_DOUBLINGS_MAX, Shared, give_up, images, setup, subagent};
+use super::{give_up, images, setup};
 use crate::settle::{settle, settle_surely};
 use live::{LiveAnswer, Meta};
 
-/// Inputs that wait for one turn. They are few because a frame may be long.
-pub(super) const INBOX_MAX: usize = 16;
+/// The backoff before a failed answer is released; doubles with each attempt in a row.
+const REST: Duration = Duration::from_secs(1);
+const REST_DOUBLINGS_MAX: u32 = 5;
+/// Leases in a row without progress after which an answer fails: with the backoff between them, some four minutes.
+const ATTEMPTS_MAX: u32 = 12;
 /// The time in which a session ends after its turn.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// An input of a turn.
-pub(super) enum TurnInput {
-    /// An event of the state machine.
-    Event(Event),
-    /// An event of a session.
-    Session {
-        /// The session: events of an older one do not count.
-        number: u32,
-        /// The event.
-        event: SessionEvent,
-    },
-    /// A subagent ended in a way that ends this turn on this node as well.
-    Lost(TurnOutcome),
-}
 
 /// Works on a claimed answer until it is complete, another node takes it over or the service shuts down.
 pub(super) async fn run(
@@ -115,17 +106,6 @@ async fn attempt(
         tracing::error!(%answer, "turn task panicked");
         TurnOutcome::GiveBack
     })
-}
-
-/// The outcome of a turn on this node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TurnOutcome {
-    /// Completed, taken over or deleted: nothing is left to do.
-    Over,
-    /// Failed for now: the lease is released for another attempt.
-    GiveBack,
-    /// The machine is stopped: the answer waits in the store until it is started.
-    MachineStopped,
 }
 
 async fn work(

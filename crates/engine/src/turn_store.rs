@@ -12,8 +12,8 @@ use store::turns::{self, ClaimedTurn, Fence, Log, Reserve, StepDone, TurnError, 
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
-use super::Shared;
-use super::turn::TurnOutcome;
+use super::shared::Shared;
+use super::turn_input::TurnOutcome;
 use crate::spans::Spans;
 
 /// The time for which a write waits for an unreachable database, and the pause between two attempts.

@@ -1,8 +1,8 @@
-//! The tools `web_search` and `web_fetch`, which the service runs: nothing in a machine can ask for them.
+//! Runs the tools `web_search` and `web_fetch` on the host: nothing in a machine can call them.
 //!
-//! They are offered only where the question allows web search. What may be fetched is read anew from the conversation
-//! each time: the addresses in its users' words, and those that its own searches and fetches gave. What other agents, MCP
-//! servers and vendors cite adds nothing: what they tell may be made of what they were told.
+//! They are offered only if the question allows web search. The addresses that may be fetched are derived from the
+//! conversation on each call: those in its users' words, and those that its own searches and fetches returned. Citations of
+//! other agents, MCP servers and vendors add nothing: they may be made of what these were told.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,9 +11,8 @@ use bytes::Bytes;
 use domain::answer::LogEntry;
 use domain::citation::{Passage, Place};
 use domain::id::AccountId;
-use domain::step::{
-    Call, CallResult, Step, StepOutcome, ToolSpec, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH,
-};
+use domain::step::{Call, CallResult, Step, StepOutcome, ToolSpec};
+use domain::tool::{Effect, HostTool, Offer, ToolFacts};
 use domain::turn::Output;
 use domain::turn::host::Exchange;
 use egress::{
@@ -26,32 +25,18 @@ use sha2::{Digest, Sha256};
 use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 
 use super::local_calls::failed;
-use super::prompt_context::is_named;
+use super::tool_selection::is_named;
 
-/// The tools of the service itself.
-const OWN: [&str; 4] = [USE_SKILL, USE_AGENT, WEB_SEARCH, WEB_FETCH];
-/// The tools that go to the web.
-const OF_WEB: [&str; 2] = [WEB_SEARCH, WEB_FETCH];
-/// How often one agent may go to the web for an answer.
+/// The most calls to the web of one agent for an answer.
 const CALLS_MAX: usize = 60;
-/// How many results a search gives unless the model says.
-const RESULTS: usize = 8;
-/// The folder of the workspace where documents of the web are kept.
+/// The workspace folder of documents from the web.
 const FOLDER: &str = "/web";
-/// What follows the address of a document.
+/// The text after the address of a document in a result.
 const IS_DOCUMENT: &str = " is a document.";
-/// The longest name of a document that is taken over from its address, in characters.
+/// The longest file name taken from the address of a document, in characters.
 const NAME_MAX_CHARS: usize = 80;
 
-const SEARCH_TOOL: &str = "Search the web. Gives titles, addresses and what the pages say of the query, as numbered \
-    passages; cite them by number. Read a page with web_fetch before you rest anything on it.";
-const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string","description":"What is searched for, in a few words. Never put text of the user's documents into it."},"count":{"type":"integer","minimum":1,"maximum":20,"default":8},"language":{"type":"string","description":"The language of the pages that are preferred, such as cs."}},"required":["query"],"additionalProperties":false}"#;
-const FETCH_TOOL: &str = "Read a page of the web: only addresses that stand in the user's words, or that a search or a \
-    page of this conversation gave, letter by letter. The text comes as numbered passages; cite them by number. A \
-    document (PDF, DOCX, …) is put into the workspace, to be read there.";
-const FETCH_SCHEMA: &str = r#"{"type":"object","properties":{"url":{"type":"string"},"first_passage":{"type":"integer","minimum":0,"default":0,"description":"Where to go on in a long page."}},"required":["url"],"additionalProperties":false}"#;
-
-/// What of the web there is for a question.
+/// The web tools that a question may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WebAccess {
     search: bool,
@@ -59,56 +44,56 @@ pub struct WebAccess {
 }
 
 impl WebAccess {
-    /// Whether there is anything.
+    /// Returns whether there is any.
     pub(super) const fn is_any(self) -> bool {
         self.search || self.fetch
     }
 
-    /// What of it an agent has that names its tools, here or as other programs call them.
+    /// Returns the access of an agent that names its tools.
     pub(super) fn named(self, named: Option<&[String]>) -> Self {
         Self {
-            search: self.search && is_named(named, &[WEB_SEARCH, "websearch"]),
-            fetch: self.fetch && is_named(named, &[WEB_FETCH, "webfetch"]),
+            search: self.search && is_named(named, HostTool::WebSearch.facts()),
+            fetch: self.fetch && is_named(named, HostTool::WebFetch.facts()),
         }
     }
 
-    /// The tools that are offered.
-    pub(super) fn tools(self) -> impl Iterator<Item = ToolSpec> {
-        let search = self.search.then_some((WEB_SEARCH, SEARCH_TOOL, SEARCH_SCHEMA));
-        let fetch = self.fetch.then_some((WEB_FETCH, FETCH_TOOL, FETCH_SCHEMA));
-        search.into_iter().chain(fetch).map(|(name, description, schema)| ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            schema: schema.to_owned(),
-        })
+    /// Returns whether the tool is one of them.
+    pub(super) const fn has(self, tool: HostTool) -> bool {
+        match tool {
+            HostTool::WebSearch => self.search,
+            HostTool::WebFetch => self.fetch,
+            HostTool::Agent | HostTool::Skill => false,
+        }
     }
 }
 
-/// The web, as far as the operator lets answers go there. Cheap to clone.
+/// The web and the MCP servers that the operator lets answers use. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Web {
     search: Search,
     fetch: FetchConfig,
-    /// Made when it is first used: that reads the system's certificates.
+    /// Created on first use, because that reads the system's certificates.
     fetcher: Arc<OnceLock<Fetcher>>,
     mcp: Mcp,
-    /// The MCP servers that were away when they were asked last: that is told once.
+    /// The MCP servers that were unavailable at the last listing. Each is logged once.
     away: Arc<Mutex<HashSet<String>>>,
 }
 
-/// What the service runs itself: its own tools, and those of the MCP servers that the operator grants.
 impl Web {
-    /// Whether it runs a tool of this name.
+    /// Returns whether the host runs a tool of this name: one of its own, or of an MCP server that the operator grants.
     pub(super) fn runs(&self, tool: &str) -> bool {
-        OWN.contains(&tool) || self.mcp.is_named(tool)
+        HostTool::named(tool).is_some() || self.mcp.is_named(tool)
     }
 
-    /// Whether one of these may run again. The service's own change nothing; another agent goes on where it was cut.
+    /// Returns whether a tool that the host runs may run again.
     pub(super) fn repeats(&self, tool: &str) -> bool {
-        OWN.contains(&tool) || self.mcp.is_repeatable(tool)
+        match HostTool::named(tool) {
+            Some(tool) => tool.facts().effect == Effect::Repeatable,
+            None => self.mcp.is_repeatable(tool),
+        }
     }
 
-    /// Whether the operator grants an MCP server of this name.
+    /// Returns whether the operator grants an MCP server of this name.
     pub(super) fn has_server(&self, name: &str) -> bool {
         self.mcp.is_named(&format!("{name}{}", mcp::DIVIDER))
     }
@@ -128,30 +113,30 @@ struct FetchArguments {
     first_passage: usize,
 }
 
-/// What a call of the web is made with besides its arguments.
+/// A call of a web tool, apart from its arguments.
 pub(super) struct WebCall {
     pub(super) web: Web,
     pub(super) workspaces: Workspaces,
     pub(super) account: AccountId,
     pub(super) reading: WebPolicy,
-    /// What this agent did for the answer.
+    /// The step log of this agent.
     pub(super) log: Vec<LogEntry>,
 }
 
-/// What an agent may read of the web.
+/// The policy that an agent may read the web under.
 #[derive(Debug, Clone)]
 pub(super) struct WebPolicy {
-    /// What there is for the question.
+    /// The web tools that the question may use.
     pub(super) reach: WebAccess,
-    /// What may be fetched, besides what this agent finds itself. Tasks that agents give each other add nothing: they
-    /// are no user's words.
+    /// The addresses that may be fetched, besides those that this agent finds itself. Tasks between agents add nothing:
+    /// they are not a user's words.
     pub(super) allowed: Arc<UrlAllowlist>,
     /// The country whose pages are preferred.
     pub(super) country: Option<String>,
 }
 
 impl WebPolicy {
-    /// The same after what the log tells.
+    /// Returns the policy with the addresses of the log added.
     pub(super) fn with(&self, log: &[LogEntry]) -> Self {
         let mut allowed = (*self.allowed).clone();
         add_log(&mut allowed, log);
@@ -160,7 +145,7 @@ impl WebPolicy {
 }
 
 impl Web {
-    /// Connects to nothing.
+    /// Creates the clients; connects to nothing yet.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -169,13 +154,13 @@ impl Web {
         Ok(Self { search, fetch: config.fetch, fetcher: Arc::default(), mcp, away: Arc::default() })
     }
 
-    /// What there is for a question that allows web search, or does not.
+    /// Returns the web tools of a question that allows web search or not.
     #[must_use]
     pub fn reach(&self, allowed: bool) -> WebAccess {
         WebAccess { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
     }
 
-    /// The tools of the MCP servers, as far as those are there.
+    /// Lists the tools of the MCP servers that are available.
     pub(super) async fn mcp_tools(&self) -> Vec<ToolSpec> {
         if !self.mcp.is_configured() {
             return Vec::new();
@@ -205,7 +190,7 @@ impl Web {
         }
     }
 
-    /// Tells the MCP servers that nothing more comes.
+    /// Closes the sessions with the MCP servers.
     pub(super) async fn close(&self) {
         if self.mcp.is_configured() {
             self.mcp.close().await;
@@ -221,12 +206,12 @@ impl Web {
     }
 }
 
-/// What a search is for, as far as its arguments can be read.
+/// Returns the query of a search if its arguments are valid.
 pub(super) fn query_of(arguments: &str) -> Option<String> {
     serde_json::from_str(arguments).ok().map(|SearchArguments { query, .. }| query)
 }
 
-/// What a conversation may fetch before its present answer: what its users wrote, and what came of it.
+/// Returns the addresses that a conversation allows before its present answer: in its users' words and in its log.
 pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> UrlAllowlist {
     let mut allowed = UrlAllowlist::new();
     for exchange in earlier {
@@ -237,7 +222,7 @@ pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> UrlAllowlist {
     allowed
 }
 
-/// Adds the addresses that searches and fetches gave.
+/// Adds the addresses that searches and fetches returned.
 pub(super) fn add_log(allowed: &mut UrlAllowlist, log: &[LogEntry]) {
     for result in results(log) {
         for passage in &result.passages {
@@ -245,21 +230,21 @@ pub(super) fn add_log(allowed: &mut UrlAllowlist, log: &[LogEntry]) {
                 add(allowed, url);
             }
         }
-        // What failed tells of its own arguments, which are the model's words.
-        if result.tool == WEB_FETCH && result.outcome == StepOutcome::Done {
+        // A failure repeats its own arguments, which are the model's words.
+        if result.tool == HostTool::WebFetch.name() && result.outcome == StepOutcome::Done {
             addresses(&result.text).for_each(|address| add(allowed, address));
         }
     }
 }
 
-/// Adds an address that stands alone: nothing around it is taken for a part of it, and none of it for what is around.
+/// Adds one whole address.
 fn add(allowed: &mut UrlAllowlist, address: &str) {
     if let Some(url) = WebUrl::parse(address) {
         allowed.add(&url);
     }
 }
 
-/// The addresses in what [`read`] and [`WebCall::keep`] tell: at most one a line.
+/// Finds the addresses in results of [`read`] and [`WebCall::keep`]: at most one a line.
 fn addresses(told: &str) -> impl Iterator<Item = &str> {
     told.lines().filter_map(|line| match line.strip_suffix('>') {
         Some(line) => line.rsplit_once('<').map(|(_, address)| address),
@@ -267,25 +252,29 @@ fn addresses(told: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What came of the web itself.
+/// Returns the results of the web tools.
 fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
     let results = log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(&**result),
         LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
     });
-    results.filter(|result| OF_WEB.contains(&result.tool.as_str()))
+    results.filter(|result| is_of_web(&result.tool))
 }
 
-/// Which of the agent's calls to the web this one is, from 1. The calls of a step count in their order, though they run
-/// side by side, and whichever lease runs them.
+/// Returns the number of this call among the agent's calls to the web, from 1. The calls of a step count in their order,
+/// though they run side by side, and whichever lease runs them.
 fn number_of(log: &[LogEntry], call: &Call) -> usize {
     let steps = log.iter().filter_map(|entry| match entry {
         LogEntry::Step { step, .. } => Some(&**step),
         LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
     });
-    let calls: Vec<&Call> =
-        steps.flat_map(Step::calls).filter(|call| OF_WEB.contains(&call.tool.as_str())).collect();
+    let calls: Vec<&Call> = steps.flat_map(Step::calls).filter(|call| is_of_web(&call.tool)).collect();
     calls.iter().rposition(|other| other.id == call.id).map_or(calls.len(), |at| at) + 1
+}
+
+/// Returns whether the tool goes to the web.
+fn is_of_web(tool: &str) -> bool {
+    HostTool::named(tool).is_some_and(|tool| tool.facts().offer == Offer::WithWeb)
 }
 
 impl WebCall {
@@ -294,9 +283,9 @@ impl WebCall {
         if number_of(&self.log, call) > CALLS_MAX {
             return failed(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
         }
-        match call.tool.as_str() {
-            WEB_SEARCH if self.reading.reach.search => self.search(&call.arguments).await,
-            WEB_FETCH if self.reading.reach.fetch => self.fetch(&call.arguments).await,
+        match HostTool::named(&call.tool).filter(|tool| self.reading.reach.has(*tool)) {
+            Some(HostTool::WebSearch) => self.search(&call.arguments).await,
+            Some(HostTool::WebFetch) => self.fetch(&call.arguments).await,
             _ => failed("The user did not allow the web for this question."),
         }
     }
@@ -306,7 +295,8 @@ impl WebCall {
             Ok(arguments) => arguments,
             Err(error) => return failed(format!("The arguments can't be read: {error}.")),
         };
-        let count = count.unwrap_or(RESULTS).clamp(1, egress::RESULTS_MAX);
+        let ToolFacts { passages_default, passages_max, .. } = *HostTool::WebSearch.facts();
+        let count = count.unwrap_or(passages_default as usize).clamp(1, passages_max as usize);
         let query = Query { text: query, count, language, country: self.reading.country };
         match self.web.search.search(&query).await {
             Ok(found) if found.is_empty() => {
@@ -337,7 +327,7 @@ impl WebCall {
         }
     }
 
-    /// Puts a document into the workspace: it is hostile, and what reads it runs in the machine.
+    /// Stores a document in the workspace: it is untrusted, so only the machine reads it.
     async fn keep(self, document: Document) -> Output {
         let url = document.url.as_str().to_owned();
         match self.store(document).await {
@@ -395,7 +385,7 @@ fn read(page: Page) -> Output {
     }
 }
 
-/// A name for a document: what its address calls it, and what tells it from others of that name.
+/// Returns a file name for a document: the name in its address, and a digest of the address.
 fn name_of(document: &Document) -> String {
     let address = document.url.as_str();
     let last = address.split(['?', '#']).next().unwrap_or(address).rsplit('/').next().unwrap_or_default();

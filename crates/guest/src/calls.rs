@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use domain::id::MessageId;
 use domain::step::{Call, StepOutcome};
+use domain::tool::MachineTool;
 use domain::turn::executor::{Effect, Event, Executor};
 use domain::turn::{HostFrame, Open, Output, SessionStamp};
 use protocol::session::{executor_line, output_in};
 use protocol::tool::ToolOutput;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::mcp::Servers;
 use crate::tools::{self, Limits};
 
 /// Answers that are remembered, idle ones included: their stamps make sessions void that arrive late. Many more than
@@ -23,6 +25,7 @@ const RUNNING_MAX: usize = 16;
 /// The calls of this instance of the machine, by answer.
 pub struct Calls {
     limits: Arc<Limits>,
+    servers: Option<Servers>,
     places: Arc<Semaphore>,
     answers: Mutex<Answers>,
 }
@@ -67,8 +70,8 @@ impl Answers {
 impl Calls {
     /// Creates the state of a new instance, whose tools keep to `limits`.
     #[must_use]
-    pub fn new(limits: Arc<Limits>) -> Self {
-        Self { limits, places: Arc::new(Semaphore::new(RUNNING_MAX)), answers: Mutex::default() }
+    pub fn new(limits: Arc<Limits>, servers: Option<Servers>) -> Self {
+        Self { limits, servers, places: Arc::new(Semaphore::new(RUNNING_MAX)), answers: Mutex::default() }
     }
 
     /// Opens a session, unless a newer one is known. Results go to `lines`, which is dropped when the session ends.
@@ -135,13 +138,30 @@ impl Calls {
                 Ok(_) = killed.wait_for(|killed| *killed) => return,
             };
             let Ok(_place) = place else { return };
-            let output = tools::run(&call, &calls.limits, &attached, killed).await;
+            let output = run(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;
             calls.finished(id, call.id, output);
         });
     }
 
     fn lock(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs a call of one of the machine's tools or of an MCP server's, as [`tools::run`] does.
+pub async fn run(
+    call: &Call,
+    limits: &Limits,
+    servers: Option<&Servers>,
+    attached: &[String],
+    killed: watch::Receiver<bool>,
+) -> ToolOutput {
+    match servers.filter(|servers| MachineTool::named(&call.tool).is_none() && servers.has(&call.tool)) {
+        Some(servers) => {
+            let stopped = tools::stopped(killed);
+            tools::within_bounds(servers.call(&call.tool, &call.arguments, limits, stopped).await)
+        }
+        None => tools::run(call, limits, attached, killed).await,
     }
 }
 
@@ -177,7 +197,6 @@ mod tests {
             workspace: "/nowhere".into(),
             temp: "/nowhere".into(),
             library: None,
-            servers: None,
             program: None,
         }
     }
@@ -203,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_answers_are_forgotten_before_those_with_calls() {
-        let calls = Arc::new(Calls::new(Arc::new(limits())));
+        let calls = Arc::new(Calls::new(Arc::new(limits()), None));
         let mut under_way = open(&calls, id(0));
         run(&calls, id(0));
         assert!(under_way.recv().await.is_some(), "its result waits to be acknowledged");
@@ -218,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_that_takes_no_results_is_ended() {
-        let calls = Arc::new(Calls::new(Arc::new(limits())));
+        let calls = Arc::new(Calls::new(Arc::new(limits()), None));
         let gone = open(&calls, id(0));
         drop(gone);
         run(&calls, id(0));

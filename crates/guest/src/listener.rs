@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use domain::id::InstanceId;
+use protocol::mcp::PLUGINS;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketAddrAny, getsockname};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
 use crate::init::report;
+use crate::mcp::Servers;
 use crate::serve::Guest;
 use crate::tools::Limits;
 
@@ -42,7 +44,7 @@ fn listen() -> Result<(), String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
     let instance = InstanceId::from_random(u128::from_be_bytes(bits));
-    let guest = Guest::new(instance, Limits::from_environment());
+    let guest = Guest::new(instance, Limits::from_environment(), Some(Servers::below(PLUGINS.as_ref())));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(|error| error.to_string())?.block_on(accept(listener, guest))
 }

@@ -26,6 +26,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::calls::Calls;
+use crate::mcp::Servers;
 use crate::tools::Limits;
 
 /// Lines that wait for the host in one session.
@@ -39,14 +40,16 @@ pub struct Guest {
     instance: InstanceId,
     calls: Arc<Calls>,
     limits: Arc<Limits>,
+    servers: Option<Servers>,
 }
 
 impl Guest {
     /// Creates a server whose tools keep to `limits`.
     #[must_use]
-    pub fn new(instance: InstanceId, limits: Limits) -> Self {
+    pub fn new(instance: InstanceId, limits: Limits, servers: Option<Servers>) -> Self {
         let limits = Arc::new(limits);
-        Self { instance, calls: Arc::new(Calls::new(limits.clone())), limits }
+        let calls = Arc::new(Calls::new(limits.clone(), servers.clone()));
+        Self { instance, calls, limits, servers }
     }
 
     /// Returns the routes.
@@ -84,7 +87,7 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
     let Ok(asked) = serde_json::from_slice::<ToolsRequest>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    match &guest.limits.servers {
+    match &guest.servers {
         Some(servers) => Json(servers.list_tools(&asked, &guest.limits).await).into_response(),
         None => Json(ToolsReply::default()).into_response(),
     }

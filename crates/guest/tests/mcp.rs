@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use domain::id::InstanceId;
+use guest::calls::run;
 use guest::mcp::Servers;
 use guest::serve::Guest;
-use guest::tools::run;
 use protocol::mcp::{Known, SERVERS_FILE, Server, ServerTools, Told, ToolsReply, ToolsRequest};
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ impl Stage {
     fn with(servers: &[(&str, &str)]) -> Self {
         let mut machine = Machine::new();
         fs::copy(PROGRAM, machine.outside().join("mcp.py")).expect("the program is there");
-        machine.limits.servers = Some(Servers::below(machine.outside()));
+        machine.servers = Some(Servers::below(machine.outside()));
         let stage = Self { machine };
         stage.bring(servers, "1");
         stage
@@ -72,7 +72,8 @@ impl Stage {
 
     /// Asks for the tools as the host does.
     async fn tools(&self, asked: &ToolsRequest) -> Vec<ServerTools> {
-        let guest = Guest::new(InstanceId::from_random(1), self.machine.limits.clone());
+        let guest =
+            Guest::new(InstanceId::from_random(1), self.machine.limits.clone(), self.machine.servers.clone());
         let body = Body::from(serde_json::to_vec(asked).expect("it is plain"));
         let request = Request::post("/tools").body(body).expect("a request");
         let response = guest.router().oneshot(request).await.expect("an answer");
@@ -146,7 +147,7 @@ async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
     let (stop, stopped) = watch::channel(false);
     let file = stage.machine.path("begun.txt");
     let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
-    let running = run(&long, &stage.machine.limits, &[], stopped);
+    let running = run(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
     let stopping = async {
         until("the call runs", || file.exists()).await;
         stop.send_replace(true);
@@ -221,7 +222,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     let (stop, stopped) = watch::channel(false);
     let file = stage.machine.path("begun.txt");
     let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
-    let running = run(&long, &stage.machine.limits, &[], stopped);
+    let running = run(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
     let stopping = async {
         until("the call runs", || file.exists()).await;
         stop.send_replace(true);
@@ -344,7 +345,7 @@ async fn a_server_that_fills_the_disk_between_calls_is_ended() {
     machine.limits.disk_free_floor_bytes = disk.f_bavail * disk.f_frsize - ROOM;
     let program = fs::read_to_string(PROGRAM).unwrap();
     fs::write(machine.outside().join("mcp.py"), format!("{FILL}{program}")).unwrap();
-    machine.limits.servers = Some(Servers::below(machine.outside()));
+    machine.servers = Some(Servers::below(machine.outside()));
     let stage = Stage { machine };
     stage.bring(&[("registry", "plain")], "1");
     let pid = &stage.environment().await["pid"];

@@ -1,48 +1,31 @@
 //! The names that authors give to tools: for notices of those that mean none.
 
-/// The tools of this service, and those of the programs for which plugins are written too, in small letters.
-const KNOWN: [&str; 41] = [
-    "agent",
-    "edit",
-    "find",
-    "list",
-    "read",
-    "search",
-    "shell",
-    "skill",
-    "web_fetch",
-    "web_search",
-    "write",
+use domain::tool::{Offer, ToolFacts};
+
+/// The tools of the programs for which plugins are written too, in small letters, apart from those that
+/// [`domain::tool`] knows as aliases.
+const FOREIGN: [&str; 21] = [
     "askuserquestion",
-    "bash",
     "bashoutput",
     "enterplanmode",
     "enterworktree",
     "exitplanmode",
     "exitworktree",
-    "glob",
-    "grep",
     "killbash",
     "killshell",
     "listmcpresourcestool",
-    "ls",
     "lsp",
     "monitor",
-    "multiedit",
     "notebookedit",
-    "notebookread",
     "powershell",
     "readmcpresourcetool",
     "slashcommand",
-    "task",
     "taskoutput",
     "taskstop",
     "todoread",
     "todowrite",
     "toolsearch",
     "view",
-    "webfetch",
-    "websearch",
 ];
 /// How many names one notice tells.
 const NAMES_SHOWN_MAX: usize = 5;
@@ -54,7 +37,8 @@ const NAME_SHOWN_MAX_CHARS: usize = 60;
 pub(crate) fn unknown(names: &[String]) -> Option<String> {
     let is_tool = |name: &str| {
         let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
-        bare == "*" || bare.contains("__") || KNOWN.contains(&bare.as_str())
+        let is_own = || called_by_models().any(|tool| tool.names().any(|known| known == bare));
+        bare == "*" || bare.contains("__") || FOREIGN.contains(&bare.as_str()) || is_own()
     };
     let told: Vec<String> = names
         .iter()
@@ -63,6 +47,11 @@ pub(crate) fn unknown(names: &[String]) -> Option<String> {
         .collect();
     let more = if told.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
     (!told.is_empty()).then(|| told[..told.len().min(NAMES_SHOWN_MAX)].join(", ") + more)
+}
+
+/// Returns the tools of this service that a model may call.
+fn called_by_models() -> impl Iterator<Item = &'static ToolFacts> {
+    domain::tool::all().filter(|tool| tool.offer != Offer::Never)
 }
 
 #[cfg(test)]

@@ -1,134 +1,15 @@
-//! The tools of the machine: their names, effects, arguments and results.
+//! The arguments and results of the tools of the machine, which [`domain::tool`] lists.
 //!
 //! Paths in arguments are workspace paths: `/uploads/x`, or relative to the workspace (`uploads/x`).
 //! In the machine the workspace is mounted at [`WORKSPACE`].
 
+use domain::tool::MachineTool;
 use serde::{Deserialize, Serialize};
 
 /// Where the workspace stands inside the machine; also the working folder of tools.
 pub const WORKSPACE: &str = "/workspace";
 
-/// A tool that the agent runs in the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tool {
-    /// Runs a command line with `/bin/sh -c`.
-    Shell,
-    /// Gives a file's text with pages and lines.
-    Read,
-    /// Writes a whole file.
-    Write,
-    /// Replaces text in a file.
-    Edit,
-    /// Lists a folder.
-    List,
-    /// Finds files by name or by content.
-    Find,
-    /// Ranked passages of the workspace's documents.
-    Search,
-}
-
-/// Whether a call may run again after a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It changes nothing: it runs again.
-    Repeatable,
-    /// It may change something: it never runs twice.
-    Effectful,
-}
-
-impl Tool {
-    /// Every tool, in the order in which they are offered.
-    pub const ALL: [Self; 7] =
-        [Self::Search, Self::Read, Self::List, Self::Find, Self::Write, Self::Edit, Self::Shell];
-
-    /// The name by which a model calls it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Shell => "shell",
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Edit => "edit",
-            Self::List => "list",
-            Self::Find => "find",
-            Self::Search => "search",
-        }
-    }
-
-    /// The tool of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tool| tool.name() == name)
-    }
-
-    /// Whether it may run again after a crash.
-    #[must_use]
-    pub const fn effect(self) -> Effect {
-        match self {
-            Self::Read | Self::List | Self::Find | Self::Search => Effect::Repeatable,
-            Self::Shell | Self::Write | Self::Edit => Effect::Effectful,
-        }
-    }
-
-    /// What it is for, told to the model.
-    #[must_use]
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Shell => {
-                "Run a command line with /bin/sh in the machine. The working folder is the workspace, \
-                 /workspace. There is no network. Output beyond the bound is cut in the middle."
-            }
-            Self::Read => {
-                "Read a file of the workspace as text: plain text, PDF, DOCX, HTML, spreadsheets. The text comes as \
-                 numbered passages with their page or lines; cite them by number. Long files are read in pieces."
-            }
-            Self::Write => "Write a whole text file in the workspace; missing folders are made.",
-            Self::Edit => {
-                "Replace one exact piece of text in a text file of the workspace. It must occur exactly once unless \
-                 all is true."
-            }
-            Self::List => "List one folder of the workspace.",
-            Self::Find => {
-                "Find files of the workspace by a glob over their paths, and, when content is given, only those \
-                 whose text contains it, with the lines where it stands."
-            }
-            Self::Search => {
-                "Search the text of all documents in the workspace and get the passages that fit best, ranked and \
-                 numbered, with file and page; cite them by number. Word forms and diacritics do not matter."
-            }
-        }
-    }
-
-    /// JSON Schema of its arguments.
-    #[must_use]
-    pub const fn schema(self) -> &'static str {
-        match self {
-            Self::Shell => {
-                r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"default":60}},"required":["command"],"additionalProperties":false}"#
-            }
-            Self::Read => {
-                r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1},"skip_passages":{"type":"integer","minimum":0,"description":"Passages of the first page or line to skip, to read on within it."}},"required":["path"],"additionalProperties":false}"#
-            }
-            Self::Write => {
-                r#"{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"],"additionalProperties":false}"#
-            }
-            Self::Edit => {
-                r#"{"type":"object","properties":{"path":{"type":"string"},"old":{"type":"string"},"new":{"type":"string"},"all":{"type":"boolean","default":false}},"required":["path","old","new"],"additionalProperties":false}"#
-            }
-            Self::List => {
-                r#"{"type":"object","properties":{"path":{"type":"string","default":"/"}},"additionalProperties":false}"#
-            }
-            Self::Find => {
-                r#"{"type":"object","properties":{"glob":{"type":"string","default":"**"},"content":{"type":"string"}},"additionalProperties":false}"#
-            }
-            Self::Search => {
-                r#"{"type":"object","properties":{"query":{"type":"string"},"paths":{"type":"array","items":{"type":"string"},"description":"Only these files or folders."},"limit":{"type":"integer","minimum":1,"maximum":20,"default":8}},"required":["query"],"additionalProperties":false}"#
-            }
-        }
-    }
-}
-
-/// Arguments of [`Tool::TurnRunner`].
+/// Arguments of [`MachineTool::Shell`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellArguments {
@@ -139,7 +20,7 @@ pub struct ShellArguments {
     pub timeout_seconds: Option<u32>,
 }
 
-/// Arguments of [`Tool::Read`].
+/// Arguments of [`MachineTool::Read`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArguments {
@@ -156,7 +37,7 @@ pub struct ReadArguments {
     pub skip_passages: Option<u32>,
 }
 
-/// Arguments of [`Tool::Write`].
+/// Arguments of [`MachineTool::Write`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteArguments {
@@ -166,7 +47,7 @@ pub struct WriteArguments {
     pub content: String,
 }
 
-/// Arguments of [`Tool::Edit`].
+/// Arguments of [`MachineTool::Edit`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditArguments {
@@ -181,7 +62,7 @@ pub struct EditArguments {
     pub all: bool,
 }
 
-/// Arguments of [`Tool::List`].
+/// Arguments of [`MachineTool::List`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArguments {
@@ -190,7 +71,7 @@ pub struct ListArguments {
     pub path: Option<String>,
 }
 
-/// Arguments of [`Tool::Find`].
+/// Arguments of [`MachineTool::Find`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindArguments {
@@ -202,7 +83,7 @@ pub struct FindArguments {
     pub content: Option<String>,
 }
 
-/// Arguments of the call that reads what is attached, [`domain::step::ATTACHED_FILES`]. No model makes it.
+/// Arguments of [`MachineTool::AttachedFiles`], which no model calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttachedArguments {
     /// The files; folders may be among them.
@@ -211,7 +92,7 @@ pub struct AttachedArguments {
     pub text_max_bytes: usize,
 }
 
-/// Arguments of [`Tool::Search`].
+/// Arguments of [`MachineTool::Search`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArguments {
@@ -303,9 +184,9 @@ pub const URL_MAX_BYTES: usize = 2048;
 /// The longest title of an address in bytes.
 pub const TITLE_MAX_BYTES: usize = 300;
 /// The most passages that a model gets by one call.
-pub const PASSAGES_MAX: usize = 40;
-/// The most passages of one result: what all attached files say.
-pub const OUTPUT_PASSAGES_MAX: usize = 300;
+pub const PASSAGES_MAX: usize = domain::tool::PASSAGES_MAX as usize;
+/// The most passages of one result: no tool gives more than the attached files.
+pub const OUTPUT_PASSAGES_MAX: usize = MachineTool::AttachedFiles.facts().passages_max as usize;
 /// The most text of attached files, in bytes: escaped, it fits into a frame.
 pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
 /// The most images of one result.

@@ -1,17 +1,19 @@
 //! The calls of a turn that run on the host.
 
 use domain::citation::{Cited, Place};
-use domain::step::{Call, Purpose, StepEvent, StepOutcome, USE_AGENT, USE_SKILL, WEB_FETCH, WEB_SEARCH};
+use domain::step::{Call, Purpose, StepEvent, StepOutcome};
+use domain::tool::HostTool;
 use domain::turn::Output;
 use domain::turn::host::Event;
 use egress::WebUrl;
 use tokio::sync::watch;
 
-use super::{TurnInput, TurnRunner};
+use super::{TurnRunner, subagent};
 use crate::control_signal::ControlSignals;
+use crate::local_calls;
+use crate::turn_input::TurnInput;
 use crate::turn_store::TurnStore;
 use crate::web::WebCall;
-use crate::{local_calls, subagent};
 
 /// Returns the source that a vendor cites, if it is a page of the public web.
 fn citable(cited: Cited) -> Option<Cited> {
@@ -38,9 +40,9 @@ impl TurnRunner {
 
     /// Runs a call on the host and returns its result if that is known at once.
     pub(super) fn run(&mut self, call: Call) -> Option<Event> {
-        let output = match (call.tool.as_str(), &call.purpose) {
-            (USE_SKILL, _) => self.prompt.open(&call),
-            (USE_AGENT, Purpose::Agent(agent)) => {
+        let output = match (HostTool::named(&call.tool), &call.purpose) {
+            (Some(HostTool::Skill), _) => self.prompt.open(&call),
+            (Some(HostTool::Agent), Purpose::Agent(agent)) => {
                 let task = subagent::Task {
                     store: TurnStore { delegation: Some(call.id.as_str().into()), ..self.store.clone() },
                     agent: agent.clone(),
@@ -57,14 +59,15 @@ impl TurnRunner {
                 self.running.delegate(call.id.clone(), subagent::run(task, given), signals);
                 return None;
             }
-            (USE_AGENT, _) => local_calls::failed(self.prompt.no_such_agent()),
-            (WEB_SEARCH | WEB_FETCH, _) => {
+            (Some(HostTool::Agent), _) => local_calls::failed(self.prompt.no_such_agent()),
+            (Some(HostTool::WebSearch | HostTool::WebFetch), _) => {
                 let web_call = self.web_call();
                 let work = |call: Call| async move { web_call.run(&call).await };
                 self.start(call, work);
                 return None;
             }
-            _ => {
+            // A tool of an MCP server.
+            (None, _) => {
                 let web = self.store.shared.parts.web.clone();
                 self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
                 return None;
@@ -88,7 +91,7 @@ impl TurnRunner {
         let (events, id) = (self.events.clone(), call.id.clone());
         self.running.start(id.clone(), async move {
             let output = work(call).await;
-            // A turn that is gone needs to know nothing.
+            // The turn may have ended.
             let _ = events.send(TurnInput::Event(Event::ToolReturned { call: id, output })).await;
         });
     }

@@ -7,6 +7,10 @@ use egress::{DocumentKind, Link};
 
 use super::*;
 
+const WEB_SEARCH: &str = HostTool::WebSearch.name();
+const WEB_FETCH: &str = HostTool::WebFetch.name();
+const USE_AGENT: &str = HostTool::Agent.name();
+
 fn result(tool: &str, outcome: StepOutcome, text: &str, passages: Vec<Passage>) -> LogEntry {
     let numbered = passages.into_iter().zip(1..);
     let passages = numbered
@@ -44,7 +48,7 @@ fn what_searches_and_fetches_give_may_be_fetched_and_what_others_cite_may_not() 
         (WEB_FETCH, StepOutcome::Done, true),
         (USE_AGENT, StepOutcome::Done, false),
         (USE_AGENT, StepOutcome::Failed, false),
-        (USE_SKILL, StepOutcome::Done, false),
+        (HostTool::Skill.name(), StepOutcome::Done, false),
         ("registry__look_up", StepOutcome::Done, false),
         ("read", StepOutcome::Done, false),
     ] {
@@ -140,7 +144,7 @@ async fn calls_side_by_side_do_not_pass_the_bound() {
         .collect();
     let web = Web::new(WebConfig::default()).expect("it holds");
     let mut refused = Vec::new();
-    for asked in calls.iter().filter(|call| OF_WEB.contains(&call.tool.as_str())) {
+    for asked in calls.iter().filter(|call| is_of_web(&call.tool)) {
         let workspaces = Workspaces::new(folder.path().to_owned(), workspace::Quota::default());
         let reading =
             WebPolicy { reach: web.reach(true), allowed: Arc::new(UrlAllowlist::new()), country: None };

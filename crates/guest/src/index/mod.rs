@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use domain::tool::{MachineTool, ToolFacts};
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
 use tokio::time::Instant;
@@ -29,10 +30,6 @@ pub use store::{Index, IndexError, Stored, Unreadable};
 pub(crate) use walk::stamp;
 pub use walk::{FILES_MAX, Found, Stamp, walk};
 
-/// How many passages a search gives unless it says otherwise, and the most that it can ask for.
-const PASSAGES_DEFAULT: u32 = 8;
-/// See [`PASSAGES_DEFAULT`].
-const PASSAGES_MAX: u32 = 20;
 /// The most files or folders that a search can be narrowed to.
 const PATHS_MAX: usize = 100;
 /// How many files that were not read are named.
@@ -157,7 +154,8 @@ impl Library {
             Ok(update) => update,
             Err(error) => return failed(&error.to_string()),
         };
-        let limit = arguments.limit.unwrap_or(PASSAGES_DEFAULT).clamp(1, PASSAGES_MAX) as usize;
+        let ToolFacts { passages_default, passages_max, .. } = MachineTool::Search.facts();
+        let limit = arguments.limit.unwrap_or(*passages_default).clamp(1, *passages_max) as usize;
         let query = arguments.query.clone();
         match self.with_index(move |index| find(index, &query, &scope, &update, limit)).await {
             Ok(output) => output,

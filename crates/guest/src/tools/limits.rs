@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use protocol::mcp::PLUGINS;
 use protocol::tool::WORKSPACE;
 
 use crate::index::Library;
-use crate::mcp::Servers;
 
 /// What tools may use, and where they work.
 #[derive(Debug, Clone)]
@@ -38,8 +36,6 @@ pub struct Limits {
     pub temp: PathBuf,
     /// The index that `search` asks.
     pub library: Option<Library>,
-    /// The MCP servers that plugins bring.
-    pub servers: Option<Servers>,
     /// The agent's program, which workers are made of; `/proc/self/exe` unless given.
     pub program: Option<PathBuf>,
 }
@@ -59,7 +55,6 @@ impl Default for Limits {
             workspace: PathBuf::from(WORKSPACE),
             temp: PathBuf::from("/tmp"),
             library: None,
-            servers: None,
             program: None,
         }
     }
@@ -90,7 +85,6 @@ impl Limits {
             workspace,
             temp: default.temp,
             library,
-            servers: Some(Servers::below(PLUGINS.as_ref())),
             program: None,
         }
     }

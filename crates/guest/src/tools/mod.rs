@@ -33,20 +33,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use domain::step::{ATTACHED_FILES, Call};
-use protocol::tool::{Tool, ToolOutput};
+use domain::step::Call;
+use domain::tool::{MachineTool, Offer};
+use protocol::tool::ToolOutput;
 use serde::de::DeserializeOwned;
+use tokio::sync::watch::Receiver;
 
 pub(crate) use child::{ProtectedProcess, line, running, spawn};
 pub(crate) use confine::{Confinement, confine};
 pub use limits::Limits;
 pub(crate) use mcp_supervisor::run_supervisor;
-pub(crate) use output::failed;
+pub(crate) use output::{failed, within_bounds};
 pub(crate) use request::{Request, Task, answer};
 pub(crate) use supervise::{Ended, read_request, supervise};
 
 use child::{Answer, ask};
-use output::within_bounds;
 
 /// How long a tool that looks at one file or folder may take.
 const FILE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -60,39 +61,19 @@ const PIECE_MAX_BYTES: usize = 1_200;
 /// `attached` are the paths of the conversation's questions, which are searched even where they are hidden.
 /// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
 /// Dropping the future ends its processes as well.
-pub async fn run(
-    call: &Call,
-    limits: &Limits,
-    attached: &[String],
-    mut killed: tokio::sync::watch::Receiver<bool>,
-) -> ToolOutput {
-    if call.tool == ATTACHED_FILES {
-        // Nobody kills it: it ends by itself in a minute.
-        return match serde_json::from_str(&call.arguments) {
-            Ok(arguments) => within_bounds(library::attached(&arguments, limits).await),
-            Err(_) => failed("the arguments are not valid"),
-        };
-    }
+pub async fn run(call: &Call, limits: &Limits, attached: &[String], killed: Receiver<bool>) -> ToolOutput {
     open_workspace(&limits.workspace);
-    let stopped = async move {
-        if killed.wait_for(|killed| *killed).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    let Some(tool) = Tool::named(&call.tool) else {
-        if let Some(servers) = &limits.servers
-            && servers.has(&call.tool)
-        {
-            return within_bounds(servers.call(&call.tool, &call.arguments, limits, stopped).await);
-        }
-        let names: Vec<_> = Tool::ALL.into_iter().map(Tool::name).collect();
+    let Some(tool) = MachineTool::named(&call.tool) else {
+        let offered =
+            MachineTool::ALL.iter().map(|tool| tool.facts()).filter(|tool| tool.offer != Offer::Never);
+        let names: Vec<_> = offered.map(|tool| tool.name).collect();
         return failed(&format!(
             "there is no tool `{}`; there are {}",
             path::plain(&call.tool),
             names.join(", ")
         ));
     };
-    let output = match dispatch(tool, &call.arguments, limits, attached, stopped).await {
+    let output = match dispatch(tool, &call.arguments, limits, attached, stopped(killed)).await {
         Ok(output) => output,
         Err(text) => failed(&text),
     };
@@ -110,16 +91,23 @@ fn open_workspace(workspace: &Path) {
     }
 }
 
+/// Waits until the call is killed.
+pub(crate) async fn stopped(mut killed: Receiver<bool>) {
+    if killed.wait_for(|killed| *killed).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn dispatch(
-    tool: Tool,
+    tool: MachineTool,
     arguments: &str,
     limits: &Limits,
     attached: &[String],
     stopped: impl Future<Output = ()>,
 ) -> Result<ToolOutput, String> {
     let task = match tool {
-        Tool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
-        Tool::Search => {
+        MachineTool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
+        MachineTool::Search => {
             let arguments = parsed(tool, arguments)?;
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
             let read = |wanted| library::extract(wanted, limits);
@@ -128,16 +116,23 @@ async fn dispatch(
                 () = stopped => Err(STOPPED.to_owned()),
             };
         }
-        Tool::Read => {
+        MachineTool::Read => {
             return tokio::select! {
                 output = library::read(parsed(tool, arguments)?, limits) => output,
                 () = stopped => Err(STOPPED.to_owned()),
             };
         }
-        Tool::Write => Task::Write(parsed(tool, arguments)?),
-        Tool::Edit => Task::Edit(parsed(tool, arguments)?),
-        Tool::List => Task::List(parsed(tool, arguments)?),
-        Tool::Find => Task::Find(parsed(tool, arguments)?),
+        // Nobody kills it: it ends by itself in a minute.
+        MachineTool::AttachedFiles => {
+            return match serde_json::from_str(arguments) {
+                Ok(arguments) => Ok(library::attached(&arguments, limits).await),
+                Err(_) => Err("the arguments are not valid".to_owned()),
+            };
+        }
+        MachineTool::Write => Task::Write(parsed(tool, arguments)?),
+        MachineTool::Edit => Task::Edit(parsed(tool, arguments)?),
+        MachineTool::List => Task::List(parsed(tool, arguments)?),
+        MachineTool::Find => Task::Find(parsed(tool, arguments)?),
     };
     tokio::select! {
         answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
@@ -154,7 +149,7 @@ async fn dispatch(
 const STOPPED: &str = "stopped before it was done";
 
 /// The arguments as the tool takes them, or what the model should do differently.
-fn parsed<T: DeserializeOwned>(tool: Tool, arguments: &str) -> Result<T, String> {
+fn parsed<T: DeserializeOwned>(tool: MachineTool, arguments: &str) -> Result<T, String> {
     // Models leave the arguments out where none is needed.
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).map_err(|error| {
@@ -162,7 +157,7 @@ fn parsed<T: DeserializeOwned>(tool: Tool, arguments: &str) -> Result<T, String>
             "the arguments of {} are not valid: {}. Their schema is {}",
             tool.name(),
             path::plain(&error.to_string()),
-            tool.schema()
+            tool.facts().schema
         )
     })
 }

@@ -5,7 +5,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use domain::step::Call;
-use guest::tools::{Limits, run};
+use guest::calls::run;
+use guest::mcp::Servers;
+use guest::tools::Limits;
 use protocol::tool::ToolOutput;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -18,6 +20,8 @@ fn tools_id() -> u32 {
 
 pub(crate) struct Machine {
     pub(crate) limits: Limits,
+    /// The MCP servers of plugins.
+    pub(crate) servers: Option<Servers>,
     /// What is attached to the question.
     pub(crate) attached: Vec<String>,
     folder: TempDir,
@@ -53,7 +57,7 @@ impl Machine {
             program: Some(PathBuf::from(env!("CARGO_BIN_EXE_causerie-guest"))),
             ..Limits::default()
         };
-        Self { limits, attached: Vec::new(), folder }
+        Self { limits, servers: None, attached: Vec::new(), folder }
     }
 
     pub(crate) fn outside(&self) -> &Path {
@@ -95,7 +99,7 @@ impl Machine {
 
     pub(crate) async fn call_raw(&self, tool: &str, arguments: &str) -> ToolOutput {
         let (_keep, killed) = watch::channel(false);
-        run(&call(tool, arguments), &self.limits, &self.attached, killed).await
+        run(&call(tool, arguments), &self.limits, self.servers.as_ref(), &self.attached, killed).await
     }
 
     pub(crate) async fn shell(&self, command: &str) -> ToolOutput {

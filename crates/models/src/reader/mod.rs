@@ -13,6 +13,7 @@ mod reading;
 
 use domain::citation::NumberedPassage;
 use domain::step::{Call, CallResult, Item, Purpose, StepEvent, StepOutcome, StepRequest, StopReason, Usage};
+use domain::tool::MachineTool;
 use text_analysis::Language;
 
 use compose::{Quote, Unread};
@@ -21,6 +22,9 @@ use question::Question;
 
 /// The reader's model name.
 pub const MODEL: &str = "reader";
+/// The tools that search the documents and read one of them.
+const SEARCH: &str = MachineTool::Search.name();
+const READ: &str = MachineTool::Read.name();
 const SEARCH_LIMIT: u32 = 12;
 /// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
@@ -81,7 +85,7 @@ fn pieces(text: &str) -> Vec<String> {
 fn next(request: &StepRequest, question: &Question) -> StepEvent {
     let offered = |tool: &str| request.tools.iter().any(|spec| spec.name == tool);
     let searches: Vec<&CallResult> =
-        question.results.iter().filter(|result| result.tool == "search").map(AsRef::as_ref).collect();
+        question.results.iter().filter(|result| result.tool == SEARCH).map(AsRef::as_ref).collect();
     let call = |tool: &str, arguments: serde_json::Value| {
         let id = format!("reader-{}", calls_before(request) + 1);
         StepEvent::Call(Call {
@@ -94,8 +98,8 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
     if question.words.is_empty() {
         // There is nothing to search for, so show the beginning of the attachment.
         return match question.attachments.first() {
-            Some(path) if question.results.is_empty() && offered("read") => {
-                call("read", serde_json::json!({ "path": path }))
+            Some(path) if question.results.is_empty() && offered(READ) => {
+                call(READ, serde_json::json!({ "path": path }))
             }
             _ => StepEvent::Text(beginning(question)),
         };
@@ -105,12 +109,12 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         if !question.attachments.is_empty() {
             arguments["paths"] = serde_json::json!(question.attachments);
         }
-        call("search", arguments)
+        call(SEARCH, arguments)
     };
     let found = passages(question);
     let ranked = evidence::weigh(question, &found);
     let answered = ranked.first().is_some_and(answers);
-    if offered("search") && searches.len() < SEARCHES_MAX {
+    if offered(SEARCH) && searches.len() < SEARCHES_MAX {
         match searches.last() {
             None => return search(&question.query()),
             Some(last) if !answered && is_unfinished(last) => return search(&question.query()),

@@ -132,9 +132,8 @@ impl Question {
 
     /// Sets the words' weights by their rarity, which the first search reports.
     fn weigh(&mut self) {
-        let report =
-            self.results.iter().find(|result| result.tool == "search").map(|result| counts(&result.text));
-        let Some((total, counts)) = report else { return };
+        let search = self.results.iter().find(|result| result.tool == super::SEARCH);
+        let Some((total, counts)) = search.map(|result| counts(&result.text)) else { return };
         let mut rarest_known: f64 = 0.0;
         for word in &mut self.words {
             let Some((_, passages)) = counts.iter().find(|(counted, _)| *counted == word.exact) else {

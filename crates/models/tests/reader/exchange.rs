@@ -10,10 +10,11 @@ use domain::citation::{NumberedPassage, Place};
 use domain::step::{
     Block, CallResult, Item, Step, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec,
 };
+use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
 use guest::documents::{extract, passages};
 use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
-use protocol::tool::{SearchArguments, Tool, ToolOutput};
+use protocol::tool::{SearchArguments, ToolOutput};
 
 const STEPS_MAX: usize = 8;
 /// Bounds one search, including the indexing of changed files.
@@ -68,17 +69,14 @@ impl Exchange {
     }
 
     async fn answer(&self, transcript: Vec<Item>) -> Answer {
-        let tools = Tool::ALL.map(|tool| ToolSpec {
-            name: tool.name().to_owned(),
-            description: tool.description().to_owned(),
-            schema: tool.schema().to_owned(),
-        });
+        let offered =
+            MachineTool::ALL.iter().map(|tool| tool.facts()).filter(|tool| tool.offer == Offer::Always);
         let mut request = StepRequest {
             images: Vec::new(),
             model: models::reader::MODEL.to_owned(),
             instructions: String::new(),
             transcript,
-            tools: tools.to_vec(),
+            tools: offered.map(ToolSpec::from).collect(),
             settings: Vec::new(),
             output_max_tokens: 4_096,
         };

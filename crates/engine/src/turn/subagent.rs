@@ -1,6 +1,7 @@
-//! Other agents: a model gives one a task by a call of the tool `agent`. The other has a turn of its own in the same
-//! machine, with its own context, instructions, tools and model, and no say in anything but what it reports. It can't
-//! hand its task on. Its steps are paid by the answer that it works for.
+//! Runs subagents: a model gives another agent a task by a call of the tool `agent`.
+//!
+//! A subagent has a turn of its own in the same machine, with its own context, instructions, tools and model. Its caller
+//! gets only its report. It cannot hand its task on. The answer pays for its steps.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -12,66 +13,55 @@ use domain::citation::{self, Passage};
 use domain::credits::Price;
 use domain::step::StepOutcome;
 use domain::time::Timestamp;
+use domain::tool::HostTool;
 use domain::turn::Output;
 use domain::turn::host::{Event, Turn};
 use futures_util::FutureExt;
 use models::Model;
-use protocol::tool::PASSAGES_MAX;
-use serde::Deserialize;
 use store::turns::delegations::{self, Delegation};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::control_signal::{self, ControlSignals};
-use super::local_calls;
-use super::prompt_context::PromptContext;
-use super::setup;
-use super::subagent_output::SubagentOutput;
-use super::turn::{Audience, Beginning, INBOX_MAX, TurnInput, TurnOutcome, TurnRunner, see_through};
-use super::turn_store::TurnStore;
-use super::web::WebPolicy;
+use super::{Audience, Beginning, TurnRunner, see_through};
+use crate::control_signal::{self, ControlSignals};
+use crate::prompt_context::{AgentArguments, PromptContext};
+use crate::subagent_output::SubagentOutput;
+use crate::turn_input::{INBOX_MAX, TurnInput, TurnOutcome};
+use crate::turn_store::TurnStore;
+use crate::web::WebPolicy;
+use crate::{local_calls, setup};
 
-/// How many other agents work for one answer at once; the rest wait.
+/// The most subagents that work for one answer at once; the rest wait.
 pub(super) const AT_ONCE: usize = 4;
-/// How many tasks one answer may give away.
+/// The most subagents of one answer.
 pub(super) const DELEGATIONS_MAX: u32 = 16;
 /// The longest task, in bytes.
 pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
 
-/// A task for another agent.
+/// A task for a subagent.
 pub(super) struct Task {
-    /// Writes for it.
+    /// The store of its turn.
     pub(super) store: TurnStore,
-    /// Who is to do it.
+    /// The agent.
     pub(super) agent: AgentName,
     /// The arguments of the call.
     pub(super) arguments: String,
-    /// The model of whoever gave it, which does it unless the agent's author wishes another.
+    /// The model of the caller, used unless the agent asks for another.
     pub(super) model: Option<Model>,
-    /// Its settings.
+    /// The settings of that model.
     pub(super) settings: Vec<(String, String)>,
-    /// When the answer began.
+    /// The start of the answer.
     pub(super) created_at: Timestamp,
-    /// What the agent is told of itself.
+    /// The prompt of the agent.
     pub(super) prompt: PromptContext,
-    /// What it may read of the web.
+    /// Its web policy.
     pub(super) reading: WebPolicy,
-    /// Whoever gave it.
+    /// The inputs of the caller.
     pub(super) caller: mpsc::Sender<TurnInput>,
-    /// How many may work at once.
+    /// Permits of subagents that may work at once.
     pub(super) places: Arc<Semaphore>,
 }
 
-/// What the tool `agent` is called with.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
-    /// Which agent.
-    pub(super) agent: String,
-    /// What it is to do.
-    pub(super) task: String,
-}
-
-/// Sees a task to its end and tells its caller what came of it.
+/// Runs a task to its end and sends the result to its caller.
 pub(super) async fn run(task: Task, given: watch::Receiver<ControlSignals>) {
     let (caller, mut ordered) = (task.caller.clone(), given.clone());
     let call = task.store.delegation.clone().unwrap_or_default();
@@ -87,8 +77,7 @@ pub(super) async fn run(task: Task, given: watch::Receiver<ControlSignals>) {
     hand_in(&caller, event, &mut ordered).await;
 }
 
-/// Tells the caller. One that gave an order waits for the end, and takes nothing more; one that is gone needs to know
-/// nothing.
+/// Sends the result to the caller. A caller that sent a signal waits for the end and receives nothing more.
 async fn hand_in(
     caller: &mpsc::Sender<TurnInput>,
     event: TurnInput,
@@ -108,7 +97,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
         () = control_signal::given(&given) => return Ok(local_calls::failed("It was stopped before it began.")),
     };
     prompt.offer(tools);
-    let Ok(Arguments { task, .. }) = serde_json::from_str(&arguments) else {
+    let Ok(AgentArguments { task, .. }) = serde_json::from_str(&arguments) else {
         return Ok(local_calls::failed(
             "The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}.",
         ));
@@ -169,7 +158,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     }
 }
 
-/// Begins the delegation in the store, or takes it up where it was cut.
+/// Starts the delegation in the store, or resumes it where it was cut.
 async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
     let (fence, call) = (store.fence, call.clone());
     let begun =
@@ -180,13 +169,14 @@ async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>,
     })
 }
 
-/// What the other agent reports: what it said, with the passages that it cites, numbered by their places here.
+/// Returns the report of the subagent: its text and the passages that it cites, numbered by their order here.
 fn output(agent: &AgentName, shell: &TurnRunner) -> Output {
     let Audience::Caller(report) = &shell.audience else { return local_calls::failed("") };
     let answer = shell.turn.answer();
+    let passages_max = HostTool::Agent.facts().passages_max as usize;
     let mut cited: Vec<u32> = Vec::new();
     for mark in citation::marks(report.text()) {
-        if answer.source(mark.number).is_some() && !cited.contains(&mark.number) && cited.len() < PASSAGES_MAX
+        if answer.source(mark.number).is_some() && !cited.contains(&mark.number) && cited.len() < passages_max
         {
             cited.push(mark.number);
         }
@@ -230,7 +220,7 @@ fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
     Some(Passage { place, text: text.unwrap_or_default() })
 }
 
-/// The files that it wrote, each once.
+/// Returns the files that it wrote, each once.
 fn written(log: &[LogEntry]) -> Vec<String> {
     let mut written: Vec<String> = Vec::new();
     for entry in log {

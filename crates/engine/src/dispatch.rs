@@ -1,0 +1,212 @@
+//! Dispatches answers: claims unleased ones, runs a task for each, renews the leases and passes stops on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::{AccountId, MessageId};
+use domain::time::Timestamp;
+use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, HeldLease};
+use store::{Sql, StoreError};
+use tokio::sync::watch;
+use tokio::task::JoinError;
+
+use super::control_signal::{ControlSignal, ControlSignals};
+use super::metrics::AnswerMetrics;
+use super::shared::{ActiveTurn, Parts, Shared};
+use super::turn;
+
+/// The duration of a lease.
+const LEASE: Duration = Duration::from_secs(30);
+/// The interval between renewals.
+const RENEW_EVERY: Duration = Duration::from_secs(8);
+/// The interval between polls of the store without a notification.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// The most answers that one poll claims.
+const CLAIMS_PER_LOOK: u32 = 256;
+
+/// Dispatches answers to turns. Cheap to clone.
+#[derive(Clone)]
+pub struct Dispatch {
+    shared: Arc<Shared>,
+}
+
+impl Dispatch {
+    /// Takes over the leases of an earlier process of this node and starts to claim answers.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
+        let node = parts.node;
+        parts.store.write(move |tx| turns::take_over(tx, node)).await?;
+        let shared = Arc::new(Shared::new(parts));
+        shared.tasks.spawn(tend(shared.clone()));
+        Ok(Self { shared })
+    }
+
+    /// Returns the metrics of answers.
+    #[must_use]
+    pub fn metrics(&self) -> &AnswerMetrics {
+        &self.shared.metrics
+    }
+
+    /// Claims an accepted question of the account at once, unless the account's turns on this node are all taken: then
+    /// the end of one of them does.
+    pub fn accepted(&self, account: AccountId) {
+        let full = self.shared.parts.limits.turns_per_account as usize;
+        let working =
+            self.shared.active_turns().values().filter(|seat| seat.account == account).take(full).count();
+        if working < full {
+            self.wake();
+        }
+    }
+
+    /// Polls the store at once.
+    pub fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// Stops the answer; the request for it is in the store already.
+    pub fn stop(&self, answer: MessageId) {
+        self.shared.tell(answer, ControlSignal::Stop);
+        self.wake(); // nobody may hold it: then only its end is left to be done
+    }
+
+    /// Runs `work` to its end even if the caller is dropped. Shutdown waits for it.
+    ///
+    /// # Errors
+    /// When it panics.
+    pub async fn see_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, JoinError> {
+        self.shared.tasks.spawn(work).await
+    }
+
+    /// Runs `work` in the background until it is done or the service ends, which waits for it.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shared.shutdown.clone();
+        self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(work).await });
+    }
+
+    /// Returns the number of turns on this node.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.shared.active_turns().len()
+    }
+
+    /// Ends all tasks. Answers in progress are released, and go on when a node claims them again.
+    pub async fn shutdown(&self) {
+        self.shared.shutdown.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        self.shared.parts.web.close().await;
+    }
+}
+
+impl Shared {
+    fn activate(self: &Arc<Self>, claimed: ClaimedTurn) {
+        let (signals, given) = watch::channel(ControlSignals::default());
+        let Fence { answer, epoch, .. } = claimed.fence;
+        self.active_turns().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
+        let guard = ActiveTurnGuard { shared: self.clone(), answer, epoch };
+        self.tasks.spawn(async move { turn::run(&guard.shared, claimed, given).await });
+    }
+
+    async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
+        let now = self.parts.environment.now();
+        if now.since(*renewed) >= RENEW_EVERY {
+            self.renew().await?;
+            *renewed = now;
+        }
+        self.claim().await
+    }
+
+    async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
+        let room = (self.parts.limits.turns as usize).saturating_sub(self.active_turns().len());
+        let now = self.parts.environment.now();
+        let terms = ClaimOptions {
+            node: self.parts.node,
+            now,
+            lease_until: now.plus(LEASE),
+            per_account_max: self.parts.limits.turns_per_account,
+            limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
+        };
+        // Those that are to be stopped need no room: they only end.
+        let claim = move |tx: &mut dyn Sql| {
+            let stopped = turns::claim_stopped(tx, &terms)?;
+            let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim(tx, &terms)? };
+            Ok::<_, StoreError>((stopped, claimed))
+        };
+        let (stopped, claimed) = self.parts.store.write(claim).await?;
+        if terms.limit > 0 && claimed.len() as u32 == terms.limit {
+            self.wake.notify_one(); // there may be more
+        }
+        for one in stopped.into_iter().chain(claimed) {
+            self.activate(one);
+        }
+        Ok(())
+    }
+
+    /// Renews the leases of this node and signals stops and lost leases to the turns. A lease without a turn could not be
+    /// released before: it is released now, or its answer would never go on.
+    async fn renew(&self) -> Result<(), StoreError> {
+        let (node, until) = (self.parts.node, self.parts.environment.now().plus(LEASE));
+        let held: Vec<HeldLease> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
+        let held: HashMap<MessageId, HeldLease> =
+            held.into_iter().map(|held| (held.fence.answer, held)).collect();
+        let active_turns: HashMap<MessageId, u64> =
+            self.active_turns().iter().map(|(id, seat)| (*id, seat.epoch)).collect();
+        for (answer, epoch) in &active_turns {
+            match held.get(answer) {
+                Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
+                    self.tell(*answer, ControlSignal::Stop);
+                }
+                Some(held) if held.fence.epoch == *epoch => {}
+                // Its own writes are refused as well; this ends what does not write.
+                _ => self.tell(*answer, ControlSignal::Leave),
+            }
+        }
+        for (answer, HeldLease { fence, .. }) in held {
+            if !active_turns.contains_key(&answer) {
+                self.give_back(fence).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes the active turn when it is over, also by a panic.
+struct ActiveTurnGuard {
+    shared: Arc<Shared>,
+    answer: MessageId,
+    epoch: u64,
+}
+
+impl Drop for ActiveTurnGuard {
+    fn drop(&mut self) {
+        let mut active_turns = self.shared.active_turns();
+        if active_turns.get(&self.answer).is_some_and(|seat| seat.epoch == self.epoch) {
+            active_turns.remove(&self.answer);
+        }
+        drop(active_turns);
+        self.shared.wake.notify_one(); // one that waited for room may be claimed
+    }
+}
+
+/// Claims unleased answers and renews leases, on notification and at intervals. Both happen in one task, so that no lease
+/// counts as lost between its claim and its turn. Leases are renewed first, so that the node never claims its own
+/// expired lease after a pause.
+async fn tend(shared: Arc<Shared>) {
+    let mut renewed = shared.parts.environment.now();
+    loop {
+        if let Err(error) = shared.renew_and_claim(&mut renewed).await {
+            tracing::warn!(%error, "lease renewal or claim failed");
+        }
+        tokio::select! {
+            () = shared.wake.notified() => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+            () = shared.shutdown.cancelled() => return,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The state that all turns of a node share: the parts of the service and the active turns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use domain::id::{AccountId, MessageId, NodeId};
+use domain::step::ToolSpec;
+use live::Live;
+use machine::{GuestConnection, Machines};
+use models::Catalog;
+use plugins::{Library, McpServer};
+use store::turns::{self, Fence, TurnError};
+use store::{Sql, Store};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use workspace::Workspaces;
+
+use super::control_signal::{self, ControlSignal, ControlSignals};
+use super::environment::Environment;
+use super::machine_tools::MachineTools;
+use super::metrics::AnswerMetrics;
+use super::plugin_library::Plugins;
+use super::templates::PromptTemplates;
+use super::web::Web;
+
+/// Bounds how many answers are worked on at once.
+#[derive(Debug, Clone, Copy)]
+pub struct DispatchLimits {
+    /// Answers of one account; the rest wait in order.
+    pub turns_per_account: u32,
+    /// Answers on this node.
+    pub turns: u32,
+}
+
+impl Default for DispatchLimits {
+    fn default() -> Self {
+        Self { turns_per_account: 100, turns: 2000 }
+    }
+}
+
+/// The state that the turns of this node share.
+pub(crate) struct Shared {
+    pub(super) parts: Parts,
+    machine_tools: MachineTools,
+    pub(super) wake: Notify,
+    pub(super) metrics: AnswerMetrics,
+    turns: Mutex<HashMap<MessageId, ActiveTurn>>,
+    pub(super) tasks: TaskTracker,
+    pub(super) shutdown: CancellationToken,
+}
+
+/// A turn that runs on this node.
+pub(super) struct ActiveTurn {
+    pub(super) account: AccountId,
+    pub(super) epoch: u64,
+    pub(super) signals: watch::Sender<ControlSignals>,
+}
+
+/// The parts of the service that the engine uses.
+pub struct Parts {
+    /// The store.
+    pub store: Store,
+    /// Time and randomness.
+    pub environment: Environment,
+    /// Answers that are being written.
+    pub live: Arc<Live>,
+    /// The accounts' machines.
+    pub machines: Machines,
+    /// The models.
+    pub catalog: Arc<Catalog>,
+    /// The skills and agents.
+    pub plugins: Plugins,
+    /// Web access, as far as the configuration allows it.
+    pub web: Web,
+    /// The prompt templates.
+    pub templates: Arc<PromptTemplates>,
+    /// Files.
+    pub workspaces: Workspaces,
+    /// The identity of this process, which survives restarts.
+    pub node: NodeId,
+    /// The bounds of concurrent work.
+    pub limits: DispatchLimits,
+}
+
+impl Shared {
+    /// Creates the state of a node without turns.
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            machine_tools: MachineTools::default(),
+            wake: Notify::new(),
+            metrics: AnswerMetrics::default(),
+            turns: Mutex::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        }
+    }
+
+    /// Locks the table of active turns.
+    pub(super) fn active_turns(&self) -> MutexGuard<'_, HashMap<MessageId, ActiveTurn>> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Signals the turn, if it runs on this node.
+    pub(super) fn tell(&self, answer: MessageId, order: ControlSignal) {
+        if let Some(seat) = self.active_turns().get(&answer) {
+            control_signal::give(&seat.signals, order);
+        }
+    }
+
+    /// Returns the tools of the plugins' MCP servers in the connected machine. Servers with the name of one of the
+    /// operator's are skipped.
+    pub(super) async fn tools_of_machine(
+        &self,
+        account: AccountId,
+        link: &GuestConnection,
+        library: &Library,
+    ) -> Vec<ToolSpec> {
+        let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
+            library.servers.iter().partition(|server| self.parts.web.has_server(&server.spec.name));
+        for server in taken {
+            let reason = "the operator grants a server of that name, which holds";
+            self.machine_tools.tell(&server.plugin, &server.spec.name, reason);
+        }
+        self.machine_tools.of(account, link, &servers).await
+    }
+
+    /// Releases the lease for another attempt.
+    pub(super) async fn give_back(&self, fence: Fence) {
+        self.given_back(fence, turns::release).await;
+    }
+
+    /// As [`Self::give_back`]; the attempt does not count.
+    pub(super) async fn put_back(&self, fence: Fence) {
+        self.given_back(fence, turns::put_back).await;
+    }
+
+    async fn given_back(&self, fence: Fence, how: fn(&mut dyn Sql, Fence) -> Result<(), TurnError>) {
+        match self.parts.store.write(move |tx| how(tx, fence)).await {
+            // It was completed, deleted or given back before.
+            Ok(()) | Err(TurnError::Fenced) => {}
+            Err(error) => tracing::warn!(answer = %fence.answer, %error, "lease release failed"),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Selects the tools that an agent may use, by the names in its `tools` line.
+
+use domain::step::ToolSpec;
+use domain::tool::{MachineTool, Offer, ToolFacts};
+use plugins::Library;
+
+/// Returns whether an agent that names its tools names this one; an agent that names none has all.
+pub(super) fn is_named(named: Option<&[String]>, tool: &ToolFacts) -> bool {
+    is_any_named(named, |name| tool.names().any(|known| known == name))
+}
+
+/// Returns the machine's tools that an agent names. An agent that names none of them has all.
+pub(super) fn of_machine(named: Option<&[String]>) -> Vec<ToolSpec> {
+    let offered = || {
+        let tools = MachineTool::ALL.iter().map(|tool| tool.facts());
+        tools.filter(|tool| tool.offer == Offer::Always)
+    };
+    let tools: Vec<ToolSpec> = offered().filter(|tool| is_named(named, tool)).map(ToolSpec::from).collect();
+    if tools.is_empty() { offered().map(ToolSpec::from).collect() } else { tools }
+}
+
+/// Returns whether an agent names this tool of an MCP server.
+pub(super) fn is_mcp_tool_named(named: Option<&[String]>, library: &Library, tool: &ToolSpec) -> bool {
+    let names = mcp_names(library, tool);
+    is_any_named(named, |name| names.iter().any(|known| known == name))
+}
+
+fn is_any_named(named: Option<&[String]>, is_known: impl Fn(&str) -> bool) -> bool {
+    named.is_none_or(|names| {
+        names.iter().any(|name| is_known(&name.split('(').next().unwrap_or(name).trim().to_lowercase()))
+    })
+}
+
+/// Returns the names that agents may use for a tool of an MCP server, in small letters: its own, the one of other agent
+/// programs, and those that mean all tools of its server.
+fn mcp_names(library: &Library, tool: &ToolSpec) -> Vec<String> {
+    let own = tool.name.to_lowercase();
+    let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
+    let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
+    if let Some(brought) = library.server_of(&tool.name) {
+        let called = format!("mcp__plugin_{}_{}", brought.plugin, brought.called).to_lowercase();
+        names.extend([format!("{called}__{bare}"), format!("{called}__*"), called]);
+    }
+    names.push(own);
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::tool::HostTool;
+
+    use super::*;
+
+    #[test]
+    fn agents_name_tools_by_their_names_and_aliases() {
+        let names = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
+            of_machine(Some(&named)).into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["Read", "Grep"]), ["search", "read", "find"]);
+        assert_eq!(names(&["Bash(git:*)"]), ["shell"]);
+        assert_eq!(names(&["WebFetch"]).len(), of_machine(None).len());
+        assert!(is_named(Some(&["Task".to_owned()]), HostTool::Agent.facts()));
+        assert!(!is_named(Some(&["Read".to_owned()]), HostTool::WebFetch.facts()));
+    }
+
+    #[test]
+    fn schemas_are_json_and_agree_with_the_bounds_of_the_table() {
+        for tool in domain::tool::all() {
+            let schema: serde_json::Value = serde_json::from_str(tool.schema).expect(tool.name);
+            let fields = schema["properties"].as_object().expect(tool.name);
+            let required = schema["required"].as_array().into_iter().flatten();
+            assert!(required.filter_map(|name| name.as_str()).all(|name| fields.contains_key(name)));
+            // The argument by which a call asks for another number of passages.
+            let Some(count) = fields.get("limit").or(fields.get("count")) else {
+                assert_eq!(tool.passages_default, tool.passages_max, "{}", tool.name);
+                continue;
+            };
+            assert_eq!(
+                (&count["default"], &count["maximum"]),
+                (&tool.passages_default.into(), &tool.passages_max.into())
+            );
+        }
+        let max = |tool: HostTool| tool.facts().passages_max as usize;
+        assert_eq!(max(HostTool::WebSearch), egress::RESULTS_MAX);
+        assert_eq!(max(HostTool::WebFetch), egress::PASSAGES_MAX);
+    }
+}
