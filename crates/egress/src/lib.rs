@@ -23,7 +23,6 @@ mod allowlist;
 mod circuit_breaker;
 mod connections;
 mod fetch;
-mod html;
 mod mcp;
 mod search;
 mod secret;

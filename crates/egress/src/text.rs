@@ -1,6 +1,6 @@
 //! Texts of others, made plain: no markup, no control characters, no letters that nobody sees, bounded.
 
-use crate::html::{Token, Tokens};
+use html::{Token, Tokens};
 
 pub(crate) use ::mcp::text::{cut, is_hidden, line};
 

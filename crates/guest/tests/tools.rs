@@ -5,8 +5,21 @@ mod support;
 
 use std::os::unix::fs::symlink;
 
+use domain::tool::MachineTool;
 use serde_json::json;
 use support::Machine;
+
+#[tokio::test]
+async fn every_tool_of_the_table_is_run() {
+    let machine = Machine::new();
+    for tool in MachineTool::ALL {
+        let output = machine.call(tool.name(), json!({ "none": 1 })).await;
+        assert!(output.failed && output.text.contains("the arguments"), "{}: {}", tool.name(), output.text);
+    }
+    let unknown = machine.call("none", json!({})).await;
+    assert!(unknown.text.starts_with("there is no tool `none`; there are search, read"), "{}", unknown.text);
+    assert!(!unknown.text.contains("attached_files"), "no model may call it");
+}
 
 #[tokio::test]
 async fn read_gives_passages_with_their_pages() {

@@ -6,8 +6,9 @@
 
 use std::collections::HashSet;
 
+use html::{Tag, Token, Tokens};
+
 use super::Link;
-use crate::html::{Tag, Token, Tokens};
 use crate::{WebUrl, text};
 
 /// The most links that a page gives.

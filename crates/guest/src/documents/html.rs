@@ -1,16 +1,9 @@
 //! HTML as readable text: paragraphs, headings, list items and table rows as lines.
 //!
-//! Only the tokenizer of html5ever is used: no tree is built, so depth costs nothing.
-
-use std::cell::RefCell;
+//! No tree is built, so depth costs nothing.
 
 use encoding_rs::Encoding;
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::states::{Rawtext, Rcdata, ScriptData};
-use html5ever::tokenizer::{
-    BufferQueue, CharacterTokens, EndTag, StartTag, Tag, TagToken, Token, TokenSink, TokenSinkResult,
-    Tokenizer,
-};
+use html::{Tag, Token, Tokens};
 
 use super::output::Writer;
 use super::{Extracted, Format};
@@ -20,15 +13,14 @@ const CHARSET_WITHIN_BYTES: usize = 1024;
 
 pub(super) fn extract(bytes: &[u8]) -> Extracted {
     let text = decode(bytes);
-    let input = BufferQueue::default();
-    input.push_back(StrTendril::from_slice(&text));
-    let tokenizer = Tokenizer::new(Sink(RefCell::new(Page::new())), Default::default());
-    // The tokenizer stops at each `</script>` to let a browser run it.
-    while !input.is_empty() {
-        let _ = tokenizer.feed(&input);
+    let mut page = Page::new();
+    for token in Tokens::new(&text) {
+        match token {
+            Token::Text(text) => page.text(&text),
+            Token::Start(tag) => page.start(&tag),
+            Token::End(name) => page.end(&name),
+        }
     }
-    tokenizer.end();
-    let mut page = tokenizer.sink.0.into_inner();
     page.end_line();
     page.writer.finish(Format::Html)
 }
@@ -47,23 +39,6 @@ fn decode(bytes: &[u8]) -> String {
             encoding.decode(bytes).0.into_owned()
         }
         _ => super::text::decode(bytes),
-    }
-}
-
-struct Sink(RefCell<Page>);
-
-impl TokenSink for Sink {
-    type Handle = ();
-
-    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
-        let mut page = self.0.borrow_mut();
-        match token {
-            CharacterTokens(text) => page.text(&text),
-            TagToken(tag) if tag.kind == StartTag => return page.start(&tag),
-            TagToken(tag) if tag.kind == EndTag => page.end(&tag.name),
-            _ => {}
-        }
-        TokenSinkResult::Continue
     }
 }
 
@@ -103,28 +78,21 @@ impl Page {
             if index > 0 {
                 self.end_line();
             }
-            self.line.push_str(line);
+            self.line.push_str(line.trim_end_matches('\r'));
         }
     }
 
-    fn start(&mut self, tag: &Tag) -> TokenSinkResult<()> {
-        match &*tag.name {
-            "script" => {
-                self.hidden += 1;
-                return TokenSinkResult::RawData(ScriptData);
-            }
-            "style" | "noframes" | "iframe" | "xmp" | "noembed" => {
-                self.hidden += 1;
-                return TokenSinkResult::RawData(Rawtext);
-            }
-            "textarea" => {
-                self.hidden += 1;
-                return TokenSinkResult::RawData(Rcdata);
-            }
-            "title" => {
+    fn start(&mut self, tag: &Tag<'_>) {
+        if let Some(text) = tag.text() {
+            // Only the title is shown of the elements without markup, such as scripts.
+            if tag.name == "title" {
                 self.end_line();
-                return TokenSinkResult::RawData(Rcdata);
+                self.text(&text);
+                self.end_line();
             }
+            return;
+        }
+        match tag.name.as_str() {
             "template" | "svg" | "select" if !tag.self_closing => self.hidden += 1,
             "br" | "hr" => self.break_line(),
             "li" => {
@@ -148,14 +116,12 @@ impl Page {
             name if is_block(name) => self.break_line(),
             _ => {}
         }
-        TokenSinkResult::Continue
     }
 
     fn end(&mut self, name: &str) {
         match name {
-            "script" | "style" | "noframes" | "iframe" | "xmp" | "noembed" | "textarea" | "template"
-            | "svg" | "select" => self.hidden = self.hidden.saturating_sub(1),
-            "tr" | "title" => self.end_line(),
+            "template" | "svg" | "select" => self.hidden = self.hidden.saturating_sub(1),
+            "tr" => self.end_line(),
             "li" if self.tables == 0 => self.end_line(),
             "table" => {
                 self.end_line();
@@ -260,6 +226,15 @@ mod tests {
     fn depth_and_unclosed_elements_do_no_harm() {
         assert_eq!(text(&format!("{}x", "<div>".repeat(200_000))), "x");
         assert_eq!(text("<p>a<script>b"), "a");
+    }
+
+    #[test]
+    fn a_tag_of_many_attributes_takes_time_by_its_length() {
+        let attributes: String = (0..100_000).map(|number| format!(" a{number}=b")).collect();
+        let begun = std::time::Instant::now();
+        assert_eq!(text(&format!("<p>a<i{attributes}>b</i{attributes}>c")), "abc");
+        // Milliseconds; a tokenizer that compares each attribute with all others takes minutes.
+        assert!(begun.elapsed().as_secs() < 10);
     }
 
     #[test]

@@ -7,7 +7,6 @@
 //! agent <── what it says for people ───── standard error     (the last line is the watcher's: how it ended)
 //! ```
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -15,15 +14,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, set_child_subreaper, waitpid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid};
 
-use super::confine::{Fork, confine, fork};
+use super::confine::confine;
 use super::epoll::{self, Counter};
-use super::kill::kill_descendants;
 use super::request::{Request, Task};
-use super::supervise::{Ended, PATH, read_line, report};
+use super::supervise::{Ended, PATH, read_line, report, run_child};
 
 /// How long a server may take to end by itself, first after its standard input and then after it was told to.
 const ENDING: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
@@ -40,30 +36,12 @@ fn watch(request: &Request) -> Result<Ended, String> {
     let Task::Server { server, temp } = &request.task else {
         return Err("the request is none for a server".to_owned());
     };
-    let text = |error: io::Error| format!("the server cannot be started: {error}");
-    let null = File::options().write(true).open("/dev/null").map_err(text)?;
-    set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
-    let (counted, counting) = epoll::socket_pair().map_err(text)?;
-    let process = match fork().map_err(text)? {
-        Fork::Parent(pid) => pid,
-        Fork::Child => {
-            drop(counted);
-            let why = become_server(request, server, temp, &counting);
-            report(&Ended::Failed(why), rustix::stdio::stderr());
-            std::process::exit(1);
-        }
+    let start = |counting: &OwnedFd| {
+        let why = become_server(request, server, temp, counting);
+        report(&Ended::Failed(why), rustix::stdio::stderr());
     };
-    // The pipe must end with the server, not with its watcher.
-    rustix::stdio::dup2_stdout(&null).map_err(|error| text(error.into()))?;
-    drop(counting);
-    let counter = Counter::receive(&counted, epoll::SERVER_WATCHES_MAX);
-    let status = wait_or_end(process, counter).map_err(text)?;
-    let left = kill_descendants();
-    Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
-        Some((Some(status), _)) => Ended::Exit { status, left },
-        Some((_, Some(signal))) => Ended::Signal { signal, left },
-        Some((None, None)) | None => Ended::Signal { signal: libc::SIGKILL, left: left.saturating_sub(1) },
-    })
+    run_child(start, epoll::SERVER_WATCHES_MAX, wait_or_end)
+        .map_err(|error| format!("the server cannot be started: {error}"))
 }
 
 /// Waits until the server ends. When the agent closes its end of standard input, the server has seen that, too; then

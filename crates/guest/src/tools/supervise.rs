@@ -86,40 +86,44 @@ fn watch(request: &Request) -> Result<Ended, String> {
     let Task::Shell { command, temp } = &request.task else {
         return Err("the request is none for a command line".to_owned());
     };
-    let text = |error: io::Error| format!("the command cannot be started: {error}");
-    let null = File::options().write(true).open("/dev/null").map_err(text)?;
-    set_child_subreaper(Some(rustix::process::getpid())).map_err(|error| text(error.into()))?;
-    let (counted, counting) = epoll::socket_pair().map_err(text)?;
-    let shell = match fork().map_err(text)? {
+    let start = |counting: &OwnedFd| {
+        // What it says at the end of all is told on the descriptor that the command does not get.
+        if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
+            let why = become_shell(request, command, temp, counting);
+            report(&Ended::Failed(why), &told);
+        }
+    };
+    run_child(start, epoll::COMMAND_WATCHES_MAX, wait_or_end)
+        .map_err(|error| format!("the command cannot be started: {error}"))
+}
+
+/// Runs a child that `start` turns into its program, waits for it by `wait`, and ends all that descends from it.
+pub(super) fn run_child(
+    start: impl FnOnce(&OwnedFd),
+    watches_max: u32,
+    wait: impl FnOnce(Pid, Option<Counter>) -> io::Result<Option<WaitStatus>>,
+) -> io::Result<Ended> {
+    let null = File::options().write(true).open("/dev/null")?;
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    let (counted, counting) = epoll::socket_pair()?;
+    let child = match fork()? {
         Fork::Parent(pid) => pid,
         Fork::Child => {
             drop(counted);
-            // What it says at the end of all is told on the descriptor that the command does not get.
-            if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
-                let why = become_shell(request, command, temp, &counting);
-                report(&Ended::Failed(why), &told);
-            }
+            start(&counting);
             std::process::exit(1);
         }
     };
-    // The pipe must end with the command, not with its watcher.
-    rustix::stdio::dup2_stdout(&null).map_err(|error| text(error.into()))?;
+    // The pipe must end with the child, not with its watcher.
+    rustix::stdio::dup2_stdout(&null)?;
     drop(counting);
-    let counter = Counter::receive(&counted, epoll::COMMAND_WATCHES_MAX);
-    let status = wait_or_end(shell, counter).map_err(text)?;
-    let mut left = kill_descendants();
-    let status = match status {
-        Some(status) => Some(status),
-        // It was among those that were ended; its status is gone with it, which is no loss.
-        None => {
-            left = left.saturating_sub(1);
-            None
-        }
-    };
+    let status = wait(child, Counter::receive(&counted, watches_max))?;
+    let left = kill_descendants();
     Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
         Some((Some(status), _)) => Ended::Exit { status, left },
         Some((_, Some(signal))) => Ended::Signal { signal, left },
-        Some((None, None)) | None => Ended::Signal { signal: libc::SIGKILL, left },
+        // It was among those that were ended; its status is gone with it, which is no loss.
+        Some((None, None)) | None => Ended::Signal { signal: libc::SIGKILL, left: left.saturating_sub(1) },
     })
 }
 

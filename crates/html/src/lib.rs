@@ -1,67 +1,72 @@
-//! HTML as a stream of tags and texts, read in one pass whatever it is: time and memory grow with its length alone,
-//! not with its depth, its attributes, or what is left open in it. Nothing here is shown as HTML again, so what
-//! matters is what a reader sees, not every rule of what browsers make of broken pages.
+//! A tokenizer of HTML in one pass: time and memory grow with the length of a page alone, not with its depth, its
+//! attributes or what is left open in it.
 //!
-//! The tokenizer of `html5ever` was measured and not taken: it compares each attribute of a tag with all before it, so
-//! that a page of one tag takes time by the square of its length (5 s for 208 KiB, 34 s for 868 KiB in a build for
-//! tests; hours for the 10 MiB that a page may have), on the host. Its tables of named characters are used.
+//! The output is only read as text, so the rules of browsers for broken pages are followed as far as readers see them.
+//!
+//! The tokenizer of `html5ever` is not used, because it compares each attribute of a tag with all before it: a page of
+//! one tag takes time by the square of its length (5 s for 208 KiB, 34 s for 868 KiB in a build for tests). Its tables of
+//! named characters are used.
 
 use std::borrow::Cow;
 
 use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 
-/// How many attributes of a tag are looked at.
+/// The most attributes of a tag that are kept.
 const ATTRIBUTES_MAX: usize = 32;
-/// The longest attribute's value that is looked at, in bytes.
+/// The longest value of an attribute that is kept, in bytes.
 const VALUE_MAX_BYTES: usize = 4096;
-/// The longest name of a character that is looked up, in bytes.
+/// The longest name of a character, in bytes.
 const ENTITY_MAX_BYTES: usize = 33;
 
 /// A piece of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Token<'a> {
-    /// Letters, with entities decoded.
+pub enum Token<'a> {
+    /// Text, with entities decoded.
     Text(Cow<'a, str>),
-    /// An element begins.
+    /// The start of an element.
     Start(Tag<'a>),
-    /// An element ends; its name in lower case.
+    /// The end of an element; its name in lower case.
     End(String),
 }
 
-/// The beginning of an element.
+/// The start tag of an element.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Tag<'a> {
+pub struct Tag<'a> {
     /// The name, in lower case.
-    pub(crate) name: String,
+    pub name: String,
+    /// Whether it ends with `/>`.
+    pub self_closing: bool,
     attributes: Vec<(&'a str, &'a str)>,
-    /// What stands in an element whose content is no markup.
+    /// The content of an element that contains no markup.
     raw: Option<&'a str>,
 }
 
 impl<'a> Tag<'a> {
-    /// An attribute's value, with entities decoded.
-    pub(crate) fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
+    /// Returns the value of an attribute, with entities decoded.
+    pub fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
         let (_, value) = self.attributes.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
         Some(decode(value))
     }
 
-    /// The text of an element that holds text alone, such as a title.
-    pub(crate) fn text(&self) -> Option<Cow<'a, str>> {
+    /// Returns the content of an element that contains no markup, such as a title. Its end tag is no token of its own.
+    pub fn text(&self) -> Option<Cow<'a, str>> {
         self.raw.map(decode)
     }
 }
 
 /// The tokens of a page.
-pub(crate) struct Tokens<'a> {
+pub struct Tokens<'a> {
     rest: &'a str,
 }
 
 impl<'a> Tokens<'a> {
-    pub(crate) fn new(page: &'a str) -> Self {
+    /// Creates the tokens of a page.
+    #[must_use]
+    pub fn new(page: &'a str) -> Self {
         Self { rest: page }
     }
 
-    /// Takes what is before `end`, and `end`; or everything.
+    /// Takes the text before `end`, and `end`; or everything.
     fn take_past(&mut self, end: &str) -> &'a str {
         let (taken, rest) = self.rest.split_once(end).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -79,8 +84,10 @@ impl<'a> Tokens<'a> {
     fn start(&mut self) -> Tag<'a> {
         let name = self.take_while(in_name).to_ascii_lowercase();
         let mut attributes = Vec::new();
+        let mut self_closing;
         loop {
-            self.take_while(|byte| byte.is_ascii_whitespace() || byte == b'/');
+            let before = self.take_while(|byte| byte.is_ascii_whitespace() || byte == b'/');
+            self_closing = before.ends_with('/');
             if self.rest.is_empty() || self.rest.starts_with('>') {
                 break;
             }
@@ -91,7 +98,7 @@ impl<'a> Tokens<'a> {
         }
         self.take_past(">");
         let raw = is_raw(&name).then(|| self.raw(&name));
-        Tag { name, attributes, raw }
+        Tag { name, self_closing, attributes, raw }
     }
 
     fn attribute(&mut self) -> (&'a str, &'a str) {
@@ -115,7 +122,7 @@ impl<'a> Tokens<'a> {
         (name, value)
     }
 
-    /// What stands before the end of an element in which no other begins.
+    /// Takes the content of an element that contains no markup, and its end tag.
     fn raw(&mut self, name: &str) -> &'a str {
         let mut at = 0;
         while let Some(found) = self.rest[at..].find("</") {
@@ -179,13 +186,13 @@ fn in_name(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && byte != b'/' && byte != b'>'
 }
 
-/// Elements in which nothing is markup until they end.
+/// Returns whether elements of this name contain no markup.
 fn is_raw(name: &str) -> bool {
     matches!(name, "script" | "style" | "iframe" | "noembed" | "noframes" | "xmp" | "textarea" | "title")
 }
 
-/// The text with entities as the letters that they stand for.
-pub(crate) fn decode(text: &str) -> Cow<'_, str> {
+/// Replaces entities by the characters that they stand for.
+fn decode(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
     }
@@ -206,7 +213,7 @@ pub(crate) fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Adds the letter of a number (after `&#`); how much of the text was it.
+/// Adds the character of a number (after `&#`) and returns how many bytes of the text it took.
 fn numbered(text: &str, out: &mut String) -> Option<usize> {
     let (radix, digits) = match text.strip_prefix(['x', 'X']) {
         Some(digits) => (16, digits),
@@ -228,7 +235,7 @@ fn numbered(text: &str, out: &mut String) -> Option<usize> {
     Some(text.len() - digits.len() + end + closed)
 }
 
-/// Adds the letters of the longest name that the text begins with; how much of the text it was.
+/// Adds the characters of the longest name at the start of the text and returns how many bytes it took.
 fn named(text: &str, out: &mut String) -> Option<usize> {
     let most = text.bytes().take(ENTITY_MAX_BYTES).take_while(u8::is_ascii_alphanumeric).count();
     let most = most + usize::from(text[most..].starts_with(';'));
