@@ -4,16 +4,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::admin::KeyRestrictions;
-use control::passwords::{PASSWORD_MAX_BYTES, Password};
-use control::{Admin, Catalog, DiskReserve, DiskReserveConfig, Environment, privileges};
-use domain::credits::{Balance, Credits};
-use domain::scope::{Permission, Scope};
-use domain::time::Timestamp;
-use serde_json::{Value, json};
-use store::audit::AuditEntry;
-use store::jobs::FailedJob;
-use store::keys::Key;
+use control::passwords::PASSWORD_MAX_BYTES;
+use control::{Admin, DiskReserve, DiskReserveConfig, Environment, privileges};
+use serde_json::Value;
 use workspace::Quota;
 
 use crate::commands::{
@@ -23,16 +16,16 @@ use crate::commands::{
 use crate::data::{self, Holder};
 use crate::error::CliError;
 use crate::settings::Places;
-use crate::{config, model_commands, output, settings, socket, usage};
+use crate::{admin_requests, config, output, settings, socket};
 
-/// Has root do what a command does as the owner of its data folder, so that the service can use what comes of it. For a
-/// process that has one thread.
+/// Makes root act as the owner of the data folder, so that the service can use the files of a command. The process must
+/// have one thread.
 pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
     let data = places(at)?.data;
     privileges::become_owner(&data).map_err(|error| unusable(&data, &error))
 }
 
-/// Data folder and database, by settings that only the caller may be able to read.
+/// Returns the data folder and database, from settings that perhaps only the caller may read.
 fn places(at: &Where) -> Result<Places, CliError> {
     let read = privileges::as_caller(|| {
         let sources = settings::sources(at.config.as_deref(), at.arguments());
@@ -45,20 +38,20 @@ fn unusable(data: &Path, error: &std::io::Error) -> CliError {
     CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
 }
 
-/// Carries a command out and prints what came of it.
+/// Runs a command and prints the result.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     let (request, at) = request(command)?;
     let places = places(&at)?;
     let answer = carry_out(&places, request).await?;
-    print(&answer, at.json);
+    output::print(&answer, at.json);
     Ok(())
 }
 
-/// Has the service do it; without one, does it straight to the data folder, which no service can take meanwhile.
+/// Sends the request to the service. If none runs, carries it out on the data folder, which is locked meanwhile.
 async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable(data, &error);
-    // Who makes the first account may make the data folder with it; everybody else has mistyped its name.
+    // Only the first account may create the data folder; for other commands its name is mistyped.
     let first = matches!(request, Request::CreateAccount { .. });
     if !first
         && places.database.is_none()
@@ -87,117 +80,15 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError>
     }
 }
 
-/// Does what an operator asks and tells what came of it, as one JSON object.
-pub(crate) async fn answer(
-    admin: &Admin,
-    catalog: Option<&Catalog>,
-    request: Request,
-) -> Result<Value, CliError> {
-    Ok(match request {
-        Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
-            let until = licence_until.map(Timestamp::from_micros);
-            let typed = typed.map(password).transpose()?;
-            let made = admin.create_account(&email, until, Credits(credits), typed, machine).await;
-            let made = made?;
-            json!({ "accountId": made.id.to_string(), "email": made.email })
-        }
-        Request::SetPassword { account, password: typed } => {
-            let set = admin.set_password(&account, password(typed)?).await?;
-            json!({ "accountId": set.id.to_string(), "email": set.email })
-        }
-        Request::CreateKey { account, name, expires, scope, spending_limit } => {
-            let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
-            let bounds = KeyRestrictions {
-                expires_at: expires.map(Timestamp::from_micros),
-                scope: scope.map_err(|error| CliError::new("INVALID_SCOPE", error.to_string()))?,
-                spending_limit: spending_limit.map(Credits),
-            };
-            let made = admin.create_key(&account, &name, bounds).await?;
-            json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
-        }
-        Request::ListKeys { account } => {
-            let keys = admin.list_keys(&account).await?;
-            json!({ "keys": keys.iter().map(listed_key).collect::<Vec<_>>() })
-        }
-        Request::RevokeKey { key } => {
-            let id = key
-                .parse()
-                .map_err(|_| CliError::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
-            admin.revoke_key(id).await?;
-            json!({ "keyId": key, "revoked": true })
-        }
-        Request::SetLicence { account, until } => {
-            let until = until.map(Timestamp::from_micros);
-            let set = admin.set_licence(&account, until).await?;
-            let until = set.licence.until.map(|until| until.to_string());
-            json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
-        }
-        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount)).await?),
-        Request::ShowCredits { account } => balance(admin.balance(&account).await?),
-        Request::ShowUsage { account, since } => {
-            let since = since.map(Timestamp::from_micros);
-            let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
-            usage::to_json(since, &report)
-        }
-        Request::ListModels => match catalog {
-            Some(catalog) => model_commands::to_json(catalog, None),
-            None => return Err(CliError::new("SERVICE_UNREACHABLE", "no service runs here")),
-        },
-        Request::ListMachines => {
-            let machines = admin.list_machines().await?;
-            let machines: Vec<Value> = machines
-                .into_iter()
-                .map(|machine| {
-                    json!({
-                        "account": machine.account.to_string(),
-                        "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
-                        "driver": machine.driver,
-                        "pids": machine.pids,
-                    })
-                })
-                .collect();
-            json!({ "machines": machines })
-        }
-        Request::ListAudit { account, since, before, limit } => {
-            let since = since.map(Timestamp::from_micros);
-            let entries = admin.audit(account.as_deref(), since, before, limit).await?;
-            let full = entries.len() == limit as usize;
-            let next = entries.last().filter(|_| full).map(|(number, _)| *number);
-            json!({ "entries": entries.iter().map(audited).collect::<Vec<_>>(), "next": next })
-        }
-        Request::ListFailedJobs { limit } => {
-            let jobs = admin.list_failed_jobs(limit).await?;
-            json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
-        }
-        Request::RetryJob { job } => {
-            let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
-            if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
-                return Err(wrong());
-            }
-            json!({ "jobId": job, "retried": true })
-        }
-        Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
-    })
-}
-
-/// Adds the path of a backup to its report.
-fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
-    let mut told = json!({ "file": file });
-    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(outcome)) {
-        told.extend(counts);
-    }
-    told
-}
-
 /// Restores a backup, for a service that does not run yet.
 pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), CliError> {
     let Places { data, database, .. } = places(&at)?;
     let restoring = tokio::task::spawn_blocking(move || {
         let summary = control::backup::restore(&file, &data, database.as_ref())?;
-        Ok::<_, CliError>(with_file(&file, summary))
+        Ok::<_, CliError>(admin_requests::with_file(&file, summary))
     });
     let restored = restoring.await.map_err(|error| CliError::new("BACKUP_FAILED", error.to_string()))?;
-    print(&restored?, at.json);
+    output::print(&restored?, at.json);
     Ok(())
 }
 
@@ -252,7 +143,7 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
     })
 }
 
-/// One line: what stands before its end, which may be missing. Nothing of it is ever part of an error.
+/// Reads one line without its end, which may be missing. No error contains any of it.
 fn typed_password(input: impl Read) -> Result<Secret, CliError> {
     let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
     let mut line = Vec::new();
@@ -263,15 +154,11 @@ fn typed_password(input: impl Read) -> Result<Secret, CliError> {
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
     let text = str::from_utf8(line).map_err(|_| wrong("the password is no UTF-8".to_owned()))?;
     let typed = Secret(text.to_owned());
-    password(typed.clone())?;
+    admin_requests::parse_password(typed.clone())?;
     Ok(typed)
 }
 
-fn password(typed: Secret) -> Result<Password, CliError> {
-    Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
-}
-
-/// A time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
+/// Parses a time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
 fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     let wrong = || CliError::new("INVALID_DATE", format!("{text:?} is no day like 2027-12-31"));
     if text == "none" {
@@ -285,7 +172,7 @@ fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
 }
 
-/// A time, or the beginning of a day in UTC, in microseconds since 1970.
+/// Parses a time, or the beginning of a day in UTC, in microseconds since 1970.
 fn beginning(text: &str) -> Result<i64, CliError> {
     let day =
         text.parse::<jiff::civil::Date>().ok().and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
@@ -295,48 +182,7 @@ fn beginning(text: &str) -> Result<i64, CliError> {
     time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)
 }
 
-fn audited((number, entry): &(i64, AuditEntry)) -> Value {
-    json!({
-        "entry": number,
-        "at": entry.at.to_string(),
-        "accountId": entry.account.map(|account| account.to_string()),
-        "actor": entry.actor,
-        "action": entry.action,
-        "subject": entry.subject,
-        "detail": entry.detail,
-    })
-}
-
-fn failed_job(job: &FailedJob) -> Value {
-    json!({
-        "jobId": job.id.to_string(),
-        "kind": job.kind,
-        "accountId": job.account.map(|account| account.to_string()),
-        "attempts": job.attempts,
-        "error": job.error,
-        "failedAt": job.failed_at.to_string(),
-    })
-}
-
-fn listed_key(key: &Key) -> Value {
-    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
-    json!({
-        "keyId": key.id.to_string(),
-        "name": key.name,
-        "createdAt": key.created_at.to_string(),
-        "expiresAt": time(key.expires_at),
-        "lastUsedAt": time(key.last_used_at),
-        "scope": key.scope.permissions().map(Permission::as_str).collect::<Vec<_>>(),
-        "spendingLimit": key.spending.map(|spending| spending.limit.0),
-        "spent": key.spending.map(|spending| spending.spent.0),
-    })
-}
-
-fn balance(balance: Balance) -> Value {
-    json!({ "balance": balance.available.0, "reserved": balance.reserved.0 })
-}
-
-/// Without a service: straight to the data folder, which this process holds.
+/// Carries out a request on the data folder, which this process holds.
 async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, CliError> {
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
@@ -345,41 +191,9 @@ async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value
     let (store, workspaces) = opened?;
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
     let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
-    let answered = answer(&admin, None, request).await;
+    let answered = admin_requests::answer(&admin, None, request).await;
     store.close().await;
     answered
-}
-
-pub(crate) fn print(answer: &Value, as_json: bool) {
-    if as_json {
-        output::line(answer);
-        return;
-    }
-    let Value::Object(fields) = answer else { return };
-    for (name, value) in fields {
-        match value {
-            Value::Array(rows) => {
-                for row in rows {
-                    output::line(columns(row));
-                }
-            }
-            Value::Object(_) => output::line(format_args!("{name}: {}", columns(value))),
-            value => output::line(format_args!("{name}: {}", plain(value))),
-        }
-    }
-}
-
-fn columns(row: &Value) -> String {
-    let columns = row.as_object().into_iter().flatten();
-    columns.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join("  ")
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

@@ -4,17 +4,14 @@
 //! counted, and a line reports the count. The buffer is flushed at shutdown and on panic.
 
 use std::cell::Cell;
-use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::fmt::format::DefaultFields;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
-use crate::requests;
 use crate::settings::{Log, LogFormat};
 
 /// The size of the buffer; more than is logged while a disk stalls.
@@ -26,68 +23,69 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The maximum wait for the consumer of the log at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the lines of this process go; none before a service has begun its log.
+/// The buffer of this process; none before a service has started its log.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// Begins the log of a service.
-pub(crate) fn init(wanted: &Log) {
+/// Starts the log of a service. `fields` writes the fields of lines of text.
+pub(crate) fn init(wanted: &Log, fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static) {
     let terminal = io::stderr().is_terminal();
     let lines = LINES.get_or_init(|| Lines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
     if writer.spawn(move || lines.bring_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
-        // Without it each line is written where it comes up.
+        // Without the thread each line is written at once.
         lines.gathered().writer = Writing::Nobody;
     }
-    subscribe(wanted, terminal, lines);
+    subscribe(wanted, terminal, lines, fields);
 }
 
-/// Begins the log of a command, which is written as it comes up.
+/// Starts the log of a command, which is not buffered.
 pub(crate) fn begin_plain(wanted: &Log) {
-    subscribe(wanted, io::stderr().is_terminal(), io::stderr);
+    subscribe(wanted, io::stderr().is_terminal(), io::stderr, DefaultFields::new());
 }
 
-fn subscribe<W>(wanted: &Log, terminal: bool, writer: W)
+fn subscribe<W, F>(wanted: &Log, terminal: bool, writer: W, fields: F)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    F: for<'w> FormatFields<'w> + Send + Sync + 'static,
 {
     // What does not parse was refused before.
     let filter = EnvFilter::try_new(&wanted.level).unwrap_or_default();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match wanted.format {
-        LogFormat::Text => lines.with_ansi(terminal).with_target(false).fmt_fields(OfRequest).init(),
+        LogFormat::Text => lines.with_ansi(terminal).with_target(false).fmt_fields(fields).init(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).init()
         }
     }
 }
 
-/// Sees to it that what was logged so far is written, unless nobody takes it.
+/// Writes the lines logged so far, unless the consumer stalls.
 pub(crate) fn flush() {
     if let Some(lines) = LINES.get() {
         lines.flush(SHUTDOWN_TIMEOUT);
     }
 }
 
-/// Lines that were dropped since the start.
+/// Returns the number of lines dropped since the start.
 pub(crate) fn dropped() -> u64 {
     LINES.get().map_or(0, |lines| lines.gathered().dropped)
 }
 
-/// Where lines may be written that are formatted already, and how: in services that do not write to a terminal.
+/// Returns the buffer for lines that are formatted already, unless the service writes to a terminal.
 pub(crate) fn direct() -> Option<&'static Lines> {
     static DIRECT: OnceLock<bool> = OnceLock::new();
     let lines = LINES.get()?;
     (lines.format == LogFormat::Json || !DIRECT.get_or_init(|| io::stderr().is_terminal())).then_some(lines)
 }
 
-/// Lines on their way.
+/// The buffered lines of a log.
 pub(crate) struct Lines {
     /// The format of lines.
     pub(crate) format: LogFormat,
     gathered: Mutex<LogBuffer>,
-    /// There is something to be written, or somebody in a hurry.
+    /// Notified when there are lines to write, or a flush waits.
     wanted: Condvar,
-    /// Something was written.
+    /// Notified when a batch was written.
     written: Condvar,
 }
 
@@ -103,13 +101,13 @@ struct LogBuffer {
 /// The state of the writer thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
-    /// It waits to be told of a line.
+    /// It waits for a notification.
     Idle,
-    /// It looks for itself when it has done what it does.
+    /// It checks for lines by itself when its batch is done.
     Busy,
-    /// It has lines that are gathered no more.
+    /// It writes lines that left the buffer.
     Out,
-    /// There is none.
+    /// It does not run.
     Nobody,
 }
 
@@ -145,7 +143,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all that was added before is written, but not longer than that.
+    /// Waits until all lines added before are written, at most for `at_most`.
     fn flush(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut gathered = self.gathered();
@@ -162,12 +160,12 @@ impl Lines {
         }
     }
 
-    /// Writes what is gathered, for ever.
+    /// Writes the lines for ever.
     fn bring_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         let mut batch = Vec::new();
         loop {
             self.next(&mut batch);
-            // There is nobody to be told that the log can't be written.
+            // An error of the log cannot be logged.
             let _ = write(&batch);
             batch.clear();
             if batch.capacity() > 2 * BATCH_BYTES {
@@ -234,25 +232,15 @@ impl<'a> MakeWriter<'a> for &'static Lines {
     }
 }
 
-/// Before the fields of a line of text, the request in whose course it was written.
-struct OfRequest;
-
-impl<'w> FormatFields<'w> for OfRequest {
-    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        requests::current(|id| write!(writer, "request{{id={id:?}}}: "))?;
-        DefaultFields::new().format_fields(writer, fields)
-    }
-}
-
 /// The length of `2026-11-21T09:30:00`.
 const SECOND_BYTES: usize = 19;
 
 thread_local! {
-    /// The last second that a line was written in, and how it is written.
+    /// The second of the last line, and its text.
     static SECOND: Cell<(u64, [u8; SECOND_BYTES])> = const { Cell::new((u64::MAX, [b'0'; SECOND_BYTES])) };
 }
 
-/// The present as lines have it: `2026-11-21T09:30:00.123456Z`.
+/// The current time as in log lines: `2026-11-21T09:30:00.123456Z`.
 pub(crate) struct Now([u8; SECOND_BYTES + 8]);
 
 impl Now {

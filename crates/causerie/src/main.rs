@@ -1,6 +1,7 @@
 //! The program: the service, its demonstration, a client, and operator commands.
 
 mod admin;
+mod admin_requests;
 mod ask;
 mod commands;
 mod config;
@@ -14,6 +15,7 @@ mod machine_driver;
 mod memory;
 mod metrics;
 mod model_commands;
+mod model_list;
 mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -123,7 +125,7 @@ async fn run(command: Command) -> ExitCode {
 async fn serve(options: &ServeOptions) -> Result<(), String> {
     let sources = settings::sources(options.config.as_deref(), options.arguments());
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    log::init(&loaded.settings.log);
+    log::init(&loaded.settings.log, requests::LogFields);
     for warning in loaded.warnings {
         tracing::warn!("{warning}");
     }

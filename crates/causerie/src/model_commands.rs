@@ -1,16 +1,13 @@
 //! `causerie models`: lists the models and their status.
 
-use control::{Catalog, Environment, ProbeError, VendorHealth};
-use domain::catalog::ModelStatus;
-use domain::step::StepError;
-use serde_json::{Value, json};
+use control::{Catalog, Environment};
 
 use crate::commands::{Request, Where};
 use crate::error::CliError;
 use crate::settings::{self, Settings};
-use crate::{admin, config, socket};
+use crate::{config, model_list, output, socket};
 
-/// Asks the running service; without one, the vendors themselves.
+/// Prints the models of the running service; without one, discovers them at the vendors.
 pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     let sources = || settings::sources(at.config.as_deref(), at.arguments());
     let places = settings::places(sources()).map_err(config::invalid)?;
@@ -21,61 +18,9 @@ pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
             let catalog = Catalog::new(vendors, Environment::system().clock())
                 .map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?;
             let failure = catalog.refresh().await.err();
-            to_json(&catalog, failure.as_ref())
+            model_list::to_json(&catalog, failure.as_ref())
         }
     };
-    admin::print(&answer, at.json);
+    output::print(&answer, at.json);
     Ok(())
-}
-
-/// The catalog as one JSON object, with why a vendor could not list its models.
-pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
-    let models: Vec<Value> = catalog
-        .entries()
-        .iter()
-        .map(|entry| {
-            json!({
-                "id": entry.id,
-                "label": entry.label.en,
-                "vendor": entry.provider.as_str(),
-                "vendorName": entry.vendor_name,
-                "status": catalog.status(&entry.id).as_str(),
-                "default": entry.default,
-                "deprecated": entry.deprecated,
-                "builtin": entry.builtin,
-                "settings": entry.settings.iter().map(|setting| &setting.key).collect::<Vec<_>>(),
-                "seesImages": entry.sees_images,
-                "contextTokens": entry.context_tokens,
-                "outputMaxTokens": entry.output_max_tokens,
-                "priceBase": credits(entry.price.base_millis),
-                "priceThousandTokensRead": credits(entry.price.input_millis),
-                "priceThousandTokensWritten": credits(entry.price.output_millis),
-            })
-        })
-        .collect();
-    let vendors: Vec<Value> = catalog.vendors().iter().map(vendor).collect();
-    json!({ "vendors": vendors, "models": models, "failure": failure.map(ToString::to_string) })
-}
-
-/// Describes the health of a vendor.
-fn vendor(health: &VendorHealth) -> Value {
-    let status = match health.up {
-        Some(true) => ModelStatus::Up,
-        Some(false) => ModelStatus::Down,
-        None => ModelStatus::Unknown,
-    };
-    json!({
-        "vendor": health.provider.as_str(),
-        "baseUrl": health.base_url,
-        "status": status.as_str(),
-        "models": health.models,
-        "trouble": health.trouble.map(ProbeError::as_str),
-        "cause": health.detail,
-    })
-}
-
-/// Thousandths as credits with their decimals.
-fn credits(millis: u64) -> f64 {
-    // Prices are far below what a double holds exactly.
-    f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0
 }

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints a line. Whoever reads the output may have had enough, as `head` has: then the command ends as one that did
-/// what it was told.
+use serde_json::Value;
+
+/// Prints a line. If the reader has closed the output, as `head` does, the process exits successfully.
 pub(crate) fn line(line: impl Display) {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
@@ -17,7 +18,40 @@ pub(crate) fn line(line: impl Display) {
     }
 }
 
-/// Prints a line to standard error. When nobody reads that, nothing can be told.
+/// Prints a line to standard error and ignores failures.
 pub(crate) fn error_line(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Prints a JSON object: as it is, or a line for each field.
+pub(crate) fn print(answer: &Value, as_json: bool) {
+    if as_json {
+        line(answer);
+        return;
+    }
+    let Value::Object(fields) = answer else { return };
+    for (name, value) in fields {
+        match value {
+            Value::Array(rows) => {
+                for row in rows {
+                    line(columns(row));
+                }
+            }
+            Value::Object(_) => line(format_args!("{name}: {}", columns(value))),
+            value => line(format_args!("{name}: {}", plain(value))),
+        }
+    }
+}
+
+fn columns(row: &Value) -> String {
+    let columns = row.as_object().into_iter().flatten();
+    columns.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join("  ")
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
 }

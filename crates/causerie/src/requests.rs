@@ -9,6 +9,9 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use bytes::BytesMut;
 use tracing::Level;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 
 use crate::log::{self, Now};
 use crate::settings::LogFormat;
@@ -37,8 +40,18 @@ pub(crate) async fn under<T>(id: HeaderValue, answered: impl Future<Output = T>)
 }
 
 /// Tells the name of the request that is being answered, if one is.
-pub(crate) fn current(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
+fn current(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
     CURRENT.try_with(|id| tell(text(id))).unwrap_or(Ok(()))
+}
+
+/// Writes the fields of a log line, after the name of the request that is being answered.
+pub(crate) struct LogFields;
+
+impl<'w> FormatFields<'w> for LogFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        current(|id| write!(writer, "request{{id={id:?}}}: "))?;
+        DefaultFields::new().format_fields(writer, fields)
+    }
 }
 
 fn text(id: &HeaderValue) -> &str {

@@ -13,14 +13,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin;
+use crate::admin_requests;
 use crate::commands::Request;
 use crate::error::CliError;
 
 const NAME: &str = "admin.sock";
-/// The longest request.
+/// The longest request, in bytes.
 const REQUEST_MAX_BYTES: u64 = 64 * 1024;
-/// The longest answer.
+/// The longest answer, in bytes.
 const ANSWER_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// The timeout of a command; backups take longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
@@ -36,20 +36,20 @@ enum Answer {
     Failed(CliError),
 }
 
-/// The service that runs on this data folder; `None` when none does.
+/// Connects to the service that runs on this data folder; `None` if none does.
 pub(crate) async fn connect(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
     if !privileges::acts_as_owner() {
         return UnixStream::connect(within(&folder)).await.ok();
     }
-    // The service learns from the kernel who connects, and that is whoever began the program.
+    // The kernel tells the service who connects: that must be the user who started the program.
     let stream =
         privileges::as_caller(|| std::os::unix::net::UnixStream::connect(within(&folder))).ok()?.ok()?;
     stream.set_nonblocking(true).ok()?;
     UnixStream::from_std(stream).ok()
 }
 
-/// Asks the service at the other end.
+/// Sends a request and returns the answer of the service.
 pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, CliError> {
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(service, request)).await;
     answered.unwrap_or_else(|_| Err(CliError::new(UNREACHABLE, "the service did not answer")))
@@ -73,7 +73,7 @@ async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, CliErr
     }
 }
 
-/// Listens for operators' commands. The data folder must be locked by this process.
+/// Binds the socket. The data folder must be locked by this process.
 pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
     let folder = std::fs::File::open(data)?;
     let path = within(&folder);
@@ -86,7 +86,7 @@ pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Carries out commands until the service ends.
+/// Carries out requests until the service shuts down.
 pub(crate) async fn serve(
     listener: UnixListener,
     admin: Admin,
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
 }
 
 async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
-    // Whoever reaches the socket is an operator; which of them, the kernel tells.
+    // Access to the socket makes an operator; the kernel tells which.
     let admin = match stream.peer_cred() {
         Ok(who) => admin.with_actor(format!("operator uid {}", who.uid())),
         Err(_) => admin,
@@ -124,7 +124,7 @@ async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
         return;
     }
     let answered = match serde_json::from_slice(&line) {
-        Ok(request) => admin::answer(&admin, Some(&catalog), request).await,
+        Ok(request) => admin_requests::answer(&admin, Some(&catalog), request).await,
         Err(_) => {
             Err(CliError::new("USAGE", "the service does not understand the command: it has another version"))
         }
@@ -132,12 +132,12 @@ async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
     let answer = answered.map_or_else(Answer::Failed, Answer::Done);
     if let Ok(mut line) = serde_json::to_vec(&answer) {
         line.push(b'\n');
-        // Who asked may have gone; the command is done all the same.
+        // The client may be gone; the command is done all the same.
         let _ = output.write_all(&line).await;
     }
 }
 
-/// The socket by the open folder: its own path may be longer than a socket's address can be.
+/// Returns the path of the socket through the open folder: the real path may be too long for a socket's address.
 fn within(folder: &std::fs::File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()))
 }

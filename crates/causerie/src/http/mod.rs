@@ -14,7 +14,6 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use axum::response::IntoResponse;
-use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
 use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, counted};
 use hyper::body::Incoming;
 use telemetry::trace::Tracer;
@@ -27,6 +26,7 @@ use tower::ServiceExt;
 use self::connection::{ConnectionContext, Shared};
 use crate::metrics::METRICS;
 use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
+use crate::settings::Connections;
 use crate::tls::Tls;
 use crate::traces;
 
@@ -37,45 +37,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The response to a connection beyond the limit of its address.
 const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-/// The limits of connections.
-#[derive(Debug, Clone)]
-pub(crate) struct Connections {
-    /// Connections at once; others wait to be accepted.
-    pub(crate) connections_max: usize,
-    /// Header lines of a request.
-    pub(crate) headers_max: usize,
-    /// Bytes of the request line and all headers.
-    pub(crate) header_bytes_max: usize,
-    /// Within this the headers must have come in, and before them the handshake of TLS.
-    pub(crate) header_timeout: Duration,
-    /// Within this a JSON body must have come in.
-    pub(crate) body_timeout: Duration,
-    /// A connection on which nothing was asked for this long is let go.
-    pub(crate) idle_timeout: Duration,
-    /// A body of which nothing comes, or is taken, for this long is given up.
-    pub(crate) stall_timeout: Duration,
-    /// Connections of one address at once.
-    pub(crate) connections_per_address: usize,
-    /// Bytes handed to the kernel on a connection that it has not sent yet (`TCP_NOTSENT_LOWAT`).
-    pub(crate) unsent_max_bytes: u32,
-}
-
-impl Default for Connections {
-    fn default() -> Self {
-        Self {
-            connections_max: 10_000,
-            headers_max: 100,
-            header_bytes_max: HEADERS_MAX_BYTES,
-            header_timeout: HEADERS_TIMEOUT,
-            body_timeout: JSON_BODY_TIMEOUT,
-            idle_timeout: Duration::from_secs(60),
-            stall_timeout: STALL_TIMEOUT,
-            connections_per_address: 8_000,
-            unsent_max_bytes: 128 << 10,
-        }
-    }
-}
 
 /// Accepts and serves connections.
 pub(crate) struct Server {

@@ -3,6 +3,7 @@
 //! Each key is one line of [`Settings::read`], with its type, bounds and default. `docs/configuration.md` documents
 //! each; a test compares both.
 
+mod connections;
 mod described;
 mod form;
 mod jurisdictions;
@@ -26,10 +27,8 @@ use http_common::{Bounds, BudgetLimits, RateLimits};
 use models::VendorsConfig;
 use workspace::Quota;
 
-use crate::http::Connections;
-use crate::settings::form::{
-    address, bytes, choice, count, duration, duration_or_never, flag, path, paths, text,
-};
+pub(crate) use crate::settings::connections::Connections;
+use crate::settings::form::{address, bytes, choice, count, duration_or_never, flag, path, paths, text};
 pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
 use crate::tls::{Tls, TlsFiles};
@@ -78,13 +77,13 @@ const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", 
 /// The log filter and format.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
-    /// The form of its lines.
+    /// The format of its lines.
     pub(crate) format: LogFormat,
-    /// From which severity on: a level, or several for parts of the program.
+    /// The lowest severity: a level, or several for parts of the program.
     pub(crate) level: String,
 }
 
-/// Everything that an operator can choose.
+/// All settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The data folder.
@@ -93,7 +92,7 @@ pub(crate) struct Settings {
     pub(crate) database: Option<DatabaseUrl>,
     /// Accepts an empty database although workspaces of accounts exist.
     pub(crate) accept_empty_database: bool,
-    /// Where to listen.
+    /// The address to listen on.
     pub(crate) listen: SocketAddr,
     /// The largest upload.
     pub(crate) upload_max_bytes: Option<u64>,
@@ -114,11 +113,11 @@ pub(crate) struct Settings {
     pub(crate) vendors: VendorsConfig,
     /// The jurisdictions that a question may name.
     pub(crate) jurisdictions: Vec<Jurisdiction>,
-    /// Templates of what models are told.
+    /// The folder of prompt templates.
     pub(crate) instructions: Option<PathBuf>,
     /// The certificate of TLS; without one, plain HTTP is spoken.
     pub(crate) tls: Option<TlsFiles>,
-    /// Connections and what they send.
+    /// The limits of connections.
     pub(crate) connections: Connections,
     /// The rate limits of clients.
     pub(crate) rates: RateLimits,
@@ -130,11 +129,11 @@ pub(crate) struct Settings {
     pub(crate) web: egress::WebConfig,
     /// The log.
     pub(crate) log: Log,
-    /// Where traces are sent.
+    /// The exporter of traces.
     pub(crate) otlp: Option<Otlp>,
 }
 
-/// Settings that hold, with where each came from.
+/// Valid settings, with the origin of each.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The settings.
@@ -145,7 +144,7 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Settings that do not hold: every problem, each with its place.
+/// The problems of invalid settings, each with its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(crate) struct Invalid(pub(crate) Vec<String>);
@@ -185,7 +184,7 @@ impl Settings {
             jurisdictions: jurisdictions(from),
             instructions: instructions(from),
             tls: tls(from),
-            connections: connections(from),
+            connections: connections::read(from),
             rates: rates::read(from),
             budgets: budgets(from),
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
@@ -196,7 +195,7 @@ impl Settings {
     }
 }
 
-/// Where the data is.
+/// The location of the data.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The data folder.
@@ -220,10 +219,10 @@ impl Places {
     }
 }
 
-/// Where the data is, for commands that need no more of the settings.
+/// Reads the location of the data, for commands that need no other settings.
 ///
 /// # Errors
-/// When the file that might name it cannot be read, or what it names is none.
+/// When the settings file cannot be read, or the location is invalid.
 pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
     let places = Places::read(&mut from);
     from.check().map_err(Invalid)?;
@@ -333,40 +332,6 @@ fn tls(from: &mut Sources) -> Option<TlsFiles> {
             from.refuse(is, format!("{lacks} is wanted as well"));
             None
         }
-    }
-}
-
-fn connections(from: &mut Sources) -> Connections {
-    let default = Connections::default();
-    let time = |most| duration(Duration::from_secs(1)..=Duration::from_secs(most));
-    let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    Connections {
-        connections_max: whole(from.key(
-            "limits.connections_max",
-            default.connections_max as u64,
-            count(1..=1_000_000),
-        )),
-        headers_max: whole(from.key("limits.headers_max", default.headers_max as u64, count(10..=1000))),
-        header_bytes_max: whole(from.key(
-            "limits.header_bytes_max",
-            default.header_bytes_max as u64,
-            bytes(8 << 10..=1 << 20),
-        )),
-        header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
-        body_timeout: from.key("limits.body_timeout", default.body_timeout, time(600)),
-        idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
-        stall_timeout: from.key("limits.stall_timeout", default.stall_timeout, time(3600)),
-        connections_per_address: whole(from.key(
-            "limits.connections_per_address",
-            default.connections_per_address as u64,
-            count(1..=1_000_000),
-        )),
-        unsent_max_bytes: u32::try_from(from.key(
-            "limits.unsent_max_bytes",
-            u64::from(default.unsent_max_bytes),
-            bytes(16 << 10..=64 << 20),
-        ))
-        .unwrap_or(default.unsent_max_bytes),
     }
 }
 

@@ -1,0 +1,166 @@
+//! Carries out operators' requests, in the service or on the data of one that does not run.
+
+use std::path::Path;
+
+use control::admin::KeyRestrictions;
+use control::passwords::Password;
+use control::{Admin, Catalog};
+use domain::credits::{Balance, Credits};
+use domain::scope::{Permission, Scope};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+use store::audit::AuditEntry;
+use store::jobs::FailedJob;
+use store::keys::Key;
+
+use crate::commands::{Request, Secret};
+use crate::error::CliError;
+use crate::{model_list, usage};
+
+/// Carries out a request and returns the result as one JSON object.
+pub(crate) async fn answer(
+    admin: &Admin,
+    catalog: Option<&Catalog>,
+    request: Request,
+) -> Result<Value, CliError> {
+    Ok(match request {
+        Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
+            let until = licence_until.map(Timestamp::from_micros);
+            let typed = typed.map(parse_password).transpose()?;
+            let made = admin.create_account(&email, until, Credits(credits), typed, machine).await;
+            let made = made?;
+            json!({ "accountId": made.id.to_string(), "email": made.email })
+        }
+        Request::SetPassword { account, password: typed } => {
+            let set = admin.set_password(&account, parse_password(typed)?).await?;
+            json!({ "accountId": set.id.to_string(), "email": set.email })
+        }
+        Request::CreateKey { account, name, expires, scope, spending_limit } => {
+            let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
+            let bounds = KeyRestrictions {
+                expires_at: expires.map(Timestamp::from_micros),
+                scope: scope.map_err(|error| CliError::new("INVALID_SCOPE", error.to_string()))?,
+                spending_limit: spending_limit.map(Credits),
+            };
+            let made = admin.create_key(&account, &name, bounds).await?;
+            json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
+        }
+        Request::ListKeys { account } => {
+            let keys = admin.list_keys(&account).await?;
+            json!({ "keys": keys.iter().map(listed_key).collect::<Vec<_>>() })
+        }
+        Request::RevokeKey { key } => {
+            let id = key
+                .parse()
+                .map_err(|_| CliError::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
+            admin.revoke_key(id).await?;
+            json!({ "keyId": key, "revoked": true })
+        }
+        Request::SetLicence { account, until } => {
+            let until = until.map(Timestamp::from_micros);
+            let set = admin.set_licence(&account, until).await?;
+            let until = set.licence.until.map(|until| until.to_string());
+            json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
+        }
+        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount)).await?),
+        Request::ShowCredits { account } => balance(admin.balance(&account).await?),
+        Request::ShowUsage { account, since } => {
+            let since = since.map(Timestamp::from_micros);
+            let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
+            usage::to_json(since, &report)
+        }
+        Request::ListModels => match catalog {
+            Some(catalog) => model_list::to_json(catalog, None),
+            None => return Err(CliError::new("SERVICE_UNREACHABLE", "no service runs here")),
+        },
+        Request::ListMachines => {
+            let machines = admin.list_machines().await?;
+            let machines: Vec<Value> = machines
+                .into_iter()
+                .map(|machine| {
+                    json!({
+                        "account": machine.account.to_string(),
+                        "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
+                        "driver": machine.driver,
+                        "pids": machine.pids,
+                    })
+                })
+                .collect();
+            json!({ "machines": machines })
+        }
+        Request::ListAudit { account, since, before, limit } => {
+            let since = since.map(Timestamp::from_micros);
+            let entries = admin.audit(account.as_deref(), since, before, limit).await?;
+            let full = entries.len() == limit as usize;
+            let next = entries.last().filter(|_| full).map(|(number, _)| *number);
+            json!({ "entries": entries.iter().map(audited).collect::<Vec<_>>(), "next": next })
+        }
+        Request::ListFailedJobs { limit } => {
+            let jobs = admin.list_failed_jobs(limit).await?;
+            json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
+        }
+        Request::RetryJob { job } => {
+            let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
+            if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
+                return Err(wrong());
+            }
+            json!({ "jobId": job, "retried": true })
+        }
+        Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
+    })
+}
+
+/// Adds the path of a backup to its report.
+pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
+    let mut told = json!({ "file": file });
+    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(outcome)) {
+        told.extend(counts);
+    }
+    told
+}
+
+/// Parses a new password.
+pub(crate) fn parse_password(typed: Secret) -> Result<Password, CliError> {
+    Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
+}
+
+fn audited((number, entry): &(i64, AuditEntry)) -> Value {
+    json!({
+        "entry": number,
+        "at": entry.at.to_string(),
+        "accountId": entry.account.map(|account| account.to_string()),
+        "actor": entry.actor,
+        "action": entry.action,
+        "subject": entry.subject,
+        "detail": entry.detail,
+    })
+}
+
+fn failed_job(job: &FailedJob) -> Value {
+    json!({
+        "jobId": job.id.to_string(),
+        "kind": job.kind,
+        "accountId": job.account.map(|account| account.to_string()),
+        "attempts": job.attempts,
+        "error": job.error,
+        "failedAt": job.failed_at.to_string(),
+    })
+}
+
+fn listed_key(key: &Key) -> Value {
+    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+    json!({
+        "keyId": key.id.to_string(),
+        "name": key.name,
+        "createdAt": key.created_at.to_string(),
+        "expiresAt": time(key.expires_at),
+        "lastUsedAt": time(key.last_used_at),
+        "scope": key.scope.permissions().map(Permission::as_str).collect::<Vec<_>>(),
+        "spendingLimit": key.spending.map(|spending| spending.limit.0),
+        "spent": key.spending.map(|spending| spending.spent.0),
+    })
+}
+
+fn balance(balance: Balance) -> Value {
+    json!({ "balance": balance.available.0, "reserved": balance.reserved.0 })
+}

@@ -1,0 +1,82 @@
+//! The limits of connections.
+
+use std::time::Duration;
+
+use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
+
+use super::form::{bytes, count, duration};
+use super::source::Sources;
+
+/// The limits of connections.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    /// The most connections; others wait to be accepted.
+    pub(crate) connections_max: usize,
+    /// The most header lines of a request.
+    pub(crate) headers_max: usize,
+    /// The most bytes of the request line and all headers.
+    pub(crate) header_bytes_max: usize,
+    /// The timeout of the TLS handshake and of the headers.
+    pub(crate) header_timeout: Duration,
+    /// The timeout of a JSON body.
+    pub(crate) body_timeout: Duration,
+    /// The time after which a connection without requests is closed.
+    pub(crate) idle_timeout: Duration,
+    /// The time after which a body that makes no progress is aborted.
+    pub(crate) stall_timeout: Duration,
+    /// The most connections of one address.
+    pub(crate) connections_per_address: usize,
+    /// The most unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
+    pub(crate) unsent_max_bytes: u32,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            headers_max: 100,
+            header_bytes_max: HEADERS_MAX_BYTES,
+            header_timeout: HEADERS_TIMEOUT,
+            body_timeout: JSON_BODY_TIMEOUT,
+            idle_timeout: Duration::from_secs(60),
+            stall_timeout: STALL_TIMEOUT,
+            connections_per_address: 8_000,
+            unsent_max_bytes: 128 << 10,
+        }
+    }
+}
+
+/// Reads the limits of connections.
+pub(super) fn read(from: &mut Sources) -> Connections {
+    let default = Connections::default();
+    let time = |most| duration(Duration::from_secs(1)..=Duration::from_secs(most));
+    let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    Connections {
+        connections_max: whole(from.key(
+            "limits.connections_max",
+            default.connections_max as u64,
+            count(1..=1_000_000),
+        )),
+        headers_max: whole(from.key("limits.headers_max", default.headers_max as u64, count(10..=1000))),
+        header_bytes_max: whole(from.key(
+            "limits.header_bytes_max",
+            default.header_bytes_max as u64,
+            bytes(8 << 10..=1 << 20),
+        )),
+        header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
+        body_timeout: from.key("limits.body_timeout", default.body_timeout, time(600)),
+        idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
+        stall_timeout: from.key("limits.stall_timeout", default.stall_timeout, time(3600)),
+        connections_per_address: whole(from.key(
+            "limits.connections_per_address",
+            default.connections_per_address as u64,
+            count(1..=1_000_000),
+        )),
+        unsent_max_bytes: u32::try_from(from.key(
+            "limits.unsent_max_bytes",
+            u64::from(default.unsent_max_bytes),
+            bytes(16 << 10..=64 << 20),
+        ))
+        .unwrap_or(default.unsent_max_bytes),
+    }
+}
