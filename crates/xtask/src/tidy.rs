@@ -5,6 +5,7 @@
 mod documents;
 mod manifests;
 mod sources;
+mod tools;
 mod tree;
 mod vocabulary;
 
@@ -53,6 +54,7 @@ pub fn run(root: &Path) -> Result<Report, String> {
     let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
     complaints.extend(sources::check(&tree));
     complaints.extend(documents::check(&tree));
+    complaints.extend(tools::check(&tree));
     complaints.extend(vocabulary::check(&tree));
     let mut complaints = except(&tree, complaints);
     complaints.sort();
