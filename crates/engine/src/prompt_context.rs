@@ -39,7 +39,7 @@ pub(super) struct PromptContext {
     model: Option<String>,
     /// The tools that the agent names.
     named: Option<Vec<String>>,
-    /// Whether tasks may be given to other agents.
+    /// True if the agent may start subagents.
     delegates: bool,
     web: WebAccess,
     /// The full names of the skills that may be opened.

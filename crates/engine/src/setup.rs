@@ -194,6 +194,8 @@ impl ToolRouter for Router {
 
 #[cfg(test)]
 mod tests {
+    use domain::tool::HostTool;
+
     use super::*;
 
     #[test]
@@ -210,6 +212,17 @@ mod tests {
         ] {
             assert_eq!(router.is_repeatable(tool), repeats, "{tool}");
         }
-        assert!(router.runs_on_host("skill") && !router.runs_on_host("registry__note"));
+        assert!(!router.runs_on_host("registry__note"));
+    }
+
+    #[test]
+    fn every_tool_runs_where_the_table_says_and_by_its_effect() {
+        let web = Web::new(egress::WebConfig::default()).expect("it holds");
+        let router = Router { web, library: Arc::new(plugins::read(&[])) };
+        let of_machine = MachineTool::ALL.iter().map(|tool| (tool.facts(), false));
+        for (tool, is_of_host) in of_machine.chain(HostTool::ALL.iter().map(|tool| (tool.facts(), true))) {
+            assert_eq!(router.runs_on_host(tool.name), is_of_host, "{}", tool.name);
+            assert_eq!(router.is_repeatable(tool.name), tool.effect == Effect::Repeatable, "{}", tool.name);
+        }
     }
 }

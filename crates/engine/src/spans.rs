@@ -1,4 +1,4 @@
-//! What answers tell to the traces of their questions.
+//! Records the spans of answers in the traces of their questions.
 //!
 //! ```text
 //!   the request ── accept question ── answer ─┬─ work on answer ─┬─ reach machine
@@ -8,9 +8,9 @@
 //!                                             └─ work on answer …   by another attempt, or after a restart
 //! ```
 //!
-//! The trace is stored with the question. The numbers of `accept question` and `answer` are made of the answer's
-//! identifier, so that whoever works on it knows what its spans belong to. Nothing that people or models wrote is told:
-//! neither questions and answers nor names of files, skills or of tools that the program does not know itself.
+//! The trace is stored with the question. The span ids of `accept question` and `answer` are derived from the answer's
+//! id, so every node that works on it knows the parents of its spans. Spans contain nothing that people or models wrote:
+//! no questions, no answers, no names of files or skills, and only the names of tools in the registry.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +24,15 @@ use domain::turn::host::{Effect, Event};
 use store::turns::{Fence, TurnRecord};
 use telemetry::trace::{Span, SpanContext, Tracer};
 
-/// Calls under way whose spans are kept; more are not told of.
+/// The most calls in progress with a span.
 const CALLS_MAX: usize = 64;
 
-/// The span of the acceptance of the answer's question.
+/// Returns the context of the span in which the question was accepted.
 fn accepting(trace: u128, answer: MessageId) -> SpanContext {
     SpanContext { trace, span: folded(answer).max(1) }
 }
 
-/// The span of the answer.
+/// Returns the context of the answer's span.
 fn answering(trace: u128, answer: MessageId) -> SpanContext {
     SpanContext { trace, span: (!folded(answer)).max(1) }
 }
@@ -42,14 +42,14 @@ fn folded(answer: MessageId) -> u64 {
     (bits >> 64) as u64 ^ bits as u64
 }
 
-/// Begins the span in which the question of this answer is accepted.
+/// Starts the span in which the question of this answer is accepted.
 pub fn accept(tracer: &Tracer, request: Option<SpanContext>, answer: MessageId) -> Option<Span> {
     let request = request?;
     tracer.start_with_context(accepting(request.trace, answer), request.span, "accept question")
 }
 
-/// The spans of one attempt to work on an answer, or on a task of it: made of what its turn wants and meets. Cheap to
-/// clone; nothing is done without a trace.
+/// The spans of one attempt at an answer or at a subagent's task, derived from the effects and events of its turn. Cheap
+/// to clone; without a trace it does nothing.
 #[derive(Clone)]
 pub(crate) struct Spans(Option<Arc<Mutex<Work>>>);
 
@@ -62,19 +62,19 @@ struct Work {
     step: Option<Span>,
     calls: HashMap<String, Span>,
     end: Option<Span>,
-    /// How the end is called.
+    /// The name of the end.
     end_name: &'static str,
-    /// The last, so that it is let go after those that belong to it.
+    /// The span of the attempt. It is the last field, so that it is dropped after its children.
     span: Span,
 }
 
 impl Spans {
-    /// Those of the attempt under this lease.
+    /// Starts the spans of the attempt under this lease.
     pub(crate) fn begin(tracer: &Tracer, record: &TurnRecord, lease: Fence) -> Self {
         Self::attempt(tracer, record.trace, record.model.clone(), lease)
     }
 
-    /// Those of the attempt under this lease which gives the answer up.
+    /// Starts the spans of the attempt that gives the answer up.
     pub(crate) fn give_up(tracer: &Tracer, trace: Option<TraceId>, lease: Fence) -> Self {
         Self::attempt(tracer, trace, String::new(), lease)
     }
@@ -106,7 +106,7 @@ impl Spans {
         Some(self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Those of a task that this call gives to another agent.
+    /// Starts the spans of a subagent that this call started.
     pub(crate) fn of_call(&self, call: &str, model: &str) -> Self {
         let Some(work) = self.work() else { return Self(None) };
         let parent = work.calls.get(call).map_or(work.span.context(), Span::context);
@@ -127,21 +127,21 @@ impl Spans {
         })
     }
 
-    /// The machine is started, if it has to be, and its agent asked for.
+    /// Starts the span of the connection to the machine.
     pub(crate) fn reach(&self) {
         if let Some(mut work) = self.work() {
             work.link = work.child("reach machine");
         }
     }
 
-    /// The turn wants this done.
+    /// Records an effect of the turn.
     pub(crate) fn wanted(&self, effect: &Effect) {
         if let Some(mut work) = self.work() {
             work.wanted(effect);
         }
     }
 
-    /// The turn meets this.
+    /// Records an event of the turn.
     pub(crate) fn met(&self, event: &Event) {
         let of_span = matches!(
             event,
@@ -152,7 +152,7 @@ impl Spans {
         }
     }
 
-    /// The answer is completed, at this age.
+    /// Records the completion of the answer, at this age.
     pub(crate) fn completed(&self, ending: Option<&Ending>, age: Duration) {
         let Some(mut work) = self.work() else { return };
         work.end = None;
@@ -194,7 +194,7 @@ impl Work {
                 self.end = self.child(self.end_name);
             }
             Effect::Send(frame) => self.sent(frame),
-            // What was said before it is hushed is committed yet.
+            // The output before the cancellation is still committed.
             Effect::CancelModel
             | Effect::Reconnect
             | Effect::Reserve { .. }
@@ -241,7 +241,7 @@ impl Work {
         }
     }
 
-    /// Begins the span of a call, unless it is only sent again.
+    /// Starts the span of a call, unless the call is only sent again.
     fn call(&mut self, id: &str, tool: &str) {
         if self.calls.len() >= CALLS_MAX || self.calls.contains_key(id) {
             return;

@@ -1,4 +1,4 @@
-//! What another agent says of its task, as it tells the turn that gave it.
+//! Collects the text of a subagent and reports it to the turn that called it.
 
 use domain::answer::{Change, LogEntry};
 use domain::citation::CitationMarkers;
@@ -8,28 +8,28 @@ use tokio::sync::mpsc;
 
 use super::turn_input::TurnInput;
 
-/// The longest report, in bytes; what is beyond is not told.
+/// The longest report, in bytes; the rest is dropped.
 pub(super) const REPORT_MAX_BYTES: usize = 64 * 1024;
 /// The longest mark with the space before it, in bytes.
 const MARK_MAX_BYTES: usize = " [999]".len();
 
-/// What an agent said so far, and how much of it was told. It never waits for the one that is told: what could not be
-/// told is told with what comes after it.
+/// The text of a subagent so far, and how much of it was reported. Reports never wait for the caller: what did not fit is
+/// part of the next one.
 pub(super) struct SubagentOutput {
     call: String,
     said: String,
-    /// Where each step begins.
+    /// The start of each step in the text.
     steps: Vec<usize>,
-    /// The text blocks of the present step: where each begins, and the marks that were put into it.
+    /// The text blocks of the current step: the number, the start and the inserted citation marks of each.
     blocks: Vec<(u32, usize, CitationMarkers)>,
-    /// How much of what was told still stands.
+    /// The length of the reported text that is still valid.
     stands: usize,
     told: usize,
     to: mpsc::Sender<TurnInput>,
 }
 
 impl SubagentOutput {
-    /// The report of a task that has come as far as this.
+    /// Creates the report of a task with this step log.
     pub(super) fn new(call: String, log: &[LogEntry], to: mpsc::Sender<TurnInput>) -> Self {
         let mut report = Self {
             call,
@@ -37,7 +37,7 @@ impl SubagentOutput {
             steps: Vec::new(),
             blocks: Vec::new(),
             stands: 0,
-            told: usize::MAX, // whatever an earlier lease told goes
+            told: usize::MAX, // replaces the report of an earlier lease
             to,
         };
         for entry in log {
@@ -55,12 +55,12 @@ impl SubagentOutput {
         report
     }
 
-    /// What was said: Markdown with marks.
+    /// Returns the text: Markdown with citation marks.
     pub(super) fn text(&self) -> &str {
         &self.said
     }
 
-    /// Takes a change of the other agent's answer in.
+    /// Applies a change of the subagent's answer and reports it.
     pub(super) fn take(&mut self, change: &Change) {
         match change {
             Change::StepBegan { number } => self.begin(*number),
@@ -75,7 +75,7 @@ impl SubagentOutput {
         self.tell();
     }
 
-    /// Tells what was not told yet, unless too much is waiting there.
+    /// Reports the text that was not reported yet, unless the inbox of the caller is full.
     pub(super) fn tell(&mut self) {
         if self.told == self.said.len() && self.stands == self.told {
             return;
@@ -98,7 +98,7 @@ impl SubagentOutput {
         self.blocks.clear();
     }
 
-    /// Puts a mark into a text of the present step, unless what it stands for was too long to be told.
+    /// Inserts a citation mark into a text of the current step, unless the report is full.
     fn mark(&mut self, block: u32, at: usize, number: u32) {
         let Some(index) = self.blocks.iter().position(|(of, ..)| *of == block) else { return };
         let end = self.blocks.get(index + 1).map_or(self.said.len(), |(_, next, _)| *next);
