@@ -20,9 +20,12 @@ use domain::id::AgentId;
 use domain::skill::SkillName;
 
 pub use library::{Library, Lookup, Visited};
-pub use publish::{MACHINE_FOLDER, PublishError};
+pub use publish::PublishError;
 pub use reader::{fingerprint, read, read_one};
 pub use servers::McpServer;
+
+/// Where the folder stands in a machine.
+pub const MACHINE_FOLDER: &str = "/plugins";
 
 /// The agent that answers when a question names none.
 pub const DEFAULT_AGENT: &str = "causerie:assistant";

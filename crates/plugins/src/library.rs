@@ -2,7 +2,7 @@
 
 use domain::id::{AgentId, SkillId};
 
-use crate::publish::SkillFiles;
+use crate::tree::{Found, Tree};
 use crate::{Agent, DEFAULT_AGENT, McpServer, Notice, Skill};
 
 /// Every skill, agent and MCP server that there is. Never without the default agent.
@@ -19,6 +19,17 @@ pub struct Library {
     /// How many notices were not kept.
     pub notices_left_out: usize,
     pub(crate) shelves: Vec<SkillFiles>,
+}
+
+/// The files of a plugin's skills.
+#[derive(Debug, Clone)]
+pub(crate) struct SkillFiles {
+    pub(crate) plugin: String,
+    pub(crate) tree: Tree,
+    /// Each skill's folder name, its folder in the tree, and its files.
+    pub(crate) skills: Vec<(String, String, Vec<Found>)>,
+    /// The plugin's folder in the tree and all its files, where machines see all.
+    pub(crate) whole: Option<(String, Vec<Found>)>,
 }
 
 /// What was looked up: a skill or an agent.

@@ -4,7 +4,7 @@ use mcp::SERVERS_MAX;
 use serde_json::{Map, Value};
 
 use crate::PLUGIN_FILES_MAX;
-use crate::publish::SkillFiles;
+use crate::library::SkillFiles;
 use crate::reader::{MANIFEST, Plugin, Reader, SERVERS};
 use crate::servers::{self, KEY, McpServer, ServerWarning, Source};
 use crate::tree::{Tree, clean, join};

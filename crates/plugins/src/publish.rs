@@ -18,27 +18,13 @@ use std::path::Path;
 use protocol::mcp::{SERVERS_FILE, Servers};
 use sha2::{Digest, Sha256};
 
-use crate::library::Library;
-use crate::tree::{Found, Tree, TreeError, join};
+use crate::library::{Library, SkillFiles};
+use crate::tree::{TreeError, join};
 use crate::{McpServer, Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
-
-/// Where the folder stands in a machine.
-pub const MACHINE_FOLDER: &str = "/plugins";
 
 const CONTENT: &str = ".content";
 const FRESH: &str = ".fresh";
 const LINK: &str = ".link";
-
-/// The files of a plugin's skills.
-#[derive(Debug, Clone)]
-pub(crate) struct SkillFiles {
-    pub(crate) plugin: String,
-    pub(crate) tree: Tree,
-    /// Each skill's folder name, its folder in the tree, and its files.
-    pub(crate) skills: Vec<(String, String, Vec<Found>)>,
-    /// The plugin's folder in the tree and all its files, where machines see all.
-    pub(crate) whole: Option<(String, Vec<Found>)>,
-}
 
 /// Why files could not be laid out.
 #[derive(Debug, thiserror::Error)]

@@ -12,8 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::frontmatter::{self, Head};
-use crate::library::Library;
-use crate::publish::SkillFiles;
+use crate::library::{Library, SkillFiles};
 use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
 use crate::{
     AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, McpServer, NAME_MAX_BYTES, NOTICES_MAX,

@@ -30,6 +30,7 @@ pub mod keys;
 pub mod machines;
 mod metrics;
 mod migrations;
+mod options;
 #[cfg(feature = "postgres")]
 mod postgres;
 pub mod questions;
@@ -45,6 +46,7 @@ pub mod usage;
 pub use copy::{ChunkSink, Exporter, Importer};
 pub use error::StoreError;
 pub use metrics::{QueueDepths, StoreMetrics};
+pub use options::Options;
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
-pub use store::{ExclusiveLock, Options, Store};
+pub use store::{ExclusiveLock, Store};
 pub use url::DatabaseUrl;

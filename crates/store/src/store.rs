@@ -14,6 +14,7 @@ use crate::copy::{self, Exporter};
 use crate::error::StoreError;
 use crate::job::{Job, JobCall};
 use crate::metrics::{QueueDepths, StoreMetrics};
+use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres;
 use crate::queue::Queue;
@@ -41,25 +42,6 @@ const PG_READERS: usize = 8;
 /// The most connections of each kind.
 #[cfg(feature = "postgres")]
 const PG_CONNECTIONS_MAX: usize = 256;
-
-/// What an operator can choose.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
-    /// How large a SQLite database may grow; the disk's size when `None`. Beyond it writes fail with
-    /// [`StoreError::Full`]. PostgreSQL sees to its own size.
-    pub size_max_bytes: Option<u64>,
-    /// How many connections write to PostgreSQL; half as many read. Each is made when it is first needed.
-    pub writers: Option<usize>,
-    /// How long callers wait for a PostgreSQL server that can't be reached, from the first failure on; ten
-    /// seconds when `None`.
-    pub outage_patience: Option<Duration>,
-    /// How long a PostgreSQL server keeps the plan of a statement, which goes by the sizes that tables had; ten
-    /// seconds when `None`.
-    pub plans_kept: Option<Duration>,
-    /// Room on the disk that a SQLite database's files are given beyond their ends, each so much, so that small
-    /// writes succeed on a full disk; none when 0.
-    pub slack_bytes: u64,
-}
 
 /// The database of the service. Clones share it.
 ///

@@ -6,12 +6,13 @@
 use std::ffi::CString;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
 use crate::path::WorkspacePath;
 use crate::tree::open_folder;
+pub(crate) use crate::tree::{FOLDER_FLAGS, file_type};
 
 /// Limits the retries of a lookup that the kernel aborts because a component was moved.
 const LOOKUP_ATTEMPTS_MAX: usize = 128;
@@ -27,9 +28,6 @@ pub(crate) const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 
 /// Permissions of folders that the service creates.
 pub(crate) const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
-
-/// Flags for opening a folder to read or synchronize it.
-pub(crate) const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// An open home folder.
 #[derive(Debug)]
@@ -149,11 +147,6 @@ pub(crate) fn open_at_hand(
 /// Stats an entry of an open folder without following links.
 pub(crate) fn entry_stat(parent: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Errno> {
     fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// Returns the file type in a `stat` result.
-pub(crate) fn file_type(stat: &Stat) -> FileType {
-    FileType::from_raw_mode(stat.st_mode)
 }
 
 /// Returns the size in bytes in a `stat` result.

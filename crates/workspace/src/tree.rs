@@ -10,8 +10,6 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::jail::{FOLDER_FLAGS, file_type};
-
 /// The number of nested folders that stay open; below them only the deepest one is.
 const OPEN_MAX: usize = 64;
 
@@ -20,6 +18,9 @@ const FOLDER_NEEDS: Mode = Mode::RWXU;
 
 /// The permission that the owner needs to read a file.
 const FILE_NEEDS: Mode = Mode::RUSR;
+
+/// Flags of a folder that is opened to be read or to be synchronised.
+pub(crate) const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Flags for opening a file for reading, without waiting for a pipe or device.
 pub(crate) const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
@@ -202,4 +203,9 @@ fn grant(at: &impl AsFd, stat: &Stat, needs: Mode) -> Result<(), Errno> {
 
 fn permissions(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o7777)
+}
+
+/// The type in what `stat` tells.
+pub(crate) fn file_type(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::address::Address;
 use crate::abort::Abort;
-use crate::store::Options;
+use crate::options::Options;
 
 /// How long callers wait for a server that can't be reached, from the first failure on, unless the
 /// operator says otherwise.
