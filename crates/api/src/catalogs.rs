@@ -1,22 +1,20 @@
-//! Catalogs (section 4.2): what a question may choose from, in the caller's language.
-
-use std::sync::Arc;
+//! Operations on the catalogs that a question may choose from (section 4.2).
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::access::Caller;
-use control::{Catalog, Catalogs};
-use domain::catalog::{Jurisdiction, Language, negotiate};
+use control::catalogs::CatalogEntry;
+use control::{Catalogs, Principal};
+use domain::catalog::{Language, negotiate};
 use domain::scope::Permission::{Ask, Read};
 use serde::Serialize;
 
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
+use crate::openapi::error_responses;
 use crate::openapi::parameters::InLanguage;
-use crate::openapi::{error_responses, examples};
 use crate::operations::operation;
-use crate::wire;
+use crate::wire::{self, examples};
 
 operation! {
     /// Lists the models that a question may name
@@ -35,12 +33,15 @@ operation! {
         ),
 }
 
-pub(crate) async fn models(State(catalog): State<Arc<Catalog>>, headers: HeaderMap) -> Response {
-    let language = language_of(&headers);
-    let entries = catalog.entries();
-    let models: Vec<wire::Model<'_>> =
-        entries.iter().map(|entry| wire::Model::of(entry, catalog.status(&entry.id), language)).collect();
-    localized(&models, language)
+pub(crate) async fn models(
+    State(catalogs): State<Catalogs>,
+    Extension(principal): Extension<Principal>,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let models = catalogs.models(&principal)?;
+    Ok(localized(&headers, &models, |model, language| {
+        wire::Model::of(model, catalogs.model_status(&model.id), language)
+    }))
 }
 
 operation! {
@@ -60,15 +61,15 @@ operation! {
 }
 
 pub(crate) async fn jurisdictions(
-    State(jurisdictions): State<Arc<Vec<Jurisdiction>>>,
+    State(catalogs): State<Catalogs>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
-) -> Response {
-    let language = language_of(&headers);
-    let listed: Vec<wire::Jurisdiction<'_>> = jurisdictions
-        .iter()
-        .map(|one| wire::Jurisdiction { id: &one.id, label: one.label.in_language(language) })
-        .collect();
-    localized(&listed, language)
+) -> ApiResult<Response> {
+    let jurisdictions = catalogs.jurisdictions(&principal)?;
+    Ok(localized(&headers, &jurisdictions, |one, language| wire::Jurisdiction {
+        id: &one.id,
+        label: one.label.in_language(language),
+    }))
 }
 
 operation! {
@@ -87,10 +88,9 @@ operation! {
 
 pub(crate) async fn skills(
     State(catalogs): State<Catalogs>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
 ) -> ApiResult<Json<Vec<wire::Listed>>> {
-    let skills = catalogs.skills(caller.account).await.map_err(ApiError::internal)?;
-    Ok(Json(skills.into_iter().map(Into::into).collect()))
+    Ok(listed(catalogs.skills(&principal).await?))
 }
 
 operation! {
@@ -107,15 +107,27 @@ operation! {
         ),
 }
 
-pub(crate) async fn agents(State(catalogs): State<Catalogs>) -> Json<Vec<wire::Listed>> {
-    Json(catalogs.agents().into_iter().map(Into::into).collect())
+pub(crate) async fn agents(
+    State(catalogs): State<Catalogs>,
+    Extension(principal): Extension<Principal>,
+) -> ApiResult<Json<Vec<wire::Listed>>> {
+    Ok(listed(catalogs.agents(&principal)?))
 }
 
-fn language_of(headers: &HeaderMap) -> Language {
-    negotiate(headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()))
+/// Converts skills or agents.
+fn listed(entries: Vec<CatalogEntry>) -> Json<Vec<wire::Listed>> {
+    Json(entries.into_iter().map(Into::into).collect())
 }
 
-fn localized(body: &impl Serialize, language: Language) -> Response {
+/// Answers with the entries in the client's language.
+fn localized<'a, E, W: Serialize>(
+    headers: &HeaderMap,
+    entries: &'a [E],
+    write: impl Fn(&'a E, Language) -> W,
+) -> Response {
+    let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    let language = negotiate(accepted);
+    let body: Vec<W> = entries.iter().map(|entry| write(entry, language)).collect();
     let headers = [
         (header::CONTENT_LANGUAGE, HeaderValue::from_static(language.code())),
         (header::VARY, HeaderValue::from_static("Accept-Language")),

@@ -1,20 +1,20 @@
-//! What holds for every request, whatever its route: nobody waits for a service that is ending, and no fault of a
-//! handler leaves a client without an answer.
+//! Answers requests during shutdown and after a panic of a handler.
 
 use std::panic::AssertUnwindSafe;
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use control::PublicCode;
 use futures_util::FutureExt;
 
 use crate::ApiMetrics;
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 
-/// When to come again to a service that is ending, in seconds: about the time of a restart.
+/// `Retry-After` during shutdown, in seconds: about the time of a restart.
 const ENDING_RETRY_AFTER: &str = "5";
 
-/// The response that is `answered`; 503 from the moment on in which the service was told to end, and 500 when a
-/// handler panics. Those two never reach, or never leave, the interface's own count, and are counted here.
+/// Awaits the response. Returns 503 instead if the service is `ending`, and 500 if the handler panics. Both are counted
+/// here, because they bypass the layer that counts the others.
 pub async fn catch_panic(
     ending: bool,
     metrics: &ApiMetrics,
@@ -22,12 +22,12 @@ pub async fn catch_panic(
 ) -> Response {
     let response = if ending {
         let mut response =
-            ApiError::new(Code::Unavailable, "the service is restarting; try again").into_response();
+            ApiError::new(PublicCode::Unavailable, "the service is restarting; try again").into_response();
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(ENDING_RETRY_AFTER));
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         response
     } else {
-        // What the handler held is dropped with it; what others share is kept whole by its own locks.
+        // Unwind safe: the handler's values are dropped, and shared values sit behind locks that survive a panic.
         match AssertUnwindSafe(answered).catch_unwind().await {
             Ok(response) => return response,
             Err(_) => ApiError::internal("a handler panicked").into_response(),

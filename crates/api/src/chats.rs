@@ -1,4 +1,4 @@
-//! Conversations and answers (section 4.4).
+//! Operations on conversations and answers (section 4.4).
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,15 +9,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use bytes::Bytes;
-use control::access::Caller;
-use control::conversations::ConversationPatch;
+use control::answers::WaitOutcome;
+use control::conversations::ConversationChange;
 use control::live::{LiveAnswer, Representation, Snapshot};
 use control::questions::{AskOutcome, AskRequest, Idempotency};
-use control::{Answers, Conversations, Questions};
+use control::{Answers, Conversations, Principal, Questions};
 use domain::answer::Stamp;
 use domain::excerpt::Excerpt;
 use domain::id::ConversationId;
-use domain::limits::TITLE_MAX_CHARS;
 use domain::scope::Permission::{Ask, Read};
 use futures_util::stream;
 use http_common::limits::JSON_BODY_MAX_BYTES;
@@ -25,21 +24,19 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use telemetry::trace::SpanContext;
 
+use crate::Ending;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{AnswerPath, ChatPath, JsonBody, Parameters, if_none_match};
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
-use crate::openapi::{error_responses, examples, successes};
+use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::streams::{Watch, revoked};
-use crate::wire::{self, Change, Conversation, Page, Question};
+use crate::wire::{self, Change, Conversation, Page, Question, examples};
 
-/// Conversations of a page when the caller does not say, and at most.
+/// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 200;
-/// The longest that a call waits for an answer to be done.
-const WAIT_MAX: Duration = Duration::from_secs(60);
-/// The longest idempotency key.
+/// The longest idempotency key, in bytes.
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 
 operation! {
@@ -65,8 +62,8 @@ operation! {
 pub(crate) async fn ask(
     State(questions): State<Questions>,
     State(answers): State<Answers>,
-    State(watch): State<Watch>,
-    Extension(caller): Extension<Caller>,
+    State(ending): State<Ending>,
+    Extension(principal): Extension<Principal>,
     trace: Option<Extension<SpanContext>>,
     headers: HeaderMap,
     body: JsonBody,
@@ -76,20 +73,21 @@ pub(crate) async fn ask(
     let held = body.into_share();
     let trace = trace.map(|Extension(trace)| trace);
     let asking = AskRequest { idempotency, trace, ..asking(question)? };
-    let taken = questions.ask(&caller, asking).await?;
+    let taken = questions.ask(&principal, asking).await?;
     drop(held);
     let (live, begun) = match taken {
         AskOutcome::Accepted { live, begun } => (live, Some(begun)),
         AskOutcome::Replayed { conversation, answer } => {
-            (answers.find(caller.account, conversation, answer).await?, None)
+            (answers.find_replayed(&principal, conversation, answer).await?, None)
         }
     };
     let replayed = begun.is_none();
+    let wait = preferred_wait(&headers);
     let snapshot = match begun {
-        // Who does not wait reads the answer as it begins, empty.
-        Some(begun) if preferred_wait(&headers).is_none() => begun,
+        // Without a wait, the answer is shown as it begins, empty.
+        Some(begun) if wait.is_none() => begun,
         Some(_) | None => {
-            if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
+            if !waited(&answers, &principal, &live, wait, &ending).await {
                 return Ok(unauthorized());
             }
             live.snapshot()
@@ -119,16 +117,16 @@ operation! {
 
 pub(crate) async fn collect(
     State(answers): State<Answers>,
-    State(watch): State<Watch>,
-    Extension(caller): Extension<Caller>,
+    State(ending): State<Ending>,
+    Extension(principal): Extension<Principal>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let live = answers.find(caller.account, conversation, message).await?;
-    if wait_for_end(&live, &headers, &watch, &caller).await == Waited::Revoked {
+    let live = answers.find(&principal, conversation, message).await?;
+    if !waited(&answers, &principal, &live, preferred_wait(&headers), &ending).await {
         return Ok(unauthorized());
     }
-    // What the caller has is not rendered again.
+    // Not rendered again for a client that has it.
     let present = tag_of(live.progress().borrow().stamp);
     if if_none_match(&headers, &present) {
         return Ok((StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response());
@@ -138,7 +136,7 @@ pub(crate) async fn collect(
     Ok((headers, answer_body(&snapshot)).into_response())
 }
 
-/// The query of a list.
+/// The query of a list of conversations.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Pagination {
@@ -164,13 +162,13 @@ operation! {
 
 pub(crate) async fn list(
     State(conversations): State<Conversations>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     Parameters(slice): Parameters<Pagination>,
 ) -> ApiResult<Json<Page>> {
     let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
     let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
     let limit = u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-    let page = conversations.list(caller.account, offset, limit).await?;
+    let page = conversations.list(&principal, offset, limit).await?;
     let chats = page.conversations.into_iter().map(Conversation::of).collect();
     Ok(Json(Page { chats, offset, limit, total_count: page.total }))
 }
@@ -189,10 +187,10 @@ operation! {
 
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<StatusCode> {
-    conversations.delete(caller.account, conversation).await?;
+    conversations.delete(&principal, conversation).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -212,23 +210,13 @@ operation! {
 
 pub(crate) async fn patch(
     State(conversations): State<Conversations>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
     body: JsonBody,
 ) -> ApiResult<Json<Conversation>> {
     let change: Change = body.object()?;
-    let title = change.title.map(|title| title.trim().to_owned());
-    if let Some(title) = &title
-        && (title.is_empty()
-            || title.chars().count() > TITLE_MAX_CHARS
-            || title.chars().any(char::is_control))
-    {
-        let message =
-            format!("title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character");
-        return Err(ApiError::bad_request(message));
-    }
-    let patch = ConversationPatch { title, pinned: change.pinned };
-    Ok(Json(Conversation::of(conversations.patch(caller.account, conversation, patch).await?)))
+    let change = ConversationChange { title: change.title, pinned: change.pinned };
+    Ok(Json(Conversation::of(conversations.patch(&principal, conversation, change).await?)))
 }
 
 operation! {
@@ -248,10 +236,10 @@ operation! {
 
 pub(crate) async fn stop(
     State(conversations): State<Conversations>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<(StatusCode, Json<Conversation>)> {
-    let summary = conversations.stop(caller.account, conversation).await?;
+    let summary = conversations.stop(&principal, conversation).await?;
     Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
 }
 
@@ -290,28 +278,19 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Api
     })
 }
 
-/// What a caller with `Prefer: wait` is to be told.
-#[derive(Debug, PartialEq, Eq)]
-enum Waited {
-    /// The answer as it stands: done, or as far as it has come.
-    Answer,
-    /// Nothing any more: its key is no longer good.
-    Revoked,
+/// Waits for the end of the answer if the client prefers that. Returns false if its key is no longer valid.
+async fn waited(
+    answers: &Answers,
+    principal: &Principal,
+    live: &LiveAnswer,
+    wait: Option<Duration>,
+    ending: &Ending,
+) -> bool {
+    let Some(wait) = wait else { return true };
+    answers.wait_for_end(principal, live, wait, ending.0.cancelled()).await == WaitOutcome::Show
 }
 
-/// With `Prefer: wait=N` waits N seconds for the answer to be done, while the caller's key is good. A service that ends
-/// is not kept waiting.
-async fn wait_for_end(live: &LiveAnswer, headers: &HeaderMap, watch: &Watch, caller: &Caller) -> Waited {
-    let Some(wait) = preferred_wait(headers) else { return Waited::Answer };
-    let mut progress = live.progress();
-    tokio::select! {
-        _ = tokio::time::timeout(wait, progress.wait_for(|progress| progress.ended)) => Waited::Answer,
-        () = watch.ending.0.cancelled() => Waited::Answer,
-        () = revoked(watch.access.clone(), caller.clone()) => Waited::Revoked,
-    }
-}
-
-/// An answer may be kept by who asks, and asked for again by its entity tag.
+/// Lets the client cache an answer and revalidate it by its entity tag.
 const REVALIDATED: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
 
@@ -319,11 +298,12 @@ fn tag(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The entity tag of a state.
+/// Returns the entity tag of a state.
 fn tag_of(stamp: Stamp) -> String {
     format!("\"{}.{}\"", stamp.epoch, stamp.revision)
 }
 
+/// Parses `Prefer: wait=N`.
 fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let seconds = values.flat_map(|value| value.split([',', ';'])).find_map(|preference| {
@@ -332,13 +312,13 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
             .eq_ignore_ascii_case("wait")
             .then(|| seconds.trim().trim_matches('"').parse::<u64>().ok())?
     });
-    seconds.map(|seconds| Duration::from_secs(seconds).min(WAIT_MAX))
+    seconds.map(Duration::from_secs)
 }
 
 fn answer_body(snapshot: &Snapshot) -> Response {
     match snapshot.encoded(Representation::Json, wire::answer) {
         [whole] => json_body(whole.clone()),
-        // As they are: who reads the same answer shares them.
+        // Without a copy: concurrent readers share the pieces.
         pieces => {
             let size: usize = pieces.iter().map(Bytes::len).sum();
             let pieces: Vec<_> = pieces.iter().cloned().map(Ok::<_, Infallible>).collect();

@@ -1,11 +1,11 @@
-//! Paths, queries and bodies. Those that cannot be read are answered in the interface's own way.
+//! Extractors of paths, queries and bodies. What they reject is answered as an error of the interface.
 
 use std::str::FromStr;
 
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use control::access::Caller;
+use control::{Principal, PublicCode};
 use domain::id::{ConversationId, MessageId};
 use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
 use serde::de::DeserializeOwned;
@@ -15,7 +15,7 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::operations::{Accepts, Operation};
 use crate::{Limits, State};
 
-/// The JSON body of an operation that [`Accepts::Json`], read within its bounds. It counts for its account until it is
+/// The JSON body of an operation that [`Accepts::Json`], within its bounds. It is charged to its account until it is
 /// dropped.
 pub(crate) struct JsonBody {
     raw: Box<RawValue>,
@@ -23,17 +23,17 @@ pub(crate) struct JsonBody {
 }
 
 impl JsonBody {
-    /// Reads an object: serde would take an array for one, too, by the order of the fields.
+    /// Parses an object. An array is an error, although serde would accept one by the order of the fields.
     pub(crate) fn object<T: DeserializeOwned>(&self) -> ApiResult<T> {
         object(&self.raw)
     }
 
-    /// The body as it was sent.
+    /// Returns the body as it was sent.
     pub(crate) fn text(&self) -> &str {
         self.raw.get()
     }
 
-    /// Forgets the body, and keeps what was counted for it: what was read of it is still held.
+    /// Drops the body and returns its share of the budget, for as long as the parsed values live.
     pub(crate) fn into_share(self) -> Share {
         self.held
     }
@@ -46,11 +46,11 @@ impl FromRequest<State> for JsonBody {
         let (limits, budgets) = (Limits::from_ref(state), Budgets::from_ref(state));
         let extensions = request.extensions();
         let operation = extensions.get::<&'static Operation>().map(|operation| operation.accepts);
-        let (Some(Accepts::Json { max_bytes }), Some(caller)) = (operation, extensions.get::<Caller>())
+        let (Some(Accepts::Json { max_bytes }), Some(principal)) = (operation, extensions.get::<Principal>())
         else {
             return Err(ApiError::internal("an operation reads a body that it does not declare"));
         };
-        let mut held = budgets.body_bytes.empty_share(Holder::Account(caller.account));
+        let mut held = budgets.body_bytes.empty_share(Holder::Account(principal.account()));
         let read = limited_json_body(request.into_body(), max_bytes, limits.body_timeout, &mut held);
         Ok(Self { raw: read.await?, held })
     }
@@ -66,7 +66,7 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::TooLarge(_) => Self::new(Code::TooLarge, error),
+            BodyError::TooLarge(_) => Self::new(PublicCode::TooLarge, error),
             BodyError::TooSlow => Self::new(Code::TooSlow, error),
             BodyError::Malformed(error) => Self::of_json(&error),
             BodyError::Broken(_) => Self::bad_request(error),
@@ -75,10 +75,10 @@ impl From<BodyError> for ApiError {
     }
 }
 
-/// The conversation that a path names. One that is no UUID does not exist: 404.
+/// The conversation in the path. One that is not a UUID does not exist (404).
 pub(crate) struct ChatPath(pub(crate) ConversationId);
 
-/// The answer that a path names, and its conversation.
+/// The answer in the path, and its conversation.
 pub(crate) struct AnswerPath(pub(crate) ConversationId, pub(crate) MessageId);
 
 impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
@@ -110,7 +110,7 @@ fn id<T: FromStr>(text: &str) -> ApiResult<T> {
     text.parse().map_err(|_| ApiError::not_found())
 }
 
-/// Whether the client says with `If-None-Match` that it has what this entity tag names.
+/// Returns true if `If-None-Match` names this entity tag.
 pub(crate) fn if_none_match(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     known
@@ -119,7 +119,7 @@ pub(crate) fn if_none_match(headers: &HeaderMap, tag: &str) -> bool {
         .any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
-/// The parameters of a query. What cannot be read is 400.
+/// The parameters of a query. An invalid query is an error (400).
 pub(crate) struct Parameters<T>(pub(crate) T);
 
 impl<T, S> FromRequestParts<S> for Parameters<T>

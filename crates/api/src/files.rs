@@ -1,18 +1,17 @@
-//! Files and folders (section 4.3).
+//! Operations on files and folders (section 4.3).
 
 use axum::Extension;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::Authenticator;
-use control::access::Caller;
+use control::{Authenticator, Files, Principal, PublicCode};
 use domain::excerpt::Excerpt;
-use domain::scope::Permission::Files;
+use domain::scope::Permission;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
 use http_common::{Budgets, Holder, Until, UploadError};
 use serde::Deserialize;
-use workspace::{AskedPath, Workspaces};
+use workspace::AskedPath;
 
 use crate::Limits;
 use crate::chats::json_body;
@@ -20,12 +19,11 @@ use crate::error::{ApiError, ApiResult, Code};
 use crate::extract::Parameters;
 use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
-use crate::openapi::{error_responses, examples, successes};
+use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::streams::revoked;
-use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded};
+use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded, examples};
 
-/// Where files and folders are addressed; the rest of the URL is the path in the workspace.
+/// The prefixes of files and folders. The rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
 const FOLDERS: &str = "/api/v1/directories";
 
@@ -36,7 +34,7 @@ operation! {
     /// Parts come in any order, and others than those described are passed over.
     upload_file = post "/api/v1/files" as "uploadFile" => upload;
     routes: ["/api/v1/files", "/api/v1/files/"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     accepts: Accepts::Form;
     transfer: true;
     schema:
@@ -49,14 +47,14 @@ operation! {
 }
 
 pub(crate) async fn upload(
-    State(workspaces): State<Workspaces>,
+    State(files): State<Files>,
     State(limits): State<Limits>,
     State(access): State<Authenticator>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult<Response> {
-    let workspace = workspaces.of(caller.account);
+    let workspace = files.of(&principal)?;
     let receiving = http_common::receive_upload(
         &workspace,
         &headers,
@@ -66,8 +64,8 @@ pub(crate) async fn upload(
     );
     let done = tokio::select! {
         done = Box::pin(receiving) => done?,
-        // It may take hours; its key holds until it is done.
-        () = revoked(access, caller) => return Ok(unauthorized()),
+        // An upload may take hours.
+        () = access.revoked(principal) => return Ok(unauthorized()),
     };
     let uploaded = Uploaded { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
     Ok((StatusCode::CREATED, Json(uploaded)).into_response())
@@ -80,7 +78,7 @@ operation! {
     /// the content.
     download_file = get "/api/v1/files/{path}" as "downloadFile" => download;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     transfer: true;
     headers: &[
         (&["200"], &["Accept-Ranges"]),
@@ -95,14 +93,14 @@ operation! {
 }
 
 pub(crate) async fn download(
-    State(workspaces): State<Workspaces>,
+    State(files): State<Files>,
     State(access): State<Authenticator>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
     method: Method,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let file = workspaces.of(caller.account).open_file(&asked(uri.path(), FILES)?).await?;
+    let file = files.of(&principal)?.open_file(&asked(uri.path(), FILES)?).await?;
     let response = match http_common::download_response(&file, &method, &headers) {
         Ok(response) => response,
         Err(refused) => {
@@ -110,9 +108,9 @@ pub(crate) async fn download(
             return Ok((range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response());
         }
     };
-    // One that is soon over is not looked after.
+    // A short response is not checked again.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
-        return Ok(response.map(|body| Body::new(Until::new(body, revoked(access, caller)))));
+        return Ok(response.map(|body| Body::new(Until::new(body, access.revoked(principal)))));
     }
     Ok(response)
 }
@@ -132,7 +130,7 @@ operation! {
     /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
     delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     schema:
         tag = "Files",
         params(OfPath, Deletion),
@@ -140,8 +138,8 @@ operation! {
 }
 
 pub(crate) async fn delete(
-    State(workspaces): State<Workspaces>,
-    Extension(caller): Extension<Caller>,
+    State(files): State<Files>,
+    Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
     Parameters(query): Parameters<Deletion>,
 ) -> ApiResult<StatusCode> {
@@ -155,7 +153,7 @@ pub(crate) async fn delete(
             )));
         }
     };
-    workspaces.of(caller.account).delete(&asked(uri.path(), FILES)?, recursive).await?;
+    files.of(&principal)?.delete(&asked(uri.path(), FILES)?, recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -165,19 +163,19 @@ operation! {
     /// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
     list_home_directory = get "/api/v1/directories" as "listHomeDirectory" => list_home;
     routes: ["/api/v1/directories", "/api/v1/directories/"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     schema:
         tag = "Files",
         responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), error_responses::ListHome),
 }
 
 pub(crate) async fn list_home(
-    workspaces: State<Workspaces>,
+    files: State<Files>,
     budgets: State<Budgets>,
-    caller: Extension<Caller>,
+    principal: Extension<Principal>,
     uri: OriginalUri,
 ) -> ApiResult<Response> {
-    list(workspaces, budgets, caller, uri).await
+    list(files, budgets, principal, uri).await
 }
 
 operation! {
@@ -187,7 +185,7 @@ operation! {
     /// by calls of their own, with the `path` of their entry.
     list_directory = get "/api/v1/directories/{path}" as "listDirectory" => list;
     routes: ["/api/v1/directories/{*path}"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     schema:
         tag = "Files",
         params(OfPath),
@@ -195,14 +193,14 @@ operation! {
 }
 
 pub(crate) async fn list(
-    State(workspaces): State<Workspaces>,
+    State(files): State<Files>,
     State(budgets): State<Budgets>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
 ) -> ApiResult<Response> {
-    // A folder may have very many entries: what is made of them is counted as soon as it is there.
-    let _place = budgets.made.enter(Holder::Account(caller.account)).await;
-    let listing = workspaces.of(caller.account).list(&asked(uri.path(), FOLDERS)?).await?;
+    // A folder may have very many entries. Their JSON is charged to the account once it exists.
+    let _place = budgets.made.enter(Holder::Account(principal.account())).await;
+    let listing = files.of(&principal)?.list(&asked(uri.path(), FOLDERS)?).await?;
     let entries: Vec<ListedEntry> = listing.entries.into_iter().map(ListedEntry::of).collect();
     let listing = Listing { path: listing.path.to_string(), total_entries: entries.len(), entries };
     Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
@@ -214,7 +212,7 @@ operation! {
     /// The folder that it is to be in must exist.
     create_directory = post "/api/v1/directories/{path}" as "createDirectory" => create_folder;
     routes: ["/api/v1/directories/{*path}", "/api/v1/directories/"];
-    needs: &[Files];
+    needs: &[Permission::Files];
     schema:
         tag = "Files",
         params(OfPath),
@@ -222,17 +220,17 @@ operation! {
 }
 
 pub(crate) async fn create_folder(
-    State(workspaces): State<Workspaces>,
-    Extension(caller): Extension<Caller>,
+    State(files): State<Files>,
+    Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
 ) -> ApiResult<(StatusCode, Json<CreatedFolder>)> {
-    let path = workspaces.of(caller.account).create_folder(&asked(uri.path(), FOLDERS)?).await?;
+    let path = files.of(&principal)?.create_folder(&asked(uri.path(), FOLDERS)?).await?;
     let path = path.to_string();
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok((StatusCode::CREATED, Json(CreatedFolder { name, path })))
 }
 
-/// The path of the workspace that a URL asks for, as it was sent.
+/// Returns the workspace path in a URL, as it was sent.
 fn asked(url_path: &str, prefix: &str) -> ApiResult<AskedPath> {
     let raw = url_path.strip_prefix(prefix).unwrap_or_default();
     AskedPath::from_url(raw).map_err(|error| workspace::WorkspaceError::from(error).into())
@@ -242,7 +240,7 @@ impl From<UploadError> for ApiError {
     fn from(error: UploadError) -> Self {
         match error {
             UploadError::Workspace(error) => error.into(),
-            UploadError::TooLarge(_) => Self::new(Code::TooLarge, error),
+            UploadError::TooLarge(_) => Self::new(PublicCode::TooLarge, error),
             UploadError::TooSlow => Self::new(Code::TooSlow, error),
             UploadError::NotAForm
             | UploadError::Malformed(_)

@@ -1,4 +1,4 @@
-//! A conversation with all that was said in it (sections 2.9 and 4.4), sent as it is read.
+//! The operation that shows a conversation with its messages (sections 2.9 and 4.4), sent page by page.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,13 +10,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use control::access::Caller;
 use control::conversations::Message;
-use control::{Answers, Authenticator, Conversations};
+use control::{Answers, Authenticator, Conversations, Principal};
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
-use futures_util::{StreamExt, stream};
-use http_common::{Budgets, Holder, Share, StreamedBody, Until};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+use http_common::{Budget, Budgets, Holder, Share, StreamedBody, Until};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -29,12 +29,11 @@ use crate::openapi::answer::ChatDetail;
 use crate::openapi::error_responses;
 use crate::openapi::parameters::OfChat;
 use crate::operations::operation;
-use crate::streams::revoked;
 use crate::wire::{self, Conversation};
 
-/// How often a reader looks again whether there is room for its next page.
+/// The interval at which a reader tries again to charge its next page.
 const BUDGET_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// At how many pages those that nobody reads any more are forgotten, at least.
+/// The smallest number of cached pages at which unused ones are removed.
 const SWEEP_AT_LEAST: usize = 64;
 
 operation! {
@@ -53,14 +52,13 @@ pub(crate) async fn detail(
     State(history): State<History>,
     State(access): State<Authenticator>,
     State(limits): State<Limits>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<Response> {
-    let summary = history.conversations.summary(caller.account, conversation).await?;
-    let of = (caller.account, conversation);
-    let first = history.page(of, 0).await?;
+    let summary = history.conversations.summary(&principal, conversation).await?;
+    let first = history.page(&principal, conversation, 0).await?;
     if first.exchanges == 0 {
-        // It was deleted meanwhile.
+        // Deleted meanwhile.
         return Err(ApiError::not_found());
     }
     let chat = serde_json::to_vec(&Conversation::of(summary)).map_err(ApiError::internal)?;
@@ -74,7 +72,8 @@ pub(crate) async fn detail(
     }
     let rest = RemainingMessages {
         history,
-        of,
+        principal: principal.clone(),
+        conversation,
         exchanges: first.exchanges,
         stall_timeout: limits.stall_timeout,
         next: Vec::new(),
@@ -82,31 +81,32 @@ pub(crate) async fn detail(
     };
     let begun = stream::iter([Ok(begun.freeze()), Ok(first.bytes)]);
     let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), RemainingMessages::next)));
-    let mut response = json_body(Body::new(Until::new(body, revoked(access, caller))));
+    let mut response = json_body(Body::new(Until::new(body, access.revoked(principal))));
     response.extensions_mut().insert(StreamedBody);
     Ok(response)
 }
 
-/// Between two messages.
+/// The separator of messages.
 const COMMA: &[u8] = b",";
-/// After the last one.
+/// The end of the response.
 const END: &[u8] = b"]}";
 
-/// What of a long conversation was not sent yet.
+/// The part of a long conversation that was not sent yet.
 struct RemainingMessages {
     history: History,
-    of: (AccountId, ConversationId),
-    /// So many exchanges were.
+    principal: Principal,
+    conversation: ConversationId,
+    /// The number of exchanges that were sent.
     exchanges: u32,
     stall_timeout: Duration,
-    /// What comes next, the last piece first.
+    /// The next pieces in reverse order.
     next: Vec<Bytes>,
-    /// Whether nothing comes after that.
+    /// True if nothing follows them.
     ended: bool,
 }
 
 impl RemainingMessages {
-    /// The next messages, and at last the end. A failure cuts the response, so that nobody takes it for whole.
+    /// Returns the next messages, and finally the end. A failure aborts the response, so that it is not taken as complete.
     async fn next(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut rest = rest?;
         if let Some(piece) = rest.next.pop() {
@@ -126,11 +126,11 @@ impl RemainingMessages {
         Some((Ok(Bytes::from_static(COMMA)), Some(rest)))
     }
 
-    /// The next page. While the account holds all that it may, it is waited for: others of its readers come to an end.
+    /// Returns the next page. While the account's budget is used up, waits until its other readers release some.
     async fn page_in_time(&self) -> ApiResult<MessagePage> {
         let until = Instant::now() + self.stall_timeout;
         loop {
-            match self.history.page(self.of, self.exchanges).await {
+            match self.history.page(&self.principal, self.conversation, self.exchanges).await {
                 Err(error) if error.is_spent() && Instant::now() < until => sleep(BUDGET_POLL_INTERVAL).await,
                 page => return page,
             }
@@ -138,7 +138,7 @@ impl RemainingMessages {
     }
 }
 
-/// What conversations are shown from. Cheap to clone.
+/// The source of conversations' pages. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct History {
     pub(crate) conversations: Conversations,
@@ -147,25 +147,46 @@ pub(crate) struct History {
     pub(crate) pages: PageCache,
 }
 
-/// Messages as JSON, with commas between them.
+/// Messages as JSON, separated by commas.
 struct MessagePage {
     bytes: Bytes,
     exchanges: u32,
-    /// Whether others may come after it.
+    /// True if another page may follow.
     full: bool,
 }
 
-/// Pages that are being read: each is in memory once, for all who read it at the same time.
+/// A page before it is charged.
+struct MadePage {
+    json: Bytes,
+    exchanges: u32,
+    full: bool,
+    /// True if all its answers are completed.
+    settled: bool,
+}
+
+impl MadePage {
+    /// Charges the page for one reader.
+    fn charged(self, budget: &Arc<Budget>, holder: Holder) -> ApiResult<MessagePage> {
+        let held = budget.take(holder, self.json.len() as u64)?;
+        let bytes = Bytes::from_owner(Own { json: self.json, _held: held });
+        Ok(MessagePage { bytes, exchanges: self.exchanges, full: self.full })
+    }
+}
+
+/// The account, the conversation and the first exchange of a page.
+type PageKey = (AccountId, ConversationId, u32);
+
+/// The pages that are being sent. Concurrent readers share one copy of a page.
 #[derive(Clone, Default)]
 pub(crate) struct PageCache(Arc<Mutex<PageCacheState>>);
 
 #[derive(Default)]
 struct PageCacheState {
-    slots: HashMap<(AccountId, ConversationId, u32), Weak<PageSlot>>,
+    slots: HashMap<PageKey, Weak<PageSlot>>,
     sweep_at: usize,
 }
 
-/// A page once it is made; nothing when it may be another the next time, and is for nobody else.
+/// A rendered page; `None` if it may change, so that readers cannot share it.
 type PageSlot = OnceCell<Option<Arc<RenderedPage>>>;
 
 struct RenderedPage {
@@ -174,7 +195,7 @@ struct RenderedPage {
     _held: Share,
 }
 
-/// A page of one reader, and what it holds of the budget.
+/// A page for one reader, with its share of the budget.
 struct Own {
     json: Bytes,
     _held: Share,
@@ -186,7 +207,7 @@ impl AsRef<[u8]> for Own {
     }
 }
 
-/// A page that somebody reads, which keeps it where others find it.
+/// A shared page. Keeps the page in the cache while it is being sent.
 struct CachedPageGuard {
     made: Arc<RenderedPage>,
     _slot: Arc<PageSlot>,
@@ -199,13 +220,46 @@ impl AsRef<[u8]> for CachedPageGuard {
 }
 
 impl PageCache {
-    fn slot(&self, account: AccountId, conversation: ConversationId, from: u32) -> Arc<PageSlot> {
+    /// Returns a page, which is charged to its account until it is sent: a shared one once for all its readers, any other
+    /// one for each reader. `make` renders the page.
+    async fn page<'a>(
+        &self,
+        key: PageKey,
+        budget: &Arc<Budget>,
+        make: &(dyn Fn() -> BoxFuture<'a, ApiResult<MadePage>> + Sync),
+    ) -> ApiResult<MessagePage> {
+        let holder = Holder::Account(key.0);
+        let slot = self.slot(key);
+        let mut own = None;
+        let shared = slot.get_or_try_init(async || {
+            let made = make().await?;
+            // A full page of completed answers never changes.
+            if made.full && made.settled {
+                let held = budget.take(holder, made.json.len() as u64)?;
+                let MadePage { json, exchanges, .. } = made;
+                return Ok::<_, ApiError>(Some(Arc::new(RenderedPage { json, exchanges, _held: held })));
+            }
+            own = Some(made.charged(budget, holder)?);
+            Ok(None)
+        });
+        if let Some(made) = shared.await?.clone() {
+            let exchanges = made.exchanges;
+            let bytes = Bytes::from_owner(CachedPageGuard { made, _slot: slot });
+            return Ok(MessagePage { bytes, exchanges, full: true });
+        }
+        match own {
+            Some(own) => Ok(own),
+            None => make().await?.charged(budget, holder),
+        }
+    }
+
+    fn slot(&self, key: PageKey) -> Arc<PageSlot> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.slots.len() >= known.sweep_at {
             known.slots.retain(|_, slot| slot.strong_count() > 0);
             known.sweep_at = (2 * known.slots.len()).max(SWEEP_AT_LEAST);
         }
-        let known = known.slots.entry((account, conversation, from)).or_default();
+        let known = known.slots.entry(key).or_default();
         known.upgrade().unwrap_or_else(|| {
             let slot = Arc::default();
             *known = Arc::downgrade(&slot);
@@ -215,92 +269,125 @@ impl PageCache {
 }
 
 impl History {
-    /// The messages from an exchange on.
+    /// Returns the page that begins with the exchange `from`.
     async fn page(
         &self,
-        (account, conversation): (AccountId, ConversationId),
-        from: u32,
-    ) -> ApiResult<MessagePage> {
-        let slot = self.pages.slot(account, conversation, from);
-        let mut own = None;
-        let shared = slot.get_or_try_init(async || {
-            let (json, exchanges, full, settled) = self.made(account, conversation, from).await?;
-            // What is full of completed answers never changes.
-            if full && settled {
-                let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
-                return Ok::<_, ApiError>(Some(Arc::new(RenderedPage { json, exchanges, _held: held })));
-            }
-            own = Some(self.own(account, json, exchanges, full)?);
-            Ok(None)
-        });
-        if let Some(made) = shared.await?.clone() {
-            let exchanges = made.exchanges;
-            let bytes = Bytes::from_owner(CachedPageGuard { made, _slot: slot });
-            return Ok(MessagePage { bytes, exchanges, full: true });
-        }
-        if let Some(own) = own {
-            return Ok(own);
-        }
-        let (bytes, exchanges, full, _) = self.made(account, conversation, from).await?;
-        self.own(account, bytes, exchanges, full)
-    }
-
-    /// A page for one reader alone. It counts for its account until it is sent, as a shared one does.
-    fn own(&self, account: AccountId, json: Bytes, exchanges: u32, full: bool) -> ApiResult<MessagePage> {
-        let held = self.budgets.body_bytes.take(Holder::Account(account), json.len() as u64)?;
-        let bytes = Bytes::from_owner(Own { json, _held: held });
-        Ok(MessagePage { bytes, exchanges, full })
-    }
-
-    /// A page as JSON, how many exchanges are in it, whether it is full, and whether all its answers are completed.
-    async fn made(
-        &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
         from: u32,
-    ) -> ApiResult<(Bytes, u32, bool, bool)> {
-        // So that no crowd of readers fills the memory.
-        let _place = self.budgets.made.enter(Holder::Account(account)).await;
-        let page = self.conversations.messages_after(account, conversation, from).await?;
+    ) -> ApiResult<MessagePage> {
+        let key = (principal.account(), conversation, from);
+        let make = || self.made(principal, conversation, from).boxed();
+        self.pages.page(key, &self.budgets.body_bytes, &make).await
+    }
+
+    /// Renders a page.
+    async fn made(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        from: u32,
+    ) -> ApiResult<MadePage> {
+        // Bounds the memory that concurrent readers take.
+        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let page = self.conversations.messages_after(principal, conversation, from).await?;
         let settled = page.messages.iter().all(|message| match message {
             Message::Question(_) => true,
             Message::Answer(answer) => answer.completed_at.is_some(),
         });
         let exchanges = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
-        let json = written(account, page.messages, self.answers.clone()).await?;
-        Ok((json, exchanges, page.full, settled))
+        let json = written(principal.clone(), page.messages, self.answers.clone()).await?;
+        Ok(MadePage { json, exchanges, full: page.full, settled })
     }
 }
 
-/// What went wrong was logged; nobody is to take the response for whole.
+/// Creates the error that aborts the response. The cause was logged.
 fn cut(_logged: ApiError) -> io::Error {
     io::Error::other("the rest of the conversation could not be read")
 }
 
-/// The messages as JSON: rendered where it keeps nobody else waiting.
-async fn written(account: AccountId, messages: Vec<Message>, answers: Answers) -> ApiResult<Bytes> {
+/// Renders the messages as JSON, on a thread for blocking work.
+async fn written(principal: Principal, messages: Vec<Message>, answers: Answers) -> ApiResult<Bytes> {
     let writing = spawn_blocking(move || {
         let mut out = BytesMut::new();
         for (index, message) in messages.into_iter().enumerate() {
             if index > 0 {
                 out.put_slice(COMMA);
             }
-            write(&mut out, account, message, &answers)?;
+            write(&mut out, &principal, message, &answers)?;
         }
         Ok(out.freeze())
     });
     writing.await.map_err(ApiError::internal)?
 }
 
-fn write(out: &mut BytesMut, account: AccountId, message: Message, answers: &Answers) -> ApiResult<()> {
+fn write(out: &mut BytesMut, principal: &Principal, message: Message, answers: &Answers) -> ApiResult<()> {
     match message {
         Message::Question(question) => {
             wire::user_message(&question).iter().for_each(|piece| out.put_slice(piece));
         }
         Message::Answer(stored) => {
-            let snapshot = answers.snapshot_of(account, *stored);
+            let snapshot = answers.snapshot_of(principal, *stored);
             wire::assistant_message(&snapshot).iter().for_each(|piece| out.put_slice(piece));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http_common::Bounds;
+
+    use super::*;
+
+    const SIZE: u64 = 1000;
+
+    fn key() -> PageKey {
+        (AccountId::from_random(1), ConversationId::from_random(2), 0)
+    }
+
+    /// A page with its budget, which has room for two.
+    async fn read(
+        pages: &PageCache,
+        budget: &Arc<Budget>,
+        full: bool,
+        settled: bool,
+    ) -> ApiResult<MessagePage> {
+        let json = Bytes::from(vec![b' '; SIZE as usize]);
+        let make = || {
+            let json = json.clone();
+            async move { Ok(MadePage { json, exchanges: 1, full, settled }) }.boxed()
+        };
+        pages.page(key(), budget, &make).await
+    }
+
+    #[tokio::test]
+    async fn the_last_page_and_one_in_progress_are_charged_for_each_reader_until_they_are_sent() {
+        for (full, settled) in [(false, true), (false, false), (true, false)] {
+            let (pages, budget) =
+                (PageCache::default(), Budget::new(Bounds { each: 2 * SIZE, all: 10 * SIZE }));
+            let first = read(&pages, &budget, full, settled).await.expect("there is room");
+            assert_eq!(budget.held(), SIZE, "once for one reader");
+            let second = read(&pages, &budget, full, settled).await.expect("there is room");
+            assert_eq!((budget.held(), second.full), (2 * SIZE, full));
+            let refused = read(&pages, &budget, full, settled).await;
+            assert!(refused.err().expect("the account holds all that it may").is_spent());
+            drop(first);
+            assert_eq!(budget.held(), SIZE, "the first was sent");
+            drop(second);
+            assert_eq!(budget.held(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_page_of_completed_answers_is_charged_once_for_all_its_readers() {
+        let (pages, budget) = (PageCache::default(), Budget::new(Bounds { each: SIZE, all: SIZE }));
+        let first = read(&pages, &budget, true, true).await.expect("there is room");
+        let second = read(&pages, &budget, true, true).await.expect("it is the same one");
+        assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
+        drop(first);
+        assert_eq!(budget.held(), SIZE, "the second still has it");
+        drop(second);
+        assert_eq!(budget.held(), 0);
+    }
 }

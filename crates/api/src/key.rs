@@ -1,4 +1,4 @@
-//! The key of a call (section 5): looked at before anything else, at the rates that the operator set.
+//! Authenticates requests by their keys (section 5), within the operator's rates and before anything else.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use control::Authenticator;
-use control::access::{AccessError, Caller};
-use domain::scope::Scope;
+use control::access::AccessError;
+use control::{Authenticator, Principal, PublicCode, UseCaseError};
+use domain::scope::Permission;
 use http_common::limits::TARGET_MAX_BYTES;
 use http_common::{BudgetExceeded, HeadTooLarge, HeldShares, Holder, RateLimiter, Share};
 use telemetry::trace::SpanContext;
@@ -21,7 +21,7 @@ use crate::operations::{Accepts, Operation};
 /// The header that carries the key.
 const API_KEY: &str = "x-api-key";
 
-/// What stands before every call.
+/// The state of the authentication layer.
 #[derive(Clone)]
 pub(crate) struct AuthLayer {
     pub(crate) access: Authenticator,
@@ -29,10 +29,10 @@ pub(crate) struct AuthLayer {
     pub(crate) metrics: Arc<ApiMetrics>,
 }
 
-/// Lets a call with a valid key in, as its caller; answers any other 401 with an empty body. What the key may not
-/// do goes no further, nor what comes too often.
+/// Passes a request with a valid key on with its principal, unless its scope or a rate forbids it. Answers any other
+/// request with 401 and an empty body.
 pub(crate) async fn authenticate(
-    State(gate): State<AuthLayer>,
+    State(layer): State<AuthLayer>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -40,10 +40,10 @@ pub(crate) async fn authenticate(
     let operation = operation_of(&request);
     let oversize = http_common::oversize(&request);
     let traced = request.extensions().get::<SpanContext>().is_some();
-    let mut response = match gate.admit(request.extensions(), request.headers(), operation, oversize).await {
-        Ok((caller, shares)) => {
-            let holder = Holder::Account(caller.account);
-            request.extensions_mut().insert(caller);
+    let mut response = match layer.admit(request.extensions(), request.headers(), operation, oversize).await {
+        Ok((principal, shares)) => {
+            let holder = Holder::Account(principal.account());
+            request.extensions_mut().insert(principal);
             if let Some(operation) = operation.known().filter(|one| one.accepts != Accepts::Nothing) {
                 request.extensions_mut().insert(operation);
             }
@@ -57,14 +57,14 @@ pub(crate) async fn authenticate(
         Err(refusal) => refusal,
     };
     privately(response.headers_mut());
-    gate.metrics.record(operation.known(), response.status(), began.elapsed());
+    layer.metrics.record(operation.known(), response.status(), began.elapsed());
     if let Some(operation) = operation.known().filter(|_| traced) {
         response.extensions_mut().insert(operation);
     }
     response
 }
 
-/// What a key gets is for that key alone: nobody in between keeps it, or gives it to another.
+/// Keeps caches from storing a response, or from sharing it between keys.
 fn privately(headers: &mut HeaderMap) {
     let kept = headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if kept != "no-store" {
@@ -72,27 +72,27 @@ fn privately(headers: &mut HeaderMap) {
     }
 }
 
-/// The one key that the headers show; none where there are several, of which others might see another.
+/// Returns the key in the headers; the empty string if there are several, because intermediaries may choose another one.
 fn shown(headers: &HeaderMap) -> &str {
     let mut keys = headers.get_all(API_KEY).iter();
     let only = keys.next().filter(|_| keys.next().is_none());
     only.and_then(|key| key.to_str().ok()).unwrap_or_default()
 }
 
-/// The answer to whoever shows no valid key.
+/// Creates the response to a request without a valid key.
 pub(crate) fn unauthorized() -> Response {
     let challenge = [(header::WWW_AUTHENTICATE, HeaderValue::from_static("ApiKey"))];
     (StatusCode::UNAUTHORIZED, challenge).into_response()
 }
 
-/// What a request asks for.
+/// The operation that a request addresses.
 #[derive(Clone, Copy)]
 enum Asked {
     /// An operation of the interface.
     Known(&'static Operation),
     /// A method that its path does not have.
     NoSuchMethod,
-    /// A path that the interface does not have: it is refused as such.
+    /// A path that the interface does not have.
     NoSuchPath,
 }
 
@@ -104,13 +104,14 @@ impl Asked {
         }
     }
 
-    /// Whether a key of this scope may do it.
-    fn allowed(self, scope: Scope) -> bool {
+    /// Checks that the principal has the permission. A method that does not exist requires all of them.
+    fn authorize(self, access: &Authenticator, principal: &Principal) -> Result<(), UseCaseError> {
         match self {
-            Self::Known(operation) => operation.allowed(scope),
-            // What is not in the table is nothing for a key that may not do everything.
-            Self::NoSuchMethod => scope == Scope::ALL,
-            Self::NoSuchPath => true,
+            Self::Known(operation) => access.authorize(principal, operation.needs, operation.id),
+            Self::NoSuchMethod => Permission::ALL
+                .iter()
+                .try_for_each(|one| access.authorize(principal, &[*one], "an unknown operation")),
+            Self::NoSuchPath => Ok(()),
         }
     }
 }
@@ -130,7 +131,7 @@ impl AuthLayer {
         headers: &HeaderMap,
         asked: Asked,
         oversize: Option<HeadTooLarge>,
-    ) -> Result<(Caller, [Option<Share>; 2]), Response> {
+    ) -> Result<(Principal, [Option<Share>; 2]), Response> {
         let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
@@ -139,40 +140,41 @@ impl AuthLayer {
             return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
         let key = shown(headers);
-        // Whoever has guessed too often learns nothing of further keys; those in use go on from the same address.
+        // After too many failed keys, an address may use only keys that are known to be valid.
         if let Some(address) = address.filter(|_| !self.access.is_cached(key)) {
             self.guard.check_failed_keys(address).map_err(too_many)?;
         }
-        let caller = match self.access.resolve(key).await {
-            Ok(caller) => caller,
+        let principal = match self.access.resolve(key).await {
+            Ok(principal) => principal,
             Err(AccessError::Unauthorized) => {
                 if let Some(address) = address {
                     self.guard.record_failed_key(address);
                 }
                 return Err(unauthorized());
             }
-            Err(AccessError::Store(error)) => return Err(ApiError::of_store(&error).into_response()),
+            Err(AccessError::Store(error)) => {
+                return Err(ApiError::from(UseCaseError::from(error)).into_response());
+            }
         };
-        self.guard.by_key(caller.key).map_err(too_many)?;
+        if let Some(key) = principal.key_id() {
+            self.guard.by_key(key).map_err(too_many)?;
+        }
         if oversize == Some(HeadTooLarge::Target) {
             let message = format!("path and query are longer than {TARGET_MAX_BYTES} bytes");
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }
-        if asked.allowed(caller.scope) {
-            let (budgets, holder) = (&self.guard.budgets, Holder::Account(caller.account));
-            let refused = |spent: BudgetExceeded| ApiError::from(spent).into_response();
-            let request = budgets.requests.take(holder, 1).map_err(refused)?;
-            let transfer = asked.known().filter(|operation| operation.transfer);
-            let transfer =
-                transfer.map(|_| budgets.transfers.take(holder, 1)).transpose().map_err(refused)?;
-            return Ok((caller, [Some(request), transfer]));
-        }
-        let what = asked.known().map_or("an unknown operation", |operation| operation.id);
-        self.access.record_scope_denial(&caller, what);
-        Err(ApiError::new(Code::KeyScope, "the key's scope does not hold this").into_response())
+        asked.authorize(&self.access, &principal).map_err(|error| ApiError::from(error).into_response())?;
+        let (budgets, holder) = (&self.guard.budgets, Holder::Account(principal.account()));
+        let refused = |spent: BudgetExceeded| ApiError::from(spent).into_response();
+        let request = budgets.requests.take(holder, 1).map_err(refused)?;
+        let transfer = asked.known().filter(|operation| operation.transfer);
+        let transfer = transfer.map(|_| budgets.transfers.take(holder, 1)).transpose().map_err(refused)?;
+        Ok((principal, [Some(request), transfer]))
     }
 }
 
 fn too_many(wait: Duration) -> Response {
-    ApiError::new(Code::RateLimited, "too many requests; try again later").retry_after(wait).into_response()
+    ApiError::new(PublicCode::RateLimited, "too many requests; try again later")
+        .retry_after(wait)
+        .into_response()
 }

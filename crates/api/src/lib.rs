@@ -1,9 +1,9 @@
-//! The public interface, `/api/v1`: JSON in, use case, JSON out.
+//! The public interface, `/api/v1`: a face of the use cases in [`control`].
 //!
-//! Handlers extract, call one use case and convert; what a status means is decided in [`error`], how things
-//! look on the wire in [`wire`]. Every call is let in by its key before anything else of it is looked at. Each operation
-//! is declared once, beside its handler, and listed in [`operations`]: the router, the check of scopes and the document
-//! that [`openapi`] publishes follow from that.
+//! A handler extracts its input, calls one use case and converts the result. [`error`] maps errors to statuses, [`wire`]
+//! defines the public JSON. [`key`] authenticates a request before anything else. Each operation is declared once, beside
+//! its handler, and listed in [`operations`]: the router, the authorization and the document that [`openapi`] publishes
+//! follow from that.
 
 mod catalogs;
 mod catch_panic;
@@ -27,20 +27,17 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get};
-use control::{Answers, Authenticator, Catalog, Catalogs, Conversations, Questions, Service, Vm};
-use domain::catalog::Jurisdiction;
+use control::{Answers, Authenticator, Catalogs, Conversations, Files, Questions, Service, Vm};
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
-use workspace::Workspaces;
 
 use crate::history::{History, PageCache};
 use crate::operations::OPERATIONS;
-use crate::streams::Watch;
 pub use catch_panic::catch_panic;
 pub use error::{ApiError, Code};
 pub use metrics::ApiMetrics;
 
-/// What the handlers are given, each the one service that it needs: cloned for each call, and so in one piece.
+/// The state of the router. A handler extracts the one part that it needs.
 #[derive(Clone)]
 struct State(Arc<Parts>);
 
@@ -60,36 +57,33 @@ parts! {
     access: Authenticator,
     answers: Answers,
     budgets: Budgets,
-    catalog: Arc<Catalog>,
     catalogs: Catalogs,
     conversations: Conversations,
-    jurisdictions: Arc<Vec<Jurisdiction>>,
     questions: Questions,
     vm: Vm,
-    workspaces: Workspaces,
+    files: Files,
     limits: Limits,
     history: History,
-    watch: Watch,
     ending: Ending,
     metrics: Arc<ApiMetrics>,
 }
 
-/// Bounds that an operator sets.
+/// Limits that the operator sets.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The largest upload; `None` for none but the quota.
+    /// The largest upload, in bytes; `None` to leave it to the quota.
     pub upload_max_bytes: Option<u64>,
-    /// Within this a JSON body must have come in.
+    /// The time limit of a JSON body.
     pub body_timeout: Duration,
-    /// A body of which nothing comes for so long is given up.
+    /// The time without progress after which a body is given up.
     pub stall_timeout: Duration,
 }
 
-/// Cancelled when the service stops: open streams then let their readers go.
+/// Cancelled when the service shuts down. Open streams end then.
 #[derive(Debug, Clone)]
 pub struct Ending(pub CancellationToken);
 
-/// The routes of the interface, behind this guard. What they do is counted in `figures`.
+/// Creates the router of the interface, behind the rate limiter `guard`.
 pub fn router(
     service: &Service,
     limits: Limits,
@@ -103,21 +97,18 @@ pub fn router(
         budgets: guard.budgets.clone(),
         pages: PageCache::default(),
     };
-    let gate = key::AuthLayer { access: service.access.clone(), guard, metrics: metrics.clone() };
+    let layer = key::AuthLayer { access: service.access.clone(), guard, metrics: metrics.clone() };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
-        budgets: gate.guard.budgets.clone(),
-        catalog: service.catalog.clone(),
+        budgets: layer.guard.budgets.clone(),
         catalogs: service.catalogs.clone(),
         conversations: service.conversations.clone(),
-        jurisdictions: service.jurisdictions.clone(),
         questions: service.questions.clone(),
         vm: service.vm.clone(),
-        workspaces: service.workspaces.clone(),
+        files: service.files.clone(),
         limits,
         history,
-        watch: Watch { access: service.access.clone(), ending: ending.clone() },
         ending,
         metrics,
     }));
@@ -130,13 +121,13 @@ pub fn router(
     let interface = declared
         .route("/api/{*path}", any(error::no_such_path))
         .method_not_allowed_fallback(error::no_such_method)
-        // Bodies have bounds of their own; uploads are streamed.
+        // Each operation limits its own body.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
-        .layer(from_fn_with_state(gate, key::authenticate));
+        .layer(from_fn_with_state(layer, key::authenticate));
     Router::new()
         .merge(interface)
-        // The schema needs no key, nor does the page that shows it.
+        // The schema and its page are public.
         .route("/docs", get(openapi::reference))
         .route("/openapi.yaml", get(openapi::publish))
         .route("/api/v1/openapi.yaml", get(openapi::publish))

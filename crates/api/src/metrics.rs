@@ -1,4 +1,4 @@
-//! Metrics of the interface: how requests were answered, and how many streams are open.
+//! Metrics of the interface: responses by operation and status, their durations, and open streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use telemetry::{Counter, FAST_BUCKETS, Gauge, Histogram};
 
 use crate::operations::{OPERATIONS, Operation};
 
-/// The statuses that are counted apart.
+/// The statuses with counters of their own; 0 stands for all others.
 const STATUSES: [u16; 21] =
     [200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 414, 416, 429, 431, 500, 503, 0];
-/// Where what belongs to no operation is counted.
+/// The row of requests without an operation.
 const NO_OPERATION: usize = OPERATIONS.len();
 
-/// Counts what the interface does.
+/// The metrics of the interface.
 #[derive(Debug)]
 pub struct ApiMetrics {
     answered: [[Counter; STATUSES.len()]; NO_OPERATION + 1],
     took: [Histogram; NO_OPERATION + 1],
-    /// Open streams of one answer.
+    /// The number of open streams of one answer.
     pub answer_streams: Arc<Gauge>,
-    /// Open streams of a conversation.
+    /// The number of open streams of a conversation.
     pub chat_streams: Arc<Gauge>,
 }
 
@@ -45,13 +45,12 @@ impl ApiMetrics {
         self.took[row].observe_duration(took);
     }
 
-    /// Counts a request that was answered before the interface looked at it. How long that took says nothing of the
-    /// interface.
+    /// Counts a request that was answered before it reached the interface. Its duration is not recorded.
     pub fn refused(&self, status: StatusCode) {
         self.answered[NO_OPERATION][column(status)].increment();
     }
 
-    /// How often each operation was answered with each status; `other` stands for what is not in the schema.
+    /// Returns the number of responses by operation and status; `other` stands for what is not in the schema.
     pub fn requests(&self) -> impl Iterator<Item = (&'static str, String, u64)> {
         let rows = self.answered.iter().enumerate();
         rows.flat_map(|(row, columns)| {
@@ -62,13 +61,13 @@ impl ApiMetrics {
         })
     }
 
-    /// How long each operation took until its response began.
+    /// Returns the durations from a request to the beginning of its response, by operation.
     pub fn durations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
         self.took.iter().enumerate().map(|(row, took)| (name(row), took))
     }
 }
 
-/// The last is for all that are not counted apart.
+/// Returns the column of a status; the last one for a status without a counter.
 fn column(status: StatusCode) -> usize {
     STATUSES.iter().position(|one| *one == status.as_u16()).unwrap_or(STATUSES.len() - 1)
 }

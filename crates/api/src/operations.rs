@@ -1,35 +1,34 @@
-//! The operations of the interface, each declared once: beside its handler, by [`operation!`].
+//! The operations of the interface. Each is declared once, beside its handler, by [`operation!`].
 //!
-//! A declaration has everything that is said of an operation: its routes, who may call it, what body it takes and how
-//! that is bounded, and its schema. The router, the check of the key's scope, the bounds of bodies and transfers, the
-//! metrics and the `OpenAPI` document are made from the list below.
+//! A declaration contains the routes, the permissions, the kind and limit of the body, and the schema. The router, the
+//! authorization, the limits of bodies and transfers, the metrics and the `OpenAPI` document follow from the list below.
 
 use axum::http::Method;
 use axum::routing::MethodRouter;
-use domain::scope::{Permission, Scope};
+use domain::scope::Permission;
 
 /// An operation of the interface.
 #[derive(Debug)]
 pub struct Operation {
-    /// Its name, as the schema has it.
+    /// The name in the schema.
     pub id: &'static str,
-    /// What a key must be allowed: any of these is enough.
+    /// The permissions, any of which is enough.
     pub needs: &'static [Permission],
     pub(crate) method: Method,
-    /// The path as the router has it.
+    /// The path of the route.
     pub path: &'static str,
-    /// Further paths by which the router reaches it.
+    /// Further paths of the route.
     pub(crate) aliases: &'static [&'static str],
-    /// The body that it reads.
+    /// The request body.
     pub(crate) accepts: Accepts,
-    /// Whether it is a transfer of a file, of which an account has a bounded number under way.
+    /// True for a transfer of a file. The number of an account's transfers at one time is limited.
     pub(crate) transfer: bool,
-    /// Headers of its responses, by their statuses.
+    /// The headers of the responses, by statuses.
     pub(crate) headers: &'static [(&'static [&'static str], &'static [&'static str])],
     pub(crate) route: fn() -> MethodRouter<crate::State>,
 }
 
-/// The body that an operation reads.
+/// The request body of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accepts {
     Nothing,
@@ -37,7 +36,7 @@ pub(crate) enum Accepts {
     Json {
         max_bytes: usize,
     },
-    /// A form with a file, streamed to disk and bounded by the operator's limit and the quota.
+    /// A form with a file, streamed to disk within the operator's limit and the quota.
     Form,
 }
 
@@ -100,7 +99,7 @@ macro_rules! operations {
         /// Every operation.
         pub static OPERATIONS: [Operation; [$(stringify!($name)),+].len()] = [$(crate::$module::$name()),+];
 
-        /// Their part of the document.
+        /// The operations' part of the document.
         #[derive(utoipa::OpenApi)]
         #[openapi(paths($(crate::$module::$name),+))]
         pub(crate) struct Declared;
@@ -133,24 +132,18 @@ operations! {
 }
 
 impl Operation {
-    /// The operation behind a method and the path of a route; `None` when the path has no such method.
+    /// Returns the operation of a method and a route's path; `None` when the path does not have the method.
     #[must_use]
     pub fn of(method: &Method, path: &str) -> Option<&'static Self> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let path = path.trim_end_matches('/');
         let mut of_method = OPERATIONS.iter().filter(|one| one.method == *method);
         let exact = of_method.clone().find(|one| one.path == path);
-        // The router knows the home folder's path with and without a slash at its end.
+        // The route of the home folder exists with and without a slash at its end.
         exact.or_else(|| of_method.find(|one| one.path.strip_suffix("/{*path}") == Some(path)))
     }
 
-    /// Whether a key of this scope may do it.
-    #[must_use]
-    pub fn allowed(&self, scope: Scope) -> bool {
-        self.needs.iter().any(|permission| scope.allows(*permission))
-    }
-
-    /// Every path by which the router reaches it.
+    /// Returns every path of the route.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.path).chain(self.aliases.iter().copied())
     }
@@ -177,8 +170,8 @@ mod tests {
     #[test]
     fn only_what_a_scope_names_is_allowed() {
         let allowed = |permission| {
-            let scope = Scope::of(&[permission]).expect("there is one");
-            OPERATIONS.iter().filter(|one| one.allowed(scope)).map(|one| one.id).collect::<Vec<_>>()
+            let needed = |one: &&Operation| one.needs.contains(&permission);
+            OPERATIONS.iter().filter(needed).map(|one| one.id).collect::<Vec<_>>()
         };
         assert_eq!(allowed(Machine), ["getVm", "startVm", "stopVm"]);
         let ask = [
@@ -200,6 +193,6 @@ mod tests {
                 || id.starts_with("stream")
                 || *id == "collectAnswer"
         }));
-        assert!(OPERATIONS.iter().all(|one| one.allowed(Scope::ALL)));
+        assert!(OPERATIONS.iter().all(|one| !one.needs.is_empty()));
     }
 }

@@ -1,21 +1,17 @@
-//! Event streams (section 6).
+//! Operations that stream events (section 6).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use control::access::Caller;
-
 use control::live::{Follower, Representation, Snapshot};
-use control::{Answers, Authenticator};
+use control::{Answers, Authenticator, Principal};
 use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
 use telemetry::GaugeGuard;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::Ending;
 use crate::error::ApiResult;
@@ -25,9 +21,6 @@ use crate::openapi::parameters::{OfChat, OfMessage, Resumed};
 use crate::openapi::{error_responses, successes};
 use crate::operations::operation;
 use crate::wire::{self, event_id, event_word, read_event_id};
-
-/// How often the key of an open stream is looked at again: a revoked one ends it within twice this.
-const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 operation! {
     /// Streams one answer
@@ -51,15 +44,15 @@ pub(crate) async fn answer(
     State(access): State<Authenticator>,
     State(ending): State<Ending>,
     State(metrics): State<Arc<ApiMetrics>>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let mut follower = answers.follow(caller.account, conversation, message).await?;
+    let mut follower = answers.follow(&principal, conversation, message).await?;
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(events(follower, access, caller, ending, metrics.answer_streams.hold())))
+    Ok(event_stream(events(follower, access, principal, ending, metrics.answer_streams.hold())))
 }
 
 operation! {
@@ -84,27 +77,27 @@ pub(crate) async fn conversation(
     State(access): State<Authenticator>,
     State(ending): State<Ending>,
     State(metrics): State<Arc<ApiMetrics>>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let mut follower = answers.watch(caller.account, conversation).await?;
+    let mut follower = answers.watch(&principal, conversation).await?;
     resume(&mut follower, &headers);
-    Ok(event_stream(events(follower, access, caller, ending, metrics.chat_streams.hold())))
+    Ok(event_stream(events(follower, access, principal, ending, metrics.chat_streams.hold())))
 }
 
-/// Begins where the reader's `Last-Event-ID` says; tells whether that was the answer's end.
+/// Continues after the state in `Last-Event-ID`. Returns true if that state was the answer's end.
 fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
     let last = headers.get("last-event-id").and_then(|id| read_event_id(id.to_str().ok()?));
     last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume(had))
 }
 
-/// The states of what is followed, each the newest when it is asked for. They end with what is followed,
-/// with the key, and with the service.
+/// Streams states, each the newest at the time of its poll. Ends when the follower ends, when the principal is no longer
+/// valid, and when the service shuts down.
 fn events(
     follower: Follower,
     access: Authenticator,
-    caller: Caller,
+    principal: Principal,
     ending: Ending,
     held: GaugeGuard,
 ) -> impl Stream<Item = Event> {
@@ -112,10 +105,10 @@ fn events(
         let snapshot = follower.next().await?;
         Some((event(&snapshot), (follower, held)))
     });
-    states.take_until(gone(access, caller, ending))
+    states.take_until(gone(access, principal, ending))
 }
 
-/// A state as an event; encoded once for all its readers.
+/// Encodes a state as an event, once for all its readers.
 fn event(snapshot: &Snapshot) -> Event {
     Event::of(snapshot.event(Representation::Json, |snapshot| {
         let id = event_id(snapshot.meta.answer, snapshot.stamp);
@@ -124,47 +117,10 @@ fn event(snapshot: &Snapshot) -> Event {
     }))
 }
 
-/// By what whoever waits learns that it is to wait no longer.
-#[derive(Clone)]
-pub(crate) struct Watch {
-    pub(crate) access: Authenticator,
-    pub(crate) ending: Ending,
-}
-
-/// Ready when the key is no longer good, or the service ends.
-async fn gone(access: Authenticator, caller: Caller, ending: Ending) {
+/// Completes when the principal is no longer valid, or when the service shuts down.
+async fn gone(access: Authenticator, principal: Principal, ending: Ending) {
     tokio::select! {
-        () = revoked(access, caller) => {}
+        () = access.revoked(principal) => {}
         () = ending.0.cancelled() => {}
-    }
-}
-
-/// Ready when the key is no longer good: revoked, ended, or without a licence.
-pub(crate) async fn revoked(access: Authenticator, caller: Caller) {
-    let mut looks = looks();
-    loop {
-        looks.tick().await;
-        if !access.is_still_valid(&caller).await {
-            return;
-        }
-    }
-}
-
-/// When a key is looked at again. It was looked at when it was let in.
-fn looks() -> Interval {
-    let mut looks = interval_at(Instant::now() + KEY_CHECK_INTERVAL, KEY_CHECK_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    looks
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_key_that_was_just_let_in_is_not_looked_at_again() {
-        assert!(looks().tick().now_or_never().is_none());
     }
 }

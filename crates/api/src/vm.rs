@@ -1,15 +1,13 @@
-//! The machine (section 4.1).
+//! Operations on the machine (section 4.1).
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use control::Vm;
-use control::access::Caller;
-use control::vm::MachineError;
+use control::{Principal, Vm};
 use domain::machine::MachineStatus;
 use domain::scope::Permission::{self, Machine};
 
-use crate::error::{ApiError, ApiResult};
+use crate::error::ApiResult;
 use crate::openapi::error_responses;
 use crate::operations::operation;
 use crate::wire::VmStatus;
@@ -28,13 +26,9 @@ operation! {
 
 pub(crate) async fn status(
     State(vm): State<Vm>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
 ) -> ApiResult<Json<VmStatus>> {
-    match vm.status(caller.account).await {
-        Ok(status) => Ok(Json(VmStatus::of(status))),
-        Err(error @ MachineError::NoMachine) => Err(ApiError::from(error).with_status(StatusCode::NOT_FOUND)),
-        Err(error) => Err(error.into()),
-    }
+    Ok(Json(VmStatus::of(vm.status(&principal).await?)))
 }
 
 operation! {
@@ -54,9 +48,9 @@ operation! {
 
 pub(crate) async fn start(
     State(vm): State<Vm>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
 ) -> ApiResult<(StatusCode, Json<VmStatus>)> {
-    vm.start(caller.account).await?;
+    vm.start(&principal).await?;
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Starting))))
 }
 
@@ -77,8 +71,8 @@ operation! {
 
 pub(crate) async fn stop(
     State(vm): State<Vm>,
-    Extension(caller): Extension<Caller>,
+    Extension(principal): Extension<Principal>,
 ) -> ApiResult<(StatusCode, Json<VmStatus>)> {
-    vm.stop(caller.account).await?;
+    vm.stop(&principal).await?;
     Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Stopping))))
 }

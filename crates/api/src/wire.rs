@@ -1,8 +1,9 @@
-//! How things look on the wire (section 2 of the interface). What is said here of a type and its fields is published
-//! in the schema.
+//! The public JSON (section 2 of the interface). The docs of types and fields are published in the schema.
 
 mod answer;
 mod catalog;
+pub(crate) mod enums;
+pub(crate) mod examples;
 
 use control::conversations::ConversationSummary;
 use domain::answer::{RunState, Stamp};
@@ -14,7 +15,7 @@ use workspace::{Entry, EntryKind};
 
 pub(crate) use self::answer::{Answer, Message, answer, assistant_message, user_message};
 pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
-use crate::openapi::enums::{AnswerStatus, EntryType, MachineState};
+use self::enums::{AnswerStatus, EntryType, MachineState};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -250,7 +251,7 @@ pub(crate) struct Change {
     pub(crate) pinned: Option<bool>,
 }
 
-/// An entry's type (2.6).
+/// Returns the public word of an entry's type (2.6).
 pub(crate) const fn entry_word(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::File => "FILE",
@@ -260,23 +261,23 @@ pub(crate) const fn entry_word(kind: EntryKind) -> &'static str {
     }
 }
 
-/// The two states of answers and conversations (3.2).
+/// Returns the public state of an answer or conversation (3.2).
 pub(crate) const fn status_word(completed: bool) -> &'static str {
     if completed { "completed" } else { "in_progress" }
 }
 
-/// The names of the two events of a stream (section 6).
+/// Returns the name of an event (section 6).
 pub(crate) const fn event_word(completed: bool) -> &'static str {
     if completed { "completed" } else { "message" }
 }
 
-/// The identifier of a state in an event stream: message, epoch, revision.
+/// Returns the identifier of a state in an event stream: message, epoch, revision.
 #[must_use]
 pub fn event_id(message: MessageId, stamp: Stamp) -> String {
     format!("{message}:{}.{}", stamp.epoch, stamp.revision)
 }
 
-/// Reads an identifier back; `None` for what this service did not write.
+/// Parses the identifier of a state; `None` if this service did not write it.
 #[must_use]
 pub fn read_event_id(text: &str) -> Option<(MessageId, Stamp)> {
     let (message, stamp) = text.split_once(':')?;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use control::admin::{AdminError, KeyRestrictions};
+use control::{Environment, Principal};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
 
@@ -68,10 +69,11 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
 /// Machines outlive their service; that of a demonstration is not to.
 async fn stop_machine(running: &serve::Running) {
     let Ok(account) = running.service.admin.account(EMAIL).await else { return };
+    let Ok(principal) = Principal::service(&account, Environment::system().now()) else { return };
     let vm = &running.service.vm;
-    if vm.stop(account.id).await.is_ok() {
+    if vm.stop(&principal).await.is_ok() {
         let stopped = async {
-            while !matches!(vm.status(account.id).await, Ok(MachineStatus::Stopped) | Err(_)) {
+            while !matches!(vm.status(&principal).await, Ok(MachineStatus::Stopped) | Err(_)) {
                 tokio::time::sleep(STOP_POLL).await;
             }
         };
@@ -113,7 +115,7 @@ fn program() -> String {
 /// A fresh key of the demonstration's account; those of earlier runs are revoked.
 async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     let admin = &running.service.admin;
-    let until = control::Environment::system().now().plus(LICENCE);
+    let until = Environment::system().now().plus(LICENCE);
     match admin.create_account(EMAIL, Some(until), Credits(CREDITS), None, true).await {
         Ok(_) | Err(AdminError::EmailTaken) => {}
         Err(error) => return Err(error),

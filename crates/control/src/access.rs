@@ -1,46 +1,34 @@
-//! Who calls: keys resolved to accounts (section 5 of the interface).
+//! Authentication: resolves keys to principals and checks them again (section 5 of the interface).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::id::{AccountId, KeyId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
-use domain::scope::Scope;
+use domain::scope::Permission;
 use domain::time::Timestamp;
 use store::keys::{self, ResolvedKey};
-use store::{Store, StoreError};
+use store::{Store, StoreError, accounts};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
 use crate::denied_access::{DenialReason, DeniedAccessLog};
+use crate::error::UseCaseError;
+use crate::principal::{Principal, licensed};
 use crate::{Environment, provisioning};
 
-/// How long a resolved key is believed without asking the store. Revocation through this service is seen at
-/// once; this bounds what another node can do.
+/// The time to live of a resolved key. A revocation by this process takes effect at once, one by another process
+/// within this time.
 const CACHE_TTL: Duration = Duration::from_secs(2);
-/// Keys that are remembered at once.
+/// The number of keys in the cache.
 const CACHED_KEYS_MAX: usize = 10_000;
-/// Last use is recorded to the minute.
+/// The resolution of the recorded last use.
 const MINUTE_MICROS: i64 = 60_000_000;
+/// The interval of checks of a principal whose response is under way.
+pub const VALIDITY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Who calls, as every use case takes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The account.
-    pub account: AccountId,
-    /// Whose key it is, where that is known.
-    pub user: Option<UserId>,
-    /// The key.
-    pub key: KeyId,
-    /// What the key may do.
-    pub scope: Scope,
-    /// Whether the account has a machine.
-    pub has_machine: bool,
-    fingerprint: KeyFingerprint,
-}
-
-/// Why a call is not let in.
+/// The reason why a key is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// The key is missing, mistyped, revoked or expired.
@@ -51,7 +39,7 @@ pub enum AccessError {
     Store(#[from] StoreError),
 }
 
-/// Resolves keys. Cheap to clone.
+/// Makes principals of keys, and checks principals. Cheap to clone.
 #[derive(Clone)]
 pub struct Authenticator {
     store: Store,
@@ -65,7 +53,7 @@ pub struct Authenticator {
 #[derive(Default)]
 struct KeyCache {
     keys: HashMap<KeyFingerprint, CachedKey>,
-    /// How often everything was forgotten: what was read before that is not remembered after it.
+    /// The number of invalidations. A key that was read before one is not cached after it.
     invalidations: u64,
 }
 
@@ -76,74 +64,101 @@ struct CachedKey {
 }
 
 impl Authenticator {
-    /// Resolves by this store. The workspaces of accounts whose keys are used are seen to. Writes that no call waits for
-    /// run on `tasks`, which the end of the service waits for.
+    /// Creates an authenticator on the store. It creates missing workspaces of the accounts whose keys are used. Writes in
+    /// the background run on `tasks`, which the shutdown of the service waits for.
     #[must_use]
     pub fn new(store: Store, environment: Environment, workspaces: Workspaces, tasks: TaskTracker) -> Self {
         let denied_access = DeniedAccessLog::new(store.clone(), environment.clone(), tasks.clone());
         Self { store, environment, workspaces, cache: Arc::default(), denied_access, tasks }
     }
 
-    /// Whose key this is. A mistyped key is told by its check sum, without asking the store.
+    /// Resolves a key to its principal. A mistyped key fails by its check sum, without a query.
     ///
     /// # Errors
     /// [`AccessError`].
-    pub async fn resolve(&self, key: &str) -> Result<Caller, AccessError> {
+    pub async fn resolve(&self, key: &str) -> Result<Principal, AccessError> {
         let fingerprint = SecretKey::parse(key).map_err(|_| AccessError::Unauthorized)?.fingerprint();
         self.authenticate(fingerprint).await
     }
 
-    /// Whether the key was let in lately, without asking the store.
+    /// Returns true if the key is cached, without a query.
     #[must_use]
     pub fn is_cached(&self, key: &str) -> bool {
         let Ok(key) = SecretKey::parse(key) else { return false };
         self.cache().keys.contains_key(&key.fingerprint())
     }
 
-    /// The caller's key was used for what its scope does not hold.
-    pub fn record_scope_denial(&self, caller: &Caller, asked: &str) {
-        self.denied_access.record(caller.account, caller.key, DenialReason::BeyondScope, asked);
+    /// Requires one of these permissions for an operation, before its use case is called. The refusal of a key is
+    /// written to the audit log under the operation's name.
+    ///
+    /// # Errors
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    pub fn authorize(
+        &self,
+        principal: &Principal,
+        any_of: &[Permission],
+        operation: &str,
+    ) -> Result<(), UseCaseError> {
+        principal.require(any_of).inspect_err(|_| {
+            if let Some(key) = principal.key_id() {
+                self.denied_access.record(principal.account(), key, DenialReason::BeyondScope, operation);
+            }
+        })
     }
 
-    /// Whether the caller would still be let in: for streams that stay open.
-    pub async fn is_still_valid(&self, caller: &Caller) -> bool {
-        !matches!(self.authenticate(caller.fingerprint).await, Err(AccessError::Unauthorized))
+    /// Returns true if the principal is still valid: its key is neither revoked nor expired, and its account has a valid
+    /// licence. While the store is unavailable, it counts as valid.
+    pub async fn is_still_valid(&self, principal: &Principal) -> bool {
+        let account = match principal {
+            Principal::Key { fingerprint, .. } => {
+                return !matches!(self.authenticate(*fingerprint).await, Err(AccessError::Unauthorized));
+            }
+            Principal::Session { account, .. } | Principal::Service { account, .. } => *account,
+        };
+        match self.store.read(move |tx| accounts::get(tx, account)).await {
+            Ok(found) => found.is_some_and(|found| licensed(found.licence, self.environment.now()).is_ok()),
+            Err(_) => true,
+        }
     }
 
-    /// Forgets what is believed: after a key was revoked or a licence changed.
+    /// Completes when the principal is no longer valid, which is at most twice [`VALIDITY_CHECK_INTERVAL`] later. The
+    /// first check is one interval after the call, because the principal was checked when it was created. Cancel safe.
+    pub async fn revoked(self, principal: Principal) {
+        let mut checks = validity_checks();
+        loop {
+            checks.tick().await;
+            if !self.is_still_valid(&principal).await {
+                return;
+            }
+        }
+    }
+
+    /// Empties the cache, after a key was revoked or a licence changed.
     pub fn invalidate(&self) {
-        let mut memory = self.cache();
-        memory.keys.clear();
-        memory.invalidations += 1;
+        let mut cache = self.cache();
+        cache.keys.clear();
+        cache.invalidations += 1;
     }
 
     fn cache(&self) -> MutexGuard<'_, KeyCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn authenticate(&self, fingerprint: KeyFingerprint) -> Result<Caller, AccessError> {
+    async fn authenticate(&self, fingerprint: KeyFingerprint) -> Result<Principal, AccessError> {
         let now = self.environment.now();
         let resolved = match self.cached(fingerprint, now) {
             Some(resolved) => resolved,
             None => self.ask_store(fingerprint, now).await?,
         };
-        if !resolved.valid(now) {
-            self.denied_access.record(resolved.account, resolved.key, denial_reason(&resolved, now), "");
-            return Err(AccessError::Unauthorized);
-        }
-        Ok(Caller {
-            account: resolved.account,
-            user: resolved.user,
-            key: resolved.key,
-            scope: resolved.scope,
-            has_machine: resolved.has_machine,
-            fingerprint,
+        Principal::key(&resolved, fingerprint, now).map_err(|reason| {
+            self.denied_access.record(resolved.account, resolved.key, DenialReason::Invalid(reason), "");
+            AccessError::Unauthorized
         })
     }
 
     fn cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
-        let memory = self.cache();
-        let known = memory.keys.get(&fingerprint).filter(|known| now.since(known.at) < CACHE_TTL)?;
+        let cache = self.cache();
+        let known = cache.keys.get(&fingerprint).filter(|known| now.since(known.at) < CACHE_TTL)?;
         Some(known.resolved.clone())
     }
 
@@ -152,40 +167,47 @@ impl Authenticator {
         fingerprint: KeyFingerprint,
         now: Timestamp,
     ) -> Result<ResolvedKey, AccessError> {
-        let forgotten = self.cache().invalidations;
+        let invalidations = self.cache().invalidations;
         let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
         provisioning::ensure(&self.workspaces, resolved.account).await;
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {
-            let mut memory = self.cache();
-            if memory.keys.len() >= CACHED_KEYS_MAX {
-                memory.keys.clear();
+            let mut cache = self.cache();
+            if cache.keys.len() >= CACHED_KEYS_MAX {
+                cache.keys.clear();
             }
-            let before = memory.keys.get(&fingerprint).map(|known| known.touched);
-            if memory.invalidations == forgotten {
+            let before = cache.keys.get(&fingerprint).map(|known| known.touched);
+            if cache.invalidations == invalidations {
                 let known = CachedKey { resolved: resolved.clone(), at: now, touched: minute };
-                memory.keys.insert(fingerprint, known);
+                cache.keys.insert(fingerprint, known);
             }
             before != Some(minute) && resolved.valid(now)
         };
         if touch {
             let store = self.store.clone();
-            // The call does not wait for it, and is not refused when it fails.
+            // In the background: a failure does not refuse the call.
             self.tasks.spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
         }
         Ok(resolved)
     }
 }
 
-/// Why a key that is known is not let in.
-fn denial_reason(resolved: &ResolvedKey, now: Timestamp) -> DenialReason {
-    if resolved.revoked {
-        DenialReason::Revoked
-    } else if resolved.expires_at.is_some_and(|end| end <= now) {
-        DenialReason::Ended
-    } else {
-        DenialReason::WithoutLicence
+fn validity_checks() -> Interval {
+    let mut checks = interval_at(Instant::now() + VALIDITY_CHECK_INTERVAL, VALIDITY_CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    checks
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_principal_that_was_just_made_is_not_checked_again() {
+        assert!(validity_checks().tick().now_or_never().is_none());
     }
 }

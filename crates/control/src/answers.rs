@@ -1,16 +1,21 @@
-//! Answers: collected as they stand, or followed while they are written (sections 4.4 and 6).
+//! Finds, follows and waits for answers (sections 4.4 and 6 of the interface).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::id::{AccountId, ConversationId, MessageId};
+use domain::scope::Permission::{Ask, Read};
 use store::conversations::{self, ConversationError, StoredAnswer};
 use store::{Store, StoreError};
 
-use engine::Dispatch;
-use engine::settle_surely;
+use engine::{Dispatch, settle_surely};
 use live::{Follower, Live, LiveAnswer, Meta, Snapshot};
 
-/// Up to this size (of [`LiveAnswer::size_bytes`]) an answer is rendered by whoever reads it.
+use crate::access::Authenticator;
+use crate::error::UseCaseError;
+use crate::principal::Principal;
+
+/// The size of [`LiveAnswer::size_bytes`] up to which an answer is rendered on the reader's own task.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
 
 /// The answers of all accounts. Cheap to clone.
@@ -19,14 +24,69 @@ pub struct Answers {
     pub(crate) store: Store,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
+    pub(crate) access: Authenticator,
+}
+
+/// The longest wait of [`Answers::wait_for_end`].
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// The result of waiting for the end of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitOutcome {
+    /// The answer may be shown, completed or in its present state.
+    Show,
+    /// The principal is no longer valid and may not see the answer.
+    Revoked,
 }
 
 impl Answers {
-    /// The answer as it stands.
+    /// Returns an answer in its present state.
     ///
     /// # Errors
-    /// [`ConversationError::NotFound`] when it does not exist or is another account's.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when it does not exist or belongs to another account.
     pub async fn find(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Arc<LiveAnswer>, UseCaseError> {
+        principal.require(&[Read])?;
+        Ok(self.find_own(principal.account(), conversation, message).await?)
+    }
+
+    /// Returns the answer of a repeated question, which whoever may ask may see.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub async fn find_replayed(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Arc<LiveAnswer>, UseCaseError> {
+        principal.require(&[Ask])?;
+        Ok(self.find_own(principal.account(), conversation, message).await?)
+    }
+
+    /// Waits until the answer has ended, for at most `max_wait` and [`WAIT_MAX`], until `shutdown` completes, or until
+    /// the principal is no longer valid. Cancel safe.
+    pub async fn wait_for_end(
+        &self,
+        principal: &Principal,
+        live: &LiveAnswer,
+        max_wait: Duration,
+        shutdown: impl Future<Output = ()>,
+    ) -> WaitOutcome {
+        let mut progress = live.progress();
+        let ended = progress.wait_for(|progress| progress.ended);
+        tokio::select! {
+            _ = tokio::time::timeout(max_wait.min(WAIT_MAX), ended) => WaitOutcome::Show,
+            () = shutdown => WaitOutcome::Show,
+            () = self.access.clone().revoked(principal.clone()) => WaitOutcome::Revoked,
+        }
+    }
+
+    async fn find_own(
         &self,
         account: AccountId,
         conversation: ConversationId,
@@ -50,37 +110,40 @@ impl Answers {
         Ok(live)
     }
 
-    /// A stored answer as it is shown: as it stands here, when it is being written here. Rendering one that
-    /// was not read lately takes its time.
+    /// Returns the present state of a stored answer of the principal's account. Blocks while it renders an answer that is
+    /// not in memory.
     #[must_use]
-    pub fn snapshot_of(&self, account: AccountId, stored: StoredAnswer) -> Arc<Snapshot> {
+    pub fn snapshot_of(&self, principal: &Principal, stored: StoredAnswer) -> Arc<Snapshot> {
         let live = self.live.find(stored.id).ok();
-        live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer))).snapshot()
+        live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(principal.account(), &stored), stored.answer)))
+            .snapshot()
     }
 
-    /// Follows one answer until it is done.
+    /// Follows an answer until its end.
     ///
     /// # Errors
     /// As [`Self::find`].
     pub async fn follow(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
         message: MessageId,
-    ) -> Result<Follower, ConversationError> {
-        let live = self.find(account, conversation, message).await?;
+    ) -> Result<Follower, UseCaseError> {
+        let live = self.find(principal, conversation, message).await?;
         Ok(self.live.follow(live, None))
     }
 
-    /// Follows a conversation: its latest answer, then each that begins later, until it is deleted.
+    /// Follows a conversation: its latest answer, then each later one, until the conversation is deleted.
     ///
     /// # Errors
-    /// [`ConversationError::NotFound`].
+    /// As [`Self::find`].
     pub async fn watch(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
-    ) -> Result<Follower, ConversationError> {
+    ) -> Result<Follower, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
         let watch = self.live.watch(conversation);
         let stored =
             self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
@@ -88,8 +151,8 @@ impl Answers {
         Ok(self.live.follow(latest, Some(watch)))
     }
 
-    /// The answer to be read. One that is in progress and not written here yet is waited for; one that was
-    /// completed while this was found out is not. A reader that goes away meanwhile leaves none behind that nobody ends.
+    /// Attaches a reader to a stored answer. One in progress begins here, unless it was completed meanwhile. Dropping the
+    /// future does not interrupt that, so that no answer is left that nobody ends.
     async fn attach(
         &self,
         account: AccountId,
@@ -103,7 +166,7 @@ impl Answers {
         begun.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
-    /// Begins an answer that was in progress, and looks again: it may have come to its end before it was begun here.
+    /// Begins an answer in progress, and reads it again, because it may have ended before it was begun here.
     async fn begin(
         &self,
         account: AccountId,
@@ -122,7 +185,7 @@ impl Answers {
                 self.live.delete(stored.conversation);
                 Err(ConversationError::NotFound)
             }
-            // Nothing is known of the answer: it may go on, or be over and nobody say so here.
+            // The state of the answer is unknown: it may have ended without a notice to this process.
             Err(error) => {
                 let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
@@ -143,13 +206,13 @@ impl Answers {
     }
 }
 
-/// Renders a completed answer ahead of its reader; a long one where it keeps nobody waiting.
+/// Renders a completed long answer ahead of its reader, on a thread for blocking work.
 async fn rendered(live: &Arc<LiveAnswer>) {
     if live.size_bytes() < RENDERED_AT_ONCE_MAX_BYTES {
         return;
     }
     let live = live.clone();
-    // A panic was reported; the reader meets it again.
+    // A panic was reported. The reader renders again.
     let _ = tokio::task::spawn_blocking(move || live.snapshot()).await;
 }
 

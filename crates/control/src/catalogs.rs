@@ -1,14 +1,23 @@
-//! Skills and agents: what there is, kept up to date with the operator's folders (section 4.2 of the interface).
+//! The catalogs that a question may choose from: models, jurisdictions, skills and agents (section 4.2 of the interface).
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use domain::id::AccountId;
+use domain::catalog::{Jurisdiction, ModelEntry, ModelStatus};
+use domain::scope::Permission::{self, Ask, Read};
 use engine::Plugins;
+use models::Catalog;
 use plugins::Skill;
-use store::{Store, StoreError, skills};
+use store::{Store, skills};
 
-/// A skill or an agent as its catalog lists it (section 2.4).
+use crate::error::UseCaseError;
+use crate::principal::Principal;
+
+/// Whoever reads answers or asks may see the catalogs.
+const ANY_OF: &[Permission] = &[Read, Ask];
+
+/// A skill or an agent (section 2.4 of the interface).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// Its identifier, a UUID.
@@ -17,28 +26,57 @@ pub struct CatalogEntry {
     pub name: String,
     /// `<plugin>:<name>`
     pub full_name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
 }
 
-/// The catalogs of skills and agents. Cheap to clone.
+/// The catalogs. Cheap to clone.
 #[derive(Clone)]
 pub struct Catalogs {
     pub(crate) store: Store,
     pub(crate) plugins: Plugins,
+    pub(crate) models: Arc<Catalog>,
+    pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
 }
 
 impl Catalogs {
-    /// The skills, those that the account has used most first, then by full name.
+    /// Lists the models.
     ///
     /// # Errors
-    /// When the store fails.
-    pub async fn skills(&self, account: AccountId) -> Result<Vec<CatalogEntry>, StoreError> {
-        let uses = self.store.read(move |tx| skills::uses(tx, account)).await?;
+    /// [`UseCaseError`].
+    pub fn models(&self, principal: &Principal) -> Result<Arc<Vec<ModelEntry>>, UseCaseError> {
+        principal.require(ANY_OF)?;
+        Ok(self.models.entries())
+    }
+
+    /// Returns the recent health of a model's calls.
+    #[must_use]
+    pub fn model_status(&self, id: &str) -> ModelStatus {
+        self.models.status(id)
+    }
+
+    /// Lists the jurisdictions.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub fn jurisdictions(&self, principal: &Principal) -> Result<Arc<Vec<Jurisdiction>>, UseCaseError> {
+        principal.require(ANY_OF)?;
+        Ok(self.jurisdictions.clone())
+    }
+
+    /// Lists the skills: by the account's number of uses, then by full name.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn skills(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
+        principal.require(ANY_OF)?;
+        let account = principal.account();
+        let uses = self.store.read(move |tx| skills::uses(tx, account)).await;
+        let uses = uses.map_err(UseCaseError::internal)?;
         let uses: HashMap<String, u64> = uses.into_iter().collect();
         let library = self.plugins.library();
         let mut skills: Vec<&Skill> = library.skills.iter().collect();
-        // They are sorted by full name, and those that are used alike stay so.
+        // The library is sorted by full name, and the sort is stable.
         skills.sort_by_key(|skill| Reverse(uses.get(&skill.name.full_name).copied().unwrap_or(0)));
         let listed = skills.into_iter().map(|skill| CatalogEntry {
             id: skill.name.id.to_string(),
@@ -49,9 +87,12 @@ impl Catalogs {
         Ok(listed.collect())
     }
 
-    /// The agents, by full name.
-    #[must_use]
-    pub fn agents(&self) -> Vec<CatalogEntry> {
+    /// Lists the agents by full name.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub fn agents(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
+        principal.require(ANY_OF)?;
         let library = self.plugins.library();
         let listed = library.agents.iter().map(|agent| CatalogEntry {
             id: agent.id.to_string(),
@@ -59,6 +100,6 @@ impl Catalogs {
             full_name: agent.full_name.clone(),
             description: agent.description.clone(),
         });
-        listed.collect()
+        Ok(listed.collect())
     }
 }

@@ -1,32 +1,44 @@
-//! Conversations: listed, read, changed, deleted, stopped (section 4.4 of the interface).
+//! Lists, reads, changes, deletes and stops conversations (section 4.4 of the interface).
 
 use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId};
-use store::conversations;
+use domain::scope::Permission::{Ask, Read};
+use engine::Dispatch;
+use live::Live;
+use store::conversations::{self, ConversationError, ConversationPatch};
 pub use store::conversations::{
-    ConversationError, ConversationPage, ConversationPatch, ConversationSummary, EXCHANGES_PAGE_MAX, Message,
-    Question,
+    ConversationPage, ConversationSummary, EXCHANGES_PAGE_MAX, Message, Question,
 };
 use store::{Store, StoreError};
 
 use crate::Environment;
+use crate::error::UseCaseError;
 use crate::jobs::Jobs;
-use engine::Dispatch;
-use live::Live;
+use crate::principal::Principal;
+use crate::title;
 
-/// Bytes of text after which a page of messages is full.
+/// The size of the text after which a page of messages is full.
 pub const PAGE_BYTES: usize = 128 << 10;
-/// Exchanges that are read together; by so many a page may go beyond [`PAGE_BYTES`].
+/// The number of exchanges of one query. A page exceeds [`PAGE_BYTES`] by at most so many.
 const READ_TOGETHER_MAX: u32 = 4;
 
-/// A page of what was said in a conversation.
+/// A page of a conversation's messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchanges {
-    /// Questions and answers in the order in which they were made.
+    /// Questions and answers in chronological order.
     pub messages: Vec<Message>,
-    /// Whether there was no room for more of them.
+    /// True if the page is full, so that another one may follow.
     pub full: bool,
+}
+
+/// A change of a conversation; `None` leaves a field as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConversationChange {
+    /// The title, as the user wrote it.
+    pub title: Option<String>,
+    /// True to pin the conversation.
+    pub pinned: Option<bool>,
 }
 
 /// The conversations of all accounts. Cheap to clone.
@@ -40,99 +52,113 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// The account's conversations, pinned ones first, then the latest.
+    /// Lists the account's conversations: pinned ones first, then by the last change.
     ///
     /// # Errors
-    /// [`ConversationError::Store`].
+    /// [`UseCaseError`].
     pub async fn list(
         &self,
-        account: AccountId,
+        principal: &Principal,
         offset: u64,
         limit: u32,
-    ) -> Result<ConversationPage, ConversationError> {
+    ) -> Result<ConversationPage, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
         Ok(self.store.read(move |tx| conversations::list(tx, account, offset, limit)).await?)
     }
 
-    /// The conversation in short.
+    /// Returns the conversation without its messages.
     ///
     /// # Errors
-    /// [`ConversationError`].
+    /// [`UseCaseError`].
     pub async fn summary(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
-    ) -> Result<ConversationSummary, ConversationError> {
-        self.store.read(move |tx| conversations::summary(tx, account, conversation)).await
+    ) -> Result<ConversationSummary, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        Ok(self.store.read(move |tx| conversations::summary(tx, account, conversation)).await?)
     }
 
-    /// The messages after those of so many exchanges, up to [`EXCHANGES_PAGE_MAX`] exchanges of them and about
-    /// [`PAGE_BYTES`]; none at the end. Answers that are being written are as far as the store knows them:
-    /// [`crate::Answers::snapshot_of`] has them as they stand.
+    /// Returns the messages after the first `exchanges`: up to [`EXCHANGES_PAGE_MAX`] exchanges and about
+    /// [`PAGE_BYTES`]; none at the end. Answers in progress have their stored state;
+    /// [`crate::Answers::snapshot_of`] returns the present one.
     ///
     /// # Errors
-    /// [`ConversationError::Store`].
+    /// [`UseCaseError`].
     pub async fn messages_after(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
         exchanges: u32,
-    ) -> Result<Exchanges, ConversationError> {
+    ) -> Result<Exchanges, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
         let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges);
         Ok(self.store.read(page).await?)
     }
 
-    /// Changes title or pin.
+    /// Changes the title or the pin.
     ///
     /// # Errors
-    /// [`ConversationError`].
+    /// [`UseCaseError`].
     pub async fn patch(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
-        patch: ConversationPatch,
-    ) -> Result<ConversationSummary, ConversationError> {
+        change: ConversationChange,
+    ) -> Result<ConversationSummary, UseCaseError> {
+        principal.require(&[Ask])?;
+        let account = principal.account();
+        let title = change.title.as_deref().map(title::checked).transpose()?;
+        let patch = ConversationPatch { title, pinned: change.pinned };
         let store = self.store.clone();
         let patched = self.dispatch.see_through(async move {
             store.write(move |tx| conversations::patch(tx, account, conversation, &patch)).await
         });
-        patched.await.unwrap_or(Err(StoreError::Panicked.into()))
+        Ok(patched.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
 
-    /// Deletes a conversation: it is found no more, and an answer being written is stopped, which is paid for as far as
-    /// it came. A caller that goes away leaves nothing of that undone.
+    /// Deletes a conversation and stops its open answer, which is paid for as far as it came. Dropping the future does
+    /// not interrupt the deletion.
     ///
     /// # Errors
-    /// [`ConversationError`].
+    /// [`UseCaseError`].
     pub async fn delete(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
-    ) -> Result<(), ConversationError> {
+    ) -> Result<(), UseCaseError> {
+        principal.require(&[Ask])?;
+        let account = principal.account();
         let (this, now) = (self.clone(), self.environment.now());
         let deleted = self.dispatch.see_through(async move {
             let deleted =
                 this.store.write(move |tx| conversations::delete(tx, account, conversation, now)).await?;
-            // Its readers first: they are not shown how it is stopped.
+            // The readers first, so that they do not see the answer stop.
             this.live.delete(conversation);
             match deleted.open_answer {
                 Some(answer) => this.dispatch.stop(answer),
                 None => this.jobs.wake(),
             }
-            Ok(())
+            Ok::<_, ConversationError>(())
         });
-        deleted.await.unwrap_or(Err(StoreError::Panicked.into()))
+        Ok(deleted.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
 
-    /// Stops the answer being written, if one is. The summary may still say that it is in progress. A caller that goes
-    /// away leaves nothing of that undone.
+    /// Stops the open answer, if there is one. The returned summary may still have it as open. Dropping the future does
+    /// not interrupt the stop.
     ///
     /// # Errors
-    /// [`ConversationError`].
+    /// [`UseCaseError`].
     pub async fn stop(
         &self,
-        account: AccountId,
+        principal: &Principal,
         conversation: ConversationId,
-    ) -> Result<ConversationSummary, ConversationError> {
+    ) -> Result<ConversationSummary, UseCaseError> {
+        principal.require(&[Ask])?;
+        let account = principal.account();
         let this = self.clone();
         let stopped = self.dispatch.see_through(async move {
             let summary =
@@ -140,13 +166,13 @@ impl Conversations {
             if let Some(answer) = summary.open_answer {
                 this.dispatch.stop(answer);
             }
-            Ok(summary)
+            Ok::<_, ConversationError>(summary)
         });
-        stopped.await.unwrap_or(Err(StoreError::Panicked.into()))
+        Ok(stopped.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
 }
 
-/// The messages from an exchange on, a few exchanges at a time until there are enough of them.
+/// Reads the messages from an exchange on, a few exchanges at a time, until the page is full.
 fn page_of(
     tx: &mut dyn store::Sql,
     account: AccountId,
@@ -170,7 +196,7 @@ fn page_of(
     Ok(Exchanges { messages: page, full: true })
 }
 
-/// About what a message takes.
+/// Returns the approximate size of a message, in bytes.
 fn size(message: &Message) -> usize {
     match message {
         Message::Question(question) => question.text.len(),

@@ -1,4 +1,4 @@
-//! Uses of keys that were refused and are worth an operator's look: in the audit log, now and then.
+//! Writes refused uses of keys to the audit log, at a limited rate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,53 +10,48 @@ use store::{Store, audit};
 use tokio_util::task::TaskTracker;
 
 use crate::Environment;
+use crate::principal::Invalidity;
 
-/// A key's refusals of one kind are noted once in so long, however many there are.
+/// The minimum interval between two entries of the same key and reason.
 const RECORD_INTERVAL: Duration = Duration::from_secs(600);
-/// The most refusals that are remembered; beyond that some may be noted again.
+/// The number of keys and reasons that are remembered. Beyond it, some may be written again early.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Why a known key was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The reason why a known key was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub(crate) enum DenialReason {
-    Revoked,
-    Ended,
-    WithoutLicence,
+    #[error("{0}")]
+    Invalid(Invalidity),
+    #[error("beyond its scope")]
     BeyondScope,
 }
 
-/// Notes refusals. Cheap to clone.
+/// Writes refusals to the audit log. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct DeniedAccessLog {
     store: Store,
     environment: Environment,
-    noted: Arc<Mutex<HashMap<(KeyId, DenialReason), Timestamp>>>,
+    recorded: Arc<Mutex<HashMap<(KeyId, DenialReason), Timestamp>>>,
     tasks: TaskTracker,
 }
 
 impl DeniedAccessLog {
     pub(crate) fn new(store: Store, environment: Environment, tasks: TaskTracker) -> Self {
-        Self { store, environment, noted: Arc::default(), tasks }
+        Self { store, environment, recorded: Arc::default(), tasks }
     }
 
-    /// Notes the refusal unless one like it was noted lately. The caller does not wait for it.
-    pub(crate) fn record(&self, account: AccountId, key: KeyId, denial: DenialReason, asked: &str) {
+    /// Writes the refusal unless the same one was written within [`RECORD_INTERVAL`]. Does not wait for the store.
+    pub(crate) fn record(&self, account: AccountId, key: KeyId, denial: DenialReason, operation: &str) {
         if !self.due(key, denial) {
             return;
         }
-        let why = match denial {
-            DenialReason::Revoked => "revoked",
-            DenialReason::Ended => "ended",
-            DenialReason::WithoutLicence => "without a licence that holds",
-            DenialReason::BeyondScope => "beyond its scope",
-        };
         let entry = audit::AuditEntry {
             at: self.environment.now(),
             account: Some(account),
             actor: format!("key {key}"),
             action: "refused key".to_owned(),
             subject: key.to_string(),
-            detail: if asked.is_empty() { why.to_owned() } else { format!("{why}: {asked}") },
+            detail: if operation.is_empty() { denial.to_string() } else { format!("{denial}: {operation}") },
             trace: None,
         };
         let store = self.store.clone();
@@ -69,14 +64,14 @@ impl DeniedAccessLog {
 
     fn due(&self, key: KeyId, denial: DenialReason) -> bool {
         let now = self.environment.now();
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.get(&(key, denial)).is_some_and(|at| now.since(*at) < RECORD_INTERVAL) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.get(&(key, denial)).is_some_and(|at| now.since(*at) < RECORD_INTERVAL) {
             return false;
         }
-        if noted.len() >= ENTRIES_MAX {
-            noted.clear();
+        if recorded.len() >= ENTRIES_MAX {
+            recorded.clear();
         }
-        noted.insert((key, denial), now);
+        recorded.insert((key, denial), now);
         true
     }
 }

@@ -1,24 +1,31 @@
-//! The use cases of the service: one module each, none of which knows HTTP.
+//! The use cases of the service, one module each. Every face calls them, and none of them knows HTTP.
 //!
-//! [`Questions`] accepts, [`dispatch`] works, [`live`] shows what is being written, [`Answers`] hands it to
-//! readers; [`Conversations`], [`Catalogs`], [`Authenticator`], [`Vm`] and [`Admin`] are the rest of what the edges call. Each is
-//! a cheap handle, so that an edge is given the one that it needs. [`Service`] puts them together.
+//! [`Authenticator`] turns a key into a [`Principal`]. [`Questions`], [`Answers`], [`Conversations`], [`Catalogs`],
+//! [`Files`] and [`Vm`] are asked by a principal, require its permission, and fail with a [`UseCaseError`], whose
+//! [`ErrorKind`] each face maps to its own statuses. [`Admin`] is for operators. Each is a cheap handle, so that a handler
+//! gets the one that it needs. [`Service`] starts and holds them all.
 
 pub mod access;
 pub mod admin;
 pub mod answers;
+mod ask_error;
 pub mod backup;
 pub mod catalogs;
 pub mod conversations;
+pub mod data_folder;
 mod denied_access;
 pub mod disk_reserve;
+pub mod error;
+pub mod files;
 pub mod health;
 mod jobs;
 pub mod passwords;
+pub mod principal;
 pub mod privileges;
 pub mod provisioning;
 pub mod questions;
 pub mod service;
+mod title;
 pub mod usage;
 pub mod vm;
 
@@ -32,11 +39,14 @@ pub use engine::{
     AnswerMetrics, DispatchLimits, Environment, Plugins, PluginsConfig, environment, metrics, plugins_folder,
     templates,
 };
+pub use error::{ErrorKind, PublicCode, UseCaseError};
+pub use files::Files;
 pub use health::{Check, CheckStatus};
 pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
 pub use live;
 pub use models::{Catalog, ProbeError, VendorHealth};
 pub use passwords::Passwords;
+pub use principal::Principal;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};
 pub use store::{DatabaseUrl, StoreError};

@@ -1,4 +1,4 @@
-//! Workspaces and the database that they belong to: folders that a crash left unmade, and a database that is not the one.
+//! Opens the database with the workspaces that belong to it, and creates workspaces that a crash left missing.
 
 use std::io;
 use std::path::Path;
@@ -8,14 +8,14 @@ use domain::id::AccountId;
 use store::{DatabaseUrl, Store, StoreError, accounts, machines};
 use workspace::{Quota, Workspaces};
 
-use crate::service::{DATABASE, StartError, open_store, open_workspaces};
+use crate::data_folder::{DATABASE, StartError, open_store, open_workspaces};
 
-/// Machines that one look at the store brings.
+/// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
 
-/// Opens the database of a data folder, or another one, and the workspaces. One that can't be reached is waited for that
-/// long. A database that is missing or has no accounts is not that of workspaces that there are, and is refused unless
-/// `accepts_empty`; it is not made then.
+/// Opens the workspaces of a data folder, and its database or the one at `database`. Waits up to `max_wait` for a database
+/// that is unreachable. If there are workspaces, a database that is missing or has no accounts is an error unless
+/// `accepts_empty` is set; it is not created then.
 ///
 /// # Errors
 /// [`StartError`].
@@ -44,19 +44,19 @@ async fn refuse_workspaces(workspaces: &Workspaces) -> Result<(), StartError> {
     }
 }
 
-/// Makes the account's folder if it is missing: a crash may have come between the account and its folder.
+/// Creates the account's folder if a crash left it missing.
 pub(crate) async fn ensure(workspaces: &Workspaces, account: AccountId) {
     if workspaces.of(account).is_made() {
         return;
     }
     match workspaces.provision(account, None).await {
         Ok(_) => tracing::warn!(%account, "missing workspace folder created"),
-        // Whatever needs it tells what is wrong.
+        // The operation that needs the folder reports the error.
         Err(error) => tracing::error!(%account, %error, "missing workspace folder could not be created"),
     }
 }
 
-/// Makes the folders that are missing of all accounts that have a machine. Those of others are made when they are used.
+/// Creates the missing folders of all accounts with a machine. Those of other accounts are created at their first use.
 pub(crate) async fn ensure_all(store: &Store, workspaces: &Workspaces) -> Result<(), StoreError> {
     let mut after = None;
     loop {

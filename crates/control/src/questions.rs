@@ -1,183 +1,66 @@
-//! Asking: a question is checked, accepted in one transaction, and dispatched (section 4.4 of the interface).
+//! Checks a question, accepts it in one transaction and dispatches it (section 4.4 of the interface).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::Answer;
 use domain::catalog::{Jurisdiction, ModelEntry};
-use domain::excerpt::Excerpt;
 use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
-use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES, TITLE_MAX_CHARS};
+use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
+use domain::scope::Permission;
+use engine::templates::PromptTemplates;
+use engine::{Dispatch, PromptOptions, Web, first_reservation, settle_surely};
+use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{MachineError, Machines};
 use models::Catalog;
 use plugins::{Library, Lookup};
-use store::conversations::{self, ConversationError};
-use store::questions::{self, Accepted, AskResult, AskedThrough, NewConversation, NewQuestion, Target};
-pub use store::questions::{AskRefused, Idempotency};
+use store::conversations;
+pub use store::questions::Idempotency;
+use store::questions::{self, Accepted, AskRefused, AskResult, NewConversation, NewQuestion, Target};
 use store::{Sql, Store, StoreError, machines};
 use telemetry::trace::SpanContext;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
-use crate::access::Caller;
-use crate::{DiskReserve, Environment, Plugins};
-use engine::settle_surely;
-use engine::templates::PromptTemplates;
-use engine::{Dispatch, PromptOptions, Web, first_reservation};
-use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
-
-/// The most names that a refusal lists.
-const NAMES_IN_ERROR_MAX: usize = 100;
-/// The most skills that a question names.
-const SKILLS_MAX: usize = 100;
+use crate::ask_error::{AskError, SKILLS_MAX};
+use crate::error::UseCaseError;
+use crate::principal::Principal;
+use crate::{DiskReserve, Environment, Plugins, title};
 
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
 pub struct AskRequest {
     /// The text.
     pub input: String,
-    /// The conversation to go on with; a new one unless given.
+    /// The conversation to continue; a new one if `None`.
     pub conversation: Option<ConversationId>,
     /// Workspace paths to attach, as written.
     pub attachments: Vec<String>,
-    /// The model; the default one unless given. For a new conversation only, as are the next three.
+    /// The model; the default if `None`. For a new conversation only, like the next three.
     pub model: Option<String>,
     /// Settings of the model.
     pub settings: Vec<(String, String)>,
     /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
-    /// Whether the web may be searched.
+    /// True to permit web search.
     pub web_search: bool,
-    /// An agent; the default one unless given.
+    /// The agent; the default if `None`.
     pub agent: Option<String>,
     /// Skills.
     pub skills: Vec<String>,
-    /// What keeps a repeated request from asking again.
+    /// The idempotency key, which prevents a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
-    /// The span of the request, when its trace is recorded.
+    /// The span of the request, if its trace is recorded.
     pub trace: Option<SpanContext>,
 }
 
-/// Why a question was not accepted. Nothing was done.
-#[derive(Debug, thiserror::Error)]
-pub enum AskError {
-    /// The text is missing, or only white space.
-    #[error("input is missing: it is the text of the question")]
-    Blank,
-    /// The text is longer than a question may be, or holds NUL.
-    #[error("input is longer than {QUESTION_MAX_BYTES} bytes, or holds a NUL character")]
-    Unreadable,
-    /// There is no such model.
-    #[error("there is no model {}; valid values: {}", Excerpt(asked), valid.join(", "))]
-    UnknownModel {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        valid: Vec<String>,
-    },
-    /// There is no such model, or none at all, since a vendor has not told its models.
-    #[error("there is no model to answer with now ({outage}); try again later")]
-    NoModel {
-        /// Which vendor, and why.
-        outage: String,
-    },
-    /// The model has no such setting, or the setting no such value.
-    #[error("{} is no setting of this model; valid values: {}", Excerpt(asked), valid.join(", "))]
-    UnknownSetting {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        valid: Vec<String>,
-    },
-    /// A setting is given more than once.
-    #[error("the setting {} is given more than once", Excerpt(.0))]
-    RepeatedSetting(String),
-    /// There is no such jurisdiction.
-    #[error("there is no jurisdiction {}; valid values: {}", Excerpt(asked), valid.join(", "))]
-    UnknownJurisdiction {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        valid: Vec<String>,
-    },
-    /// There is no such agent.
-    #[error("there is no agent {}; valid values: {}", Excerpt(asked), listed(valid))]
-    UnknownAgent {
-        /// What was asked for.
-        asked: String,
-        /// The full names that there are.
-        valid: Vec<String>,
-    },
-    /// There is no such skill.
-    #[error("there is no skill {}; valid values: {}", Excerpt(asked), listed(valid))]
-    UnknownSkill {
-        /// What was asked for.
-        asked: String,
-        /// The full names that there are.
-        valid: Vec<String>,
-    },
-    /// Several skills, or several agents, have this name.
-    #[error("{} names several; their full names: {}", Excerpt(asked), listed(meant))]
-    AmbiguousName {
-        /// What was asked for.
-        asked: String,
-        /// The full names of those that it may mean.
-        meant: Vec<String>,
-    },
-    /// More files than a question may have.
-    #[error("more than {ATTACHMENTS_MAX} files are attached")]
-    TooManyAttachments,
-    /// More skills than a question may name.
-    #[error("more than {SKILLS_MAX} skills are named")]
-    TooManySkills,
-    /// An attached path leads nowhere.
-    #[error("filePaths: there is nothing at {}", Excerpt(.0))]
-    NoSuchAttachment(String),
-    /// An attached path cannot be used.
-    #[error("filePaths: {}: {error}", Excerpt(path))]
-    Attachment {
-        /// The path as written.
-        path: String,
-        /// Why.
-        #[source]
-        error: WorkspaceError,
-    },
-    /// The account has no machine.
-    #[error("the account has no machine")]
-    NoMachine,
-    /// The account's machine does not run, and questions start none here.
-    #[error("the machine is {}; start it and wait until it is RUNNING", .0.as_str())]
-    MachineNotRunning(MachineStatus),
-    /// The disk is nearly full: nothing new is begun.
-    #[error("the service is short of disk space and takes no questions; try again later")]
-    DiskLow,
-    /// The state of the account's machine could not be told.
-    #[error(transparent)]
-    Machine(MachineError),
-    /// The store refuses it.
-    #[error(transparent)]
-    Refused(#[from] AskRefused),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<ConversationError> for AskError {
-    fn from(error: ConversationError) -> Self {
-        match error {
-            ConversationError::NotFound => Self::Refused(AskRefused::NotFound),
-            ConversationError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
-/// What became of a question.
+/// The result of asking.
 pub enum AskOutcome {
-    /// It was accepted.
+    /// The question was accepted.
     Accepted {
         /// Its answer.
         live: Arc<LiveAnswer>,
-        /// The answer as it was then, however far it has come meanwhile.
+        /// The answer at its beginning, without any text.
         begun: Arc<Snapshot>,
     },
     /// The same request was accepted before.
@@ -189,7 +72,7 @@ pub enum AskOutcome {
     },
 }
 
-/// Takes questions. Cheap to clone.
+/// Accepts questions. Cheap to clone.
 #[derive(Clone)]
 pub struct Questions {
     pub(crate) store: Store,
@@ -204,34 +87,34 @@ pub struct Questions {
     pub(crate) plugins: Plugins,
     pub(crate) web: Web,
     pub(crate) disk: DiskReserve,
-    /// Whether a question starts a machine that does not run.
+    /// True if a question starts a machine that does not run.
     pub(crate) machine_started: bool,
 }
 
 impl Questions {
-    /// Accepts a question: when this returns, it will be answered whatever happens. The machine is started
-    /// for it.
+    /// Accepts a question and starts the machine for it. An accepted question survives any crash.
     ///
     /// # Errors
-    /// [`AskError`].
-    pub async fn ask(&self, caller: &Caller, request: AskRequest) -> Result<AskOutcome, AskError> {
-        // Before anything is checked: what an accepted question names may be gone when it is repeated.
-        if let Some(repeated) = self.repeated(caller, request.idempotency.as_ref()).await? {
+    /// [`UseCaseError`]; nothing was changed then.
+    pub async fn ask(&self, principal: &Principal, request: AskRequest) -> Result<AskOutcome, UseCaseError> {
+        principal.require(&[Permission::Ask])?;
+        // Before all checks, because what an accepted question names may be gone when it is repeated.
+        if let Some(repeated) = self.repeated(principal, request.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
         let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
         let mut span = engine::accept(self.environment.tracer(), request.trace, answer);
-        let taken = self.check_and_submit(caller, request, answer).await;
+        let taken = self.check_and_submit(principal, request, answer).await;
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.fail();
         }
-        taken
+        Ok(taken?)
     }
 
-    /// The rest of [`Self::ask`], when it was not accepted before.
+    /// Accepts a question that was not accepted before.
     async fn check_and_submit(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         request: AskRequest,
         answer: MessageId,
     ) -> Result<AskOutcome, AskError> {
@@ -244,12 +127,12 @@ impl Questions {
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
-        let (target, model) = self.target(caller, &request).await?;
-        let attachments = self.attachments(caller, &request.attachments).await?;
-        if !caller.has_machine {
+        let (target, model) = self.target(principal, &request).await?;
+        let attachments = self.attachments(principal, &request.attachments).await?;
+        if !principal.has_machine() {
             return Err(AskError::NoMachine);
         }
-        self.machine_permits(caller.account).await?;
+        self.machine_permits(principal.account()).await?;
         if self.disk.is_low() {
             return Err(AskError::DiskLow);
         }
@@ -259,7 +142,7 @@ impl Questions {
         };
         let web = match &target {
             Target::New(new) => self.web.reach(new.web_search),
-            // At most, when the conversation allows it.
+            // The most that the conversation may permit.
             Target::Existing(_) => self.web.reach(true),
         };
         let templates = &self.templates;
@@ -275,9 +158,9 @@ impl Questions {
         );
         let now = self.environment.now();
         let new = NewQuestion {
-            account: caller.account,
-            user: caller.user,
-            through: AskedThrough::Key(caller.key),
+            account: principal.account(),
+            user: principal.user(),
+            through: principal.asked_through(),
             trace: request.trace.map(|request| TraceId::from_bits(request.trace)),
             target,
             question: MessageId::made_at(now, self.environment.bits()),
@@ -292,12 +175,12 @@ impl Questions {
             idempotency: request.idempotency,
             now,
         };
-        // A caller that goes away now must not leave an accepted question whose machine nobody starts.
+        // Dropping the future must not leave an accepted question whose machine nobody starts.
         let taken = self.dispatch.see_through(self.clone().submit(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
     }
 
-    /// Refuses a question to a machine that does not run, where the operator wants it so.
+    /// Refuses a question to a machine that does not run, if questions may not start it.
     async fn machine_permits(&self, account: AccountId) -> Result<(), AskError> {
         if self.machine_started {
             return Ok(());
@@ -310,14 +193,14 @@ impl Questions {
         }
     }
 
-    /// What became of the same request, when it was accepted before.
+    /// Returns the outcome of the same request, if it was accepted before.
     async fn repeated(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         idempotency: Option<&Idempotency>,
     ) -> Result<Option<AskOutcome>, AskError> {
         let Some(idempotency) = idempotency.cloned() else { return Ok(None) };
-        let (account, now) = (caller.account, self.environment.now());
+        let (account, now) = (principal.account(), self.environment.now());
         let found = self.store.read(move |tx| questions::replay(tx, account, &idempotency, now)).await?;
         Ok(found.map(|(conversation, answer)| AskOutcome::Replayed { conversation, answer }))
     }
@@ -352,18 +235,18 @@ impl Questions {
         let begun = LiveAnswer::new(meta.clone(), answer.clone()).snapshot();
         let live = self.live.begin(meta, answer);
         if self.live.has_deleted_since(generation) {
-            // Perhaps this conversation: then its readers were told before there was anything to read.
+            // Possibly this conversation, whose readers were dismissed before its answer began.
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
             self.dispatch.spawn(async move { settle_surely(&store, &known, &meta).await });
         }
-        // A tool of an earlier answer may have shut the workspace for everybody who works in the machine.
+        // A tool of an earlier answer may have taken the machine's permissions for the workspace away.
         if let Err(error) = self.workspaces.of(account).repair().await {
             tracing::warn!(%account, %error, "workspace open failed");
         }
-        // Before dispatch looks: why an earlier start was given up must not end this answer.
+        // Before the dispatch, so that the failure of an earlier start does not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}
-            // The turn tells what became of the machine.
+            // The turn reports the state of the machine.
             Err(error @ (MachineError::NoMachine | MachineError::ShuttingDown)) => {
                 tracing::debug!(%error, "machine start for a question failed");
             }
@@ -373,10 +256,14 @@ impl Questions {
         (live, begun)
     }
 
-    /// Where the question goes, and the model that answers there.
-    async fn target(&self, caller: &Caller, request: &AskRequest) -> Result<(Target, ModelEntry), AskError> {
+    /// Returns the target of the question, and its model.
+    async fn target(
+        &self,
+        principal: &Principal,
+        request: &AskRequest,
+    ) -> Result<(Target, ModelEntry), AskError> {
         if let Some(id) = request.conversation {
-            let account = caller.account;
+            let account = principal.account();
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
             let model =
                 self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
@@ -390,7 +277,7 @@ impl Questions {
         self.check_jurisdictions(&request.jurisdictions)?;
         let new = NewConversation {
             id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
-            title: title_of(&request.input),
+            title: title::of_question(&request.input),
             model: model.id.clone(),
             settings: request.settings.clone(),
             jurisdictions: each_once(&request.jurisdictions),
@@ -399,8 +286,8 @@ impl Questions {
         Ok((Target::New(new), model))
     }
 
-    /// Why there is no such model, or with an empty name no default one. A vendor that has not told its models may have
-    /// it, where it could be one of its own.
+    /// Returns the error for an unknown model, or for an absent default if `asked` is empty. A vendor whose model
+    /// discovery failed may have the model.
     fn unknown_model(&self, asked: &str) -> AskError {
         if asked.is_empty() {
             let outage = self.catalog.outage();
@@ -425,12 +312,12 @@ impl Questions {
         }
     }
 
-    /// The attached paths as the workspace has them.
-    async fn attachments(&self, caller: &Caller, written: &[String]) -> Result<Vec<String>, AskError> {
+    /// Returns the normalized paths of the attached files.
+    async fn attachments(&self, principal: &Principal, written: &[String]) -> Result<Vec<String>, AskError> {
         if written.len() > ATTACHMENTS_MAX {
             return Err(AskError::TooManyAttachments);
         }
-        let workspace = self.workspaces.of(caller.account);
+        let workspace = self.workspaces.of(principal.account());
         let mut attachments = Vec::with_capacity(written.len());
         for path in written {
             let failed = |error| AskError::Attachment { path: path.clone(), error };
@@ -445,8 +332,8 @@ impl Questions {
     }
 }
 
-/// Accepts the question and notes in the same transaction that its machine is wanted: were the service to end
-/// before it has started it, the next one would wait for a machine that nobody starts.
+/// Accepts the question and requests the start of its machine in one transaction, so that a crash in between cannot
+/// leave a question waiting for a machine that nobody starts.
 fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     let asked = questions::ask(tx, new)?;
     if matches!(asked, AskResult::Accepted(_)) {
@@ -455,7 +342,7 @@ fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> 
     Ok(asked)
 }
 
-/// The full name of the agent that a word names.
+/// Returns the full name of the agent.
 fn agent_of(library: &Library, word: &str) -> Result<String, AskError> {
     match library.agent(word) {
         Lookup::Found(agent) => Ok(agent.full_name.clone()),
@@ -467,7 +354,7 @@ fn agent_of(library: &Library, word: &str) -> Result<String, AskError> {
     }
 }
 
-/// The full names of the skills that words name, each once.
+/// Returns the full names of the skills without repetitions.
 fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskError> {
     if words.len() > SKILLS_MAX {
         return Err(AskError::TooManySkills);
@@ -489,12 +376,6 @@ fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskErro
     Ok(names)
 }
 
-/// Names in a message, as far as one may be long.
-fn listed(names: &[String]) -> String {
-    let told = names.iter().take(NAMES_IN_ERROR_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES_IN_ERROR_MAX { format!("{told}, …") } else { told }
-}
-
 fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {
     for (at, (key, value)) in settings.iter().enumerate() {
         let Some(setting) = model.settings.iter().find(|setting| setting.key == *key) else {
@@ -513,33 +394,8 @@ fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(
     Ok(())
 }
 
-/// The texts in their order without repetitions.
+/// Removes repetitions and keeps the order.
 fn each_once(texts: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     texts.iter().filter(|text| seen.insert(text.as_str())).cloned().collect()
-}
-
-/// A conversation's title: the first line of its first question, cut at a word.
-fn title_of(question: &str) -> String {
-    let line = question.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if clean.chars().count() <= TITLE_MAX_CHARS {
-        return clean;
-    }
-    let cut: String = clean.chars().take(TITLE_MAX_CHARS - 1).collect();
-    let whole = cut.rsplit_once(' ').map_or(cut.as_str(), |(whole, _)| whole);
-    format!("{whole}…")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_title_is_the_first_line_cut_at_a_word() {
-        assert_eq!(title_of("\n  Kolik činí nájemné?\nPodrobně."), "Kolik činí nájemné?");
-        let long = title_of(&"slovo ".repeat(100));
-        assert!(long.chars().count() <= TITLE_MAX_CHARS && long.ends_with("slovo…"), "{long}");
-        assert!(title_of(&"x".repeat(500)).chars().count() <= TITLE_MAX_CHARS);
-    }
 }

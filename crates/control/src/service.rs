@@ -1,121 +1,87 @@
-//! The whole service put together, started and ended.
+//! Assembles, starts and shuts down the service.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use domain::catalog::{Jurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
-use machine::{Driver, MachineError, Machines};
-use models::{Catalog, VendorConfigError, VendorHealth, VendorsConfig};
-use store::{DatabaseUrl, ExclusiveLock, Options, Store, StoreError};
+use machine::{Driver, Machines};
+use models::{Catalog, VendorHealth, VendorsConfig};
+use store::{DatabaseUrl, ExclusiveLock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use workspace::{Quota, Workspaces};
+use workspace::Quota;
 
+pub use crate::data_folder::StartError;
 use crate::health::HealthChecks;
 use crate::jobs::{JobCounts, JobMetrics, Jobs};
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, DiskReserve, DiskReserveConfig,
-    Environment, Passwords, Plugins, PluginsConfig, Questions, Vm,
+    Environment, Files, Passwords, Plugins, PluginsConfig, Questions, Vm,
 };
 use engine::metrics::AnswerMetrics;
-use engine::templates::{PromptTemplates, TemplateError};
-use engine::{Dispatch, DispatchLimits, PluginsError, Web};
+use engine::templates::PromptTemplates;
+use engine::{Dispatch, DispatchLimits, Web};
 use live::Live;
 
-/// How long the start waits for a database that can't be reached, and how long between two attempts.
+/// The time limit for connecting to the database at the start.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-const CONNECT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How long it waits for another service to leave the database: a server may take half a minute to see that the
-/// host of one is gone.
+/// The time limit for another service to release the database. A server may take half a minute to notice that a host
+/// is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(40);
-/// Room that the database's files are given on the disk beyond their ends.
-const SLACK_BYTES: u64 = 8 << 20;
-/// How long the end waits for the database before what it does is cancelled.
+/// The time after which the shutdown cancels operations of the database.
 const STORE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the start waits for the vendors to tell their models. Later ones are found by the next look.
+/// The time limit of model discovery at the start. The next refresh finds later models.
 const MODELS_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often a vendor is asked for its models, and so whether it answers.
+/// The interval of model discovery, which is also the check of a vendor's health.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
-/// How soon again after it did not, twice as long after each further time, and how long at most.
+/// The delay after a failed model discovery, which doubles with each further failure, and its maximum.
 const REFRESH_RETRY_DELAY: Duration = Duration::from_secs(1);
 const REFRESH_RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// What a service is started with.
+/// The configuration of a service.
 #[derive(Debug)]
 pub struct ServiceConfig {
     /// The data folder.
     pub data: PathBuf,
-    /// The database, when it is not the data folder's own.
+    /// The database; that of the data folder if `None`.
     pub database: Option<DatabaseUrl>,
-    /// Whether a database without accounts is worked with although there are workspaces of accounts.
+    /// True to accept a database without accounts although the data folder has workspaces.
     pub accept_empty_database: bool,
-    /// Bounds of each workspace.
+    /// The quota of each workspace.
     pub quota: Quota,
-    /// How much is worked on at once.
+    /// The limits of concurrent work.
     pub limits: DispatchLimits,
-    /// How machines live.
+    /// The rules of starting and stopping machines.
     pub rules: Rules,
-    /// The vendors.
+    /// The vendors of models.
     pub vendors: VendorsConfig,
-    /// What questions may name.
+    /// The jurisdictions that questions may name.
     pub jurisdictions: Vec<Jurisdiction>,
-    /// A folder of templates in place of what models are told otherwise.
+    /// A folder of prompt templates that replace built-in ones.
     pub instructions: Option<PathBuf>,
-    /// How machines are made.
+    /// The driver of machines.
     pub driver: Driver,
-    /// Where plugins come from.
+    /// The sources of plugins.
     pub plugins: PluginsConfig,
-    /// What of the web answers may use.
+    /// The web access of answers.
     pub web: WebConfig,
-    /// What is kept free on the disk of the data folder.
+    /// The reserve on the disk of the data folder.
     pub disk: DiskReserveConfig,
-    /// What was found out about the host and the driver of machines.
+    /// The results of checks of the host and the driver.
     pub host_checks: Vec<Check>,
 }
 
-/// Why a service did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The data folder cannot be used.
-    #[error("the data folder: {0}")]
-    Data(#[from] io::Error),
-    /// The database cannot be used.
-    #[error("the database: {0}")]
-    Store(#[from] StoreError),
-    /// The database is not that of the workspaces.
-    #[error(
-        "the database is missing or empty, but the data folder has {0} workspaces; restore a backup into an empty data \
-         folder, or set database.accept_empty to begin without accounts"
-    )]
-    EmptyDatabase(usize),
-    /// A vendor's configuration cannot be used.
-    #[error("the vendors: {0}")]
-    Vendor(#[from] VendorConfigError),
-    /// What leads to the web cannot be used.
-    #[error("the web: {0}")]
-    Web(#[from] egress::ConfigError),
-    /// The plugins cannot be used.
-    #[error("the plugins: {0}")]
-    Plugins(#[from] PluginsError),
-    /// What models are told cannot be read.
-    #[error("the instructions: {0}")]
-    PromptTemplates(#[from] TemplateError),
-    /// The machines cannot be taken over.
-    #[error("the machines: {0}")]
-    Machines(#[from] MachineError),
-}
-
-/// A running service: every use case, ready for the edges.
+/// A running service with every use case.
 pub struct Service {
-    /// Keys.
+    /// Authentication.
     pub access: Authenticator,
     /// Operators' commands.
     pub admin: Admin,
@@ -123,20 +89,18 @@ pub struct Service {
     pub answers: Answers,
     /// Models.
     pub catalog: Arc<Catalog>,
-    /// Skills and agents.
+    /// Catalogs of models, jurisdictions, skills and agents.
     pub catalogs: Catalogs,
     /// Conversations.
     pub conversations: Conversations,
-    /// Jurisdictions.
-    pub jurisdictions: Arc<Vec<Jurisdiction>>,
     /// Passwords of the accounts' owners.
     pub passwords: Passwords,
     /// Questions.
     pub questions: Questions,
-    /// Machines, as owners control them.
+    /// Machines.
     pub vm: Vm,
     /// Files.
-    pub workspaces: Workspaces,
+    pub files: Files,
     store: Store,
     health: HealthChecks,
     lock: ExclusiveLock,
@@ -147,44 +111,7 @@ pub struct Service {
     shutdown: CancellationToken,
 }
 
-/// The database in a data folder.
-pub const DATABASE: &str = "causerie.db";
-
-/// The database of a data folder, or another one. One that can't be reached is waited for that long.
-///
-/// # Errors
-/// [`StartError::Store`].
-pub async fn open_store(
-    data: &Path,
-    database: Option<&DatabaseUrl>,
-    max_wait: Duration,
-) -> Result<Store, StartError> {
-    let own = data.join(DATABASE);
-    let Some(database) = database.cloned() else {
-        let options = Options { slack_bytes: SLACK_BYTES, ..Options::default() };
-        return Ok(off_thread(move || Store::open_with(&own, options)).await?);
-    };
-    database.check()?;
-    let begun = Instant::now();
-    loop {
-        let url = database.clone();
-        match off_thread(move || Store::connect(url.reveal())).await {
-            Err(StoreError::Unreachable(reason)) if begun.elapsed() < max_wait => {
-                tracing::warn!(%database, reason, waited = ?begun.elapsed(), "database unreachable; retrying");
-                tokio::time::sleep(CONNECT_RETRY_INTERVAL).await;
-            }
-            opened => return Ok(opened?),
-        }
-    }
-}
-
-async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, StoreError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
-}
-
-/// What models are told.
+/// Reads the prompt templates.
 async fn read_templates(
     jurisdictions: Arc<Vec<Jurisdiction>>,
     folder: Option<PathBuf>,
@@ -195,16 +122,8 @@ async fn read_templates(
     Ok(read.map_err(io::Error::other)??)
 }
 
-/// The workspaces of a data folder.
-///
-/// # Errors
-/// [`StartError::Data`].
-pub fn open_workspaces(data: &Path, quota: Quota) -> Result<Workspaces, StartError> {
-    Ok(Workspaces::new(data.join("workspaces"), quota)?)
-}
-
 impl Service {
-    /// Starts a service on its data folder: answers that were under way go on.
+    /// Starts a service on its data folder. Answers in progress continue.
     ///
     /// # Errors
     /// [`StartError`].
@@ -222,7 +141,7 @@ impl Service {
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
         let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
-        // Whatever comes of it is told and logged by the catalog.
+        // The catalog logs and reports failures.
         let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
         log_failed_vendors(&catalog);
         let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
@@ -256,9 +175,19 @@ impl Service {
         let running = Some((machines.clone(), access.clone()));
         Ok(Self {
             admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
+            answers: Answers {
+                store: store.clone(),
+                live: live.clone(),
+                dispatch: dispatch.clone(),
+                access: access.clone(),
+            },
             access,
-            answers: Answers { store: store.clone(), live: live.clone(), dispatch: dispatch.clone() },
-            catalogs: Catalogs { store: store.clone(), plugins: plugins.clone() },
+            catalogs: Catalogs {
+                store: store.clone(),
+                plugins: plugins.clone(),
+                models: catalog.clone(),
+                jurisdictions: jurisdictions.clone(),
+            },
             conversations: Conversations {
                 store: store.clone(),
                 environment: environment.clone(),
@@ -283,9 +212,8 @@ impl Service {
                 machine_started: config.rules.started_by_questions,
             },
             catalog: catalog.clone(),
-            jurisdictions,
             vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
-            workspaces,
+            files: Files { workspaces },
             health: HealthChecks::new(store.clone(), disk, catalog, config.host_checks),
             store,
             lock,
@@ -297,47 +225,47 @@ impl Service {
         })
     }
 
-    /// How many answers are being worked on here.
+    /// Returns the number of turns that run in this process.
     #[must_use]
     pub fn turns(&self) -> usize {
         self.dispatch.turns()
     }
 
-    /// What readiness rests on, and what is known of the host. Requests can be served when no check failed.
+    /// Returns the readiness checks and the checks of the host. The service is ready if none failed.
     pub async fn checks(&self) -> Vec<Check> {
         self.health.checks().await
     }
 
-    /// Waits until another service has taken the database over. This one is of no use then.
+    /// Waits until another service has taken over the database.
     pub async fn lock_lost(&self) {
         self.lock.lost().await;
     }
 
-    /// What answers did here.
+    /// Returns the metrics of answers in this process.
     #[must_use]
     pub fn metrics(&self) -> &AnswerMetrics {
         self.dispatch.metrics()
     }
 
-    /// What the store did, and who waits for it.
+    /// Returns the metrics of the store and the depths of its queues.
     #[must_use]
     pub fn store_metrics(&self) -> (&store::StoreMetrics, store::QueueDepths) {
         (self.store.metrics(), self.store.waiting())
     }
 
-    /// How each configured vendor of models fares, with the reason where it cannot be counted on.
+    /// Returns the health of each configured vendor, with the cause of a failure.
     #[must_use]
     pub fn vendors(&self) -> Vec<VendorHealth> {
         self.catalog.vendors()
     }
 
-    /// What background jobs did here.
+    /// Returns the metrics of background jobs in this process.
     #[must_use]
     pub fn job_metrics(&self) -> &JobMetrics {
         self.jobs.metrics()
     }
 
-    /// How many background jobs there are, by kind and state, wherever they run or wait.
+    /// Counts the background jobs of all processes by kind and state.
     ///
     /// # Errors
     /// When the store fails.
@@ -346,7 +274,7 @@ impl Service {
         Ok(JobCounts::by_known_kind(&counted))
     }
 
-    /// How many answers are in progress, wherever they are worked on or wait.
+    /// Counts the answers in progress of all processes.
     ///
     /// # Errors
     /// When the store fails.
@@ -354,14 +282,14 @@ impl Service {
         self.store.read(|tx| store::turns::open_answers(tx)).await
     }
 
-    /// The state of each machine that was used since the start, and what makes them.
+    /// Returns the state of each machine that was used since the start, and the driver.
     #[must_use]
     pub fn machine_states(&self) -> (Vec<MachineStatus>, String) {
         (self.machines.states(), self.machines.driver().to_string())
     }
 
-    /// Ends the service. Answers under way are given back and go on after the next start; machines run on. A database
-    /// that is slow is not waited for long: what it does then is cancelled, and the next start takes the answers over.
+    /// Shuts down the service. Answers in progress are released and continue after the next start. Machines keep running.
+    /// After [`STORE_SHUTDOWN_TIMEOUT`], operations of the database are cancelled; the next start takes over their answers.
     pub async fn shutdown(&self) {
         self.shutdown.cancel();
         self.tasks.close();
@@ -380,7 +308,7 @@ impl Service {
     }
 }
 
-/// This data folder's own identity as a holder of leases: kept, so that a restart takes up its own work.
+/// Returns the data folder's identity as a holder of leases. It is stored, so that a restart continues its own work.
 fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
     let file = data.join("node");
     if let Ok(text) = std::fs::read_to_string(&file)
@@ -393,7 +321,7 @@ fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
     Ok(node)
 }
 
-/// Tells operators of vendors that have not answered at all by the time the service starts.
+/// Logs the vendors whose model discovery has not succeeded by the end of the start.
 fn log_failed_vendors(catalog: &Catalog) {
     for vendor in catalog.vendors().into_iter().filter(|vendor| vendor.up.is_none()) {
         let (provider, base_url) = (vendor.provider.as_str(), vendor.base_url);
@@ -405,7 +333,7 @@ fn log_failed_vendors(catalog: &Catalog) {
     }
 }
 
-/// Asks a vendor for its models for as long as the service runs.
+/// Repeats a vendor's model discovery until the shutdown.
 async fn refresh_models_loop(
     catalog: Arc<Catalog>,
     provider: ProviderName,
@@ -426,8 +354,8 @@ async fn refresh_models_loop(
     shutdown.run_until_cancelled(every).await;
 }
 
-/// How long until a vendor is asked again that has failed to tell its models so often in a row; a random number keeps
-/// services apart that began together.
+/// Returns the delay until the next model discovery after `failed` failures in a row. The random number desynchronizes
+/// services that started together.
 fn retry_delay(failed: u32, random: u64) -> Duration {
     let whole = match failed.checked_sub(1) {
         None => REFRESH_INTERVAL,
@@ -435,7 +363,7 @@ fn retry_delay(failed: u32, random: u64) -> Duration {
             REFRESH_RETRY_DELAY.saturating_mul(2_u32.saturating_pow(doublings)).min(REFRESH_RETRY_DELAY_MAX)
         }
     };
-    // Between three quarters of it and the whole.
+    // Between three quarters of the delay and all of it.
     whole.mul_f64(0.75 + 0.25 * (random >> 11) as f64 / (1_u64 << 53) as f64)
 }
 

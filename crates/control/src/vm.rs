@@ -1,17 +1,19 @@
-//! The account's machine as its owner controls it (sections 2.1, 3.1 and 4.1 of the interface).
+//! Shows, starts and stops the account's machine (sections 2.1, 3.1 and 4.1 of the interface).
 
 use domain::id::AccountId;
 use domain::machine::{Desired, MachineStatus};
+use domain::scope::Permission::{self, Machine};
+use engine::Dispatch;
 use futures_util::future::BoxFuture;
-use machine::{Home, MachineRecord, MachineRecords, Machines};
-pub use machine::{MachineError, RecordsError};
+use machine::{Home, MachineError, MachineRecord, MachineRecords, Machines, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 
+use crate::error::{ErrorKind, UseCaseError};
+use crate::principal::Principal;
 use crate::provisioning;
-use engine::Dispatch;
 
-/// Machines that one look at the store brings.
+/// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
 
 /// The machines of all accounts. Cheap to clone.
@@ -22,40 +24,48 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// The state of the account's machine.
+    /// Returns the state of the account's machine. Every permission is enough.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
-    pub async fn status(&self, account: AccountId) -> Result<MachineStatus, MachineError> {
-        self.machines.status(account).await
+    /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine), here as [`ErrorKind::NotFound`], among others.
+    pub async fn status(&self, principal: &Principal) -> Result<MachineStatus, UseCaseError> {
+        principal.require(&Permission::ALL)?;
+        self.machines.status(principal.account()).await.map_err(|error| match error {
+            MachineError::NoMachine => UseCaseError::from(error).with_kind(ErrorKind::NotFound),
+            error => error.into(),
+        })
     }
 
-    /// Starts it, from whatever state.
+    /// Starts the machine from any state.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
-    pub async fn start(&self, account: AccountId) -> Result<(), MachineError> {
+    /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
+    pub async fn start(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        principal.require(&[Machine])?;
+        let account = principal.account();
         let this = self.clone();
         let started = self.dispatch.see_through(async move {
             this.machines.start(account).await?;
-            this.dispatch.wake(); // for what waited for it
+            this.dispatch.wake(); // for the answers that waited for it
             Ok(())
         });
-        started.await.unwrap_or(Err(MachineError::ShuttingDown))
+        Ok(started.await.unwrap_or(Err(MachineError::ShuttingDown))?)
     }
 
-    /// Stops it, from whatever state.
+    /// Stops the machine from any state.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
-    pub async fn stop(&self, account: AccountId) -> Result<(), MachineError> {
+    /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
+    pub async fn stop(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        principal.require(&[Machine])?;
+        let account = principal.account();
         let machines = self.machines.clone();
         let stopped = self.dispatch.see_through(async move { machines.stop(account).await });
-        stopped.await.unwrap_or(Err(MachineError::ShuttingDown))
+        Ok(stopped.await.unwrap_or(Err(MachineError::ShuttingDown))?)
     }
 }
 
-/// What the supervisor needs of store and workspaces.
+/// The machines' records in the store, and the workspaces.
 pub(crate) struct StoreMachineRecords {
     pub(crate) store: Store,
     pub(crate) workspaces: Workspaces,
@@ -68,8 +78,8 @@ impl MachineRecords for StoreMachineRecords {
             if kept.is_some() {
                 provisioning::ensure(&self.workspaces, account).await;
             }
-            // Nothing in a machine gets into a workspace whose permissions a tool took away. Where there is no
-            // workspace, or none that can be opened, the driver tells.
+            // A machine cannot enter a workspace whose permissions a tool took away. The driver reports a workspace that
+            // is missing or cannot be opened.
             let _ = self.workspaces.of(account).repair().await;
             Ok(kept.map(|kept| MachineRecord {
                 home: Home {

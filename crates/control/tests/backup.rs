@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use control::backup::{BackupError, BackupReport, restore, write};
-use control::service::{DATABASE, open_store, open_workspaces};
+use control::data_folder::{DATABASE, open_store, open_workspaces};
 use domain::id::AccountId;
 use domain::time::Timestamp;
 use rustix::fd::OwnedFd;

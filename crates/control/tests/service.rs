@@ -5,22 +5,28 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::DispatchLimits;
-use control::access::Caller;
+use control::access::VALIDITY_CHECK_INTERVAL;
 use control::admin::{AdminError, KeyRestrictions};
+use control::answers::{WAIT_MAX, WaitOutcome};
+use control::conversations::ConversationChange;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
 use control::questions::{AskOutcome, AskRequest};
-use control::{DiskReserveConfig, Environment, PluginsConfig, Service, ServiceConfig};
+use control::{
+    DiskReserveConfig, Environment, ErrorKind, PluginsConfig, Principal, PublicCode, Service, ServiceConfig,
+    UseCaseError,
+};
 use domain::answer::{Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Balance, Credits};
 use domain::id::{ConversationId, NodeId};
 use domain::machine::{MachineStatus, Rules};
+use domain::scope::{Permission, Scope};
 use domain::time::{Clock, Timestamp};
 use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
-use models::VendorsConfig;
+use models::{VendorConfig, VendorsConfig};
 use store::turns::{self, ClaimOptions};
 use store::{Store, credits};
 use telemetry::trace::{SpanContext, SpanQueue, Tracer};
@@ -62,7 +68,7 @@ struct Stage {
     clock: Arc<Moved>,
     counter: Arc<Counter>,
     service: Service,
-    caller: Caller,
+    principal: Principal,
 }
 
 /// A service with an account whose machine never gets an agent: what is asked stays in progress.
@@ -83,8 +89,8 @@ async fn stage_with(driver: Simulated, limits: DispatchLimits) -> Stage {
     let until = Timestamp::from_micros(i64::MAX / 2);
     service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
     let key = service.admin.create_key(EMAIL, "test", KeyRestrictions::default()).await.expect("a key").key;
-    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
-    Stage { data, driver, clock, counter, service, caller }
+    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
+    Stage { data, driver, clock, counter, service, principal }
 }
 
 fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
@@ -123,8 +129,8 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     found.await.expect("it comes about in time")
 }
 
-async fn ask(service: &Service, caller: &Caller) -> Arc<LiveAnswer> {
-    match service.questions.ask(caller, question()).await.expect("it is accepted") {
+async fn ask(service: &Service, principal: &Principal) -> Arc<LiveAnswer> {
+    match service.questions.ask(principal, question()).await.expect("it is accepted") {
         AskOutcome::Accepted { live, .. } => live,
         AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
@@ -138,30 +144,30 @@ async fn ended(live: &LiveAnswer) -> Ending {
     live.snapshot().ending.clone().expect("it has ended")
 }
 
-async fn balance(store: &Store, caller: &Caller) -> Balance {
-    let account = caller.account;
+async fn balance(store: &Store, principal: &Principal) -> Balance {
+    let account = principal.account();
     store.read(move |tx| credits::balance(tx, account)).await.expect("a read").expect("an account")
 }
 
-async fn stop(service: &Service, caller: &Caller, conversation: ConversationId) {
-    service.conversations.stop(caller.account, conversation).await.expect("it is there");
+async fn stop(service: &Service, principal: &Principal, conversation: ConversationId) {
+    service.conversations.stop(principal, conversation).await.expect("it is there");
 }
 
 /// A caller that goes away when its question is on its way into the store.
 #[tokio::test]
 async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
-    let Stage { driver, service, caller, data: _data, .. } = stage().await;
+    let Stage { driver, service, principal, data: _data, .. } = stage().await;
     driver.hold_starts();
-    let mut asking = Box::pin(service.questions.ask(&caller, question()));
+    let mut asking = Box::pin(service.questions.ask(&principal, question()));
     assert!(futures_util::poll!(&mut asking).is_pending());
     drop(asking);
     until(async || {
-        let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+        let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
         (page.total == 1).then_some(())
     })
     .await;
     until(async || {
-        let status = service.vm.status(caller.account).await.expect("a machine");
+        let status = service.vm.status(&principal).await.expect("a machine");
         (status == MachineStatus::Starting).then_some(())
     })
     .await;
@@ -171,13 +177,13 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
 /// What is accepted is answered also by a service that comes after this one: it must know of the machine.
 #[tokio::test]
 async fn a_question_is_not_accepted_without_its_machine_being_wanted() {
-    let Stage { data, service, caller, .. } = stage().await;
+    let Stage { data, service, principal, .. } = stage().await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let refusing =
         "CREATE TRIGGER refusing BEFORE UPDATE OF desired ON machines BEGIN SELECT RAISE(FAIL, 'no'); END";
     store.write(move |tx| tx.execute(refusing, &[])).await.expect("a trigger");
-    assert!(service.questions.ask(&caller, question()).await.is_err());
-    let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+    assert!(service.questions.ask(&principal, question()).await.is_err());
+    let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
     assert_eq!(page.total, 0);
     service.shutdown().await;
 }
@@ -211,11 +217,11 @@ async fn a_password_opens_its_own_account_alone() {
 
 #[tokio::test]
 async fn jurisdictions_count_once() {
-    let Stage { service, caller, data: _data, .. } = stage().await;
-    let czech = service.jurisdictions[0].id.clone();
+    let Stage { service, principal, data: _data, .. } = stage().await;
+    let czech = service.catalogs.jurisdictions(&principal).expect("it may see them")[0].id.clone();
     let asking = AskRequest { jurisdictions: vec![czech.clone(); 100_000], ..question() };
-    service.questions.ask(&caller, asking).await.expect("it is accepted");
-    let page = service.conversations.list(caller.account, 0, 1).await.expect("a list");
+    service.questions.ask(&principal, asking).await.expect("it is accepted");
+    let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
     assert_eq!(page.conversations[0].jurisdictions, [czech]);
     service.shutdown().await;
 }
@@ -223,15 +229,15 @@ async fn jurisdictions_count_once() {
 /// The reason why an earlier start was given up is not the new question's.
 #[tokio::test]
 async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
-    let Stage { driver, service, caller, data: _data, .. } = stage().await;
-    let ask = async || ask(&service, &caller).await;
+    let Stage { driver, service, principal, data: _data, .. } = stage().await;
+    let ask = async || ask(&service, &principal).await;
     driver.fail_next_start(DriverError::Refused("for the test".to_owned()));
     ended(&*ask().await).await;
     driver.hold_starts();
     for _ in 0..20 {
         let live = ask().await;
         until(async || (service.turns() > 0).then_some(())).await;
-        let status = service.vm.status(caller.account).await.expect("a machine");
+        let status = service.vm.status(&principal).await.expect("a machine");
         assert_eq!((status, live.snapshot().ending.clone()), (MachineStatus::Starting, None));
     }
     service.shutdown().await;
@@ -241,8 +247,8 @@ async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
 #[tokio::test]
 async fn a_lease_that_nobody_works_under_is_given_back() {
     let limits = DispatchLimits { turns: 0, ..DispatchLimits::default() };
-    let Stage { data, clock, service, caller, .. } = stage_of(limits).await;
-    service.questions.ask(&caller, question()).await.expect("it is accepted");
+    let Stage { data, clock, service, principal, .. } = stage_of(limits).await;
+    service.questions.ask(&principal, question()).await.expect("it is accepted");
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
     let node: NodeId = node.trim().parse().expect("the node's name");
@@ -256,7 +262,7 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
     let other = NodeId::from_random(1);
     assert_eq!(claim(other).await, 0, "it is leased");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    service.questions.ask(&caller, question()).await.expect("it is accepted, and dispatch looks");
+    service.questions.ask(&principal, question()).await.expect("it is accepted, and dispatch looks");
     until(async || (claim(other).await == 1).then_some(())).await;
     service.shutdown().await;
 }
@@ -265,10 +271,10 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
 #[tokio::test]
 async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
-    let Stage { data, driver, clock, service, caller, .. } = stage_of(none).await;
+    let Stage { data, driver, clock, service, principal, .. } = stage_of(none).await;
     let trace = Some(SpanContext { trace: 7, span: 8 });
     let AskOutcome::Accepted { live, .. } =
-        service.questions.ask(&caller, AskRequest { trace, ..question() }).await.expect("it is accepted")
+        service.questions.ask(&principal, AskRequest { trace, ..question() }).await.expect("it is accepted")
     else {
         unreachable!("it is asked once")
     };
@@ -277,7 +283,7 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
     store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
-    assert!(balance(&store, &caller).await.reserved > Credits(0));
+    assert!(balance(&store, &principal).await.reserved > Credits(0));
     let spans = SpanQueue::new(1);
     let again = async |limits, first_id: u64| {
         let counter = Counter(AtomicU64::new(first_id << 32), AtomicBool::new(false));
@@ -287,7 +293,7 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     };
     let service = again(none, 1).await;
     let find = async |service: &Service| {
-        let found = service.answers.find(caller.account, answer.conversation, answer.answer).await;
+        let found = service.answers.find(&principal, answer.conversation, answer.answer).await;
         found.expect("what stands can be read").snapshot().ending.clone()
     };
     assert_eq!(find(&service).await, None, "nobody has looked after it yet");
@@ -295,7 +301,7 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let service = again(DispatchLimits::default(), 2).await;
     let ending = until(async || find(&service).await).await;
     assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
-    assert_eq!(balance(&store, &caller).await, Balance { available: Credits(1000), reserved: Credits(0) });
+    assert_eq!(balance(&store, &principal).await, Balance { available: Credits(1000), reserved: Credits(0) });
     until(async || (service.turns() == 0).then_some(())).await;
     let told = spans.take(100);
     let whole = told.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{told:?}"));
@@ -310,11 +316,11 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
 /// A fault of the service's own in the work on an answer.
 #[tokio::test]
 async fn an_answer_whose_work_panics_is_worked_on_again() {
-    let Stage { counter, service, caller, data: _data, .. } = stage().await;
-    let live = ask(&service, &caller).await;
+    let Stage { counter, service, principal, data: _data, .. } = stage().await;
+    let live = ask(&service, &principal).await;
     until(async || (service.turns() == 1).then_some(())).await;
     counter.1.store(true, Ordering::Relaxed);
-    stop(&service, &caller, live.meta().conversation).await;
+    stop(&service, &principal, live.meta().conversation).await;
     until(async || (service.turns() == 0).then_some(())).await;
     counter.1.store(false, Ordering::Relaxed);
     assert_eq!(ended(&live).await, Ending::Stopped);
@@ -324,16 +330,16 @@ async fn an_answer_whose_work_panics_is_worked_on_again() {
 /// Answers of machines that their owners stopped must not take the places of others.
 #[tokio::test]
 async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started() {
-    let Stage { service, caller, driver, data: _data, .. } = stage().await;
+    let Stage { service, principal, driver, data: _data, .. } = stage().await;
     driver.hold_starts();
-    let live = ask(&service, &caller).await;
+    let live = ask(&service, &principal).await;
     until(async || (service.turns() == 1).then_some(())).await;
-    service.vm.stop(caller.account).await.expect("a machine");
+    service.vm.stop(&principal).await.expect("a machine");
     until(async || (service.turns() == 0).then_some(())).await;
     assert_eq!(live.snapshot().ending, None);
-    service.vm.start(caller.account).await.expect("a machine");
+    service.vm.start(&principal).await.expect("a machine");
     until(async || (service.turns() == 1).then_some(())).await;
-    stop(&service, &caller, live.meta().conversation).await;
+    stop(&service, &principal, live.meta().conversation).await;
     assert_eq!(ended(&live).await, Ending::Stopped);
     service.shutdown().await;
 }
@@ -342,27 +348,27 @@ async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started
 #[tokio::test]
 async fn an_answer_that_waits_is_stopped_at_once() {
     let limits = DispatchLimits { turns: 1, ..DispatchLimits::default() };
-    let Stage { data, service, caller, driver, .. } = stage_of(limits).await;
+    let Stage { data, service, principal, driver, .. } = stage_of(limits).await;
     driver.hold_starts();
-    let first = ask(&service, &caller).await;
+    let first = ask(&service, &principal).await;
     until(async || (service.turns() == 1).then_some(())).await;
-    let second = ask(&service, &caller).await;
-    stop(&service, &caller, second.meta().conversation).await;
+    let second = ask(&service, &principal).await;
+    stop(&service, &principal, second.meta().conversation).await;
     assert_eq!(ended(&second).await, Ending::Stopped);
     assert_eq!(second.snapshot().text.to_string(), "");
-    service.vm.stop(caller.account).await.expect("a machine");
+    service.vm.stop(&principal).await.expect("a machine");
     until(async || (service.turns() == 0).then_some(())).await;
-    stop(&service, &caller, first.meta().conversation).await;
+    stop(&service, &principal, first.meta().conversation).await;
     assert_eq!(ended(&first).await, Ending::Stopped);
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let back = Balance { available: Credits(1000), reserved: Credits(0) };
-    assert_eq!(balance(&store, &caller).await, back, "nothing was said");
+    assert_eq!(balance(&store, &principal).await, back, "nothing was said");
     service.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
-    let Stage { data, driver, clock, counter, service, caller } = stage().await;
+    let Stage { data, driver, clock, counter, service, principal } = stage().await;
     let until = Some(Timestamp::from_micros(i64::MAX / 2));
     let other = service.admin.create_account("b@example.test", until, Credits(0), None, false).await;
     let other = other.expect("an account").id;
@@ -375,15 +381,15 @@ async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
     service.shutdown().await;
     drop(service);
     let folder = |account: domain::id::AccountId| data.path().join("workspaces").join(account.to_string());
-    for account in [caller.account, other] {
+    for account in [principal.account(), other] {
         std::fs::remove_dir_all(folder(account)).expect("it is there");
     }
     let environment = Environment::new(clock, counter);
     let service = Service::start(config(&data, &driver, DispatchLimits::default()), environment).await;
     let service = service.expect("a service");
-    assert!(folder(caller.account).join("uploads").is_dir(), "at the start, as it has a machine");
-    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
-    assert_eq!(caller.account, other);
+    assert!(folder(principal.account()).join("uploads").is_dir(), "at the start, as it has a machine");
+    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
+    assert_eq!(principal.account(), other);
     assert!(folder(other).join("uploads").is_dir(), "when it is first used");
     service.shutdown().await;
 }
@@ -409,4 +415,103 @@ async fn an_empty_database_beside_workspaces_is_refused() {
     Store::open(&database).expect("a database").close().await;
     assert!(begin(false).await.is_err(), "one without accounts is no other");
     begin(true).await.expect("as was asked for").shutdown().await;
+}
+
+fn code<T>(result: Result<T, UseCaseError>) -> Option<(ErrorKind, PublicCode)> {
+    result.err().map(|error| (error.kind(), error.code()))
+}
+
+/// No face can forget it: the use cases look themselves.
+#[tokio::test]
+async fn every_use_case_wants_its_permission() {
+    let Stage { service, principal, data: _data, .. } = stage().await;
+    let live = ask(&service, &principal).await;
+    let (chat, message) = (live.meta().conversation, live.meta().answer);
+    let key = async |scope: &[Permission]| {
+        let restrictions =
+            KeyRestrictions { scope: Scope::of(scope).expect("some"), ..KeyRestrictions::default() };
+        let key = service.admin.create_key(EMAIL, "narrow", restrictions).await.expect("a key").key;
+        service.access.resolve(key.reveal()).await.expect("it is valid")
+    };
+    let refused = Some((ErrorKind::Forbidden, PublicCode::KeyScope));
+    let (files, reader) = (key(&[Permission::Files]).await, key(&[Permission::Read]).await);
+    assert_eq!(code(service.conversations.list(&files, 0, 1).await), refused);
+    assert_eq!(code(service.conversations.summary(&files, chat).await), refused);
+    assert_eq!(code(service.conversations.messages_after(&files, chat, 0).await), refused);
+    assert_eq!(code(service.answers.find(&files, chat, message).await), refused);
+    assert_eq!(code(service.answers.follow(&files, chat, message).await), refused);
+    assert_eq!(code(service.answers.watch(&files, chat).await), refused);
+    assert_eq!(code(service.catalogs.skills(&files).await), refused);
+    assert_eq!(code(service.catalogs.agents(&files)), refused);
+    assert_eq!(code(service.catalogs.models(&files)), refused);
+    assert_eq!(code(service.catalogs.jurisdictions(&files)), refused);
+    assert_eq!(code(service.questions.ask(&reader, question()).await), refused);
+    assert_eq!(code(service.answers.find_replayed(&reader, chat, message).await), refused);
+    assert_eq!(
+        code(service.conversations.patch(&reader, chat, ConversationChange::default()).await),
+        refused
+    );
+    assert_eq!(code(service.conversations.stop(&reader, chat).await), refused);
+    assert_eq!(code(service.conversations.delete(&reader, chat).await), refused);
+    assert_eq!(code(service.vm.start(&reader).await), refused);
+    assert_eq!(code(service.vm.stop(&reader).await), refused);
+    assert_eq!(code(service.files.of(&reader)), refused);
+    assert!(service.vm.status(&files).await.is_ok() && service.files.of(&files).is_ok());
+    assert!(service.answers.find(&reader, chat, message).await.is_ok());
+    service.shutdown().await;
+}
+
+/// A key that is revoked while an answer is waited for ends the wait, and the answer is not shown.
+#[tokio::test]
+async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
+    let Stage { data, driver, service, principal, .. } = stage().await;
+    let live = ask(&service, &principal).await;
+    // Nobody works on it.
+    until(async || (service.turns() == 1).then_some(())).await;
+    service.vm.stop(&principal).await.expect("a machine");
+    until(async || (service.turns() == 0).then_some(())).await;
+    let wait = |max_wait| service.answers.wait_for_end(&principal, &live, max_wait, std::future::pending());
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(wait(Duration::MAX).await, WaitOutcome::Show);
+    assert!(begun.elapsed() >= WAIT_MAX && begun.elapsed() < WAIT_MAX + PATIENCE, "{:?}", begun.elapsed());
+    // The store keeps its own time.
+    tokio::time::resume();
+    let ended = service.answers.wait_for_end(&principal, &live, WAIT_MAX, std::future::ready(()));
+    assert_eq!(ended.await, WaitOutcome::Show);
+    service.admin.revoke_key(principal.key_id().expect("a key")).await.expect("it is there");
+    let begun = tokio::time::Instant::now();
+    assert_eq!(wait(WAIT_MAX).await, WaitOutcome::Revoked);
+    assert!(
+        begun.elapsed() >= VALIDITY_CHECK_INTERVAL && begun.elapsed() < WAIT_MAX,
+        "{:?}",
+        begun.elapsed()
+    );
+    service.shutdown().await;
+    drop((data, driver));
+}
+
+/// What no vendor has is a mistake of the question; what a vendor may have that cannot be asked is a matter of time.
+#[tokio::test]
+async fn an_unknown_model_is_invalid_unless_a_vendor_that_is_away_may_have_it() {
+    let Stage { service, principal, data: _data, .. } = stage().await;
+    let unknown = AskRequest { model: Some("no-such-model".to_owned()), ..question() };
+    let refused = service.questions.ask(&principal, unknown.clone()).await;
+    assert_eq!(code(refused), Some((ErrorKind::Invalid, PublicCode::UnknownModel)));
+    service.shutdown().await;
+    // Nobody listens there.
+    let away = VendorConfig { base_url: Some("http://127.0.0.1:1".to_owned()), ..VendorConfig::default() };
+    let driver = Simulated::new(|_| std::future::pending());
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let vendors = VendorsConfig { openai: Some(away), ..VendorsConfig::default() };
+    let config = ServiceConfig { vendors, ..config(&data, &driver, DispatchLimits::default()) };
+    let environment = Environment::new(Arc::new(Moved::default()), Arc::new(Counter::default()));
+    let service = Service::start(config, environment).await.expect("a service");
+    let until = Timestamp::from_micros(i64::MAX / 2);
+    service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
+    let key = service.admin.create_key(EMAIL, "test", KeyRestrictions::default()).await.expect("a key").key;
+    let principal = service.access.resolve(key.reveal()).await.expect("it is valid");
+    let refused = service.questions.ask(&principal, unknown).await;
+    assert_eq!(code(refused), Some((ErrorKind::Conflict, PublicCode::ModelUnavailable)));
+    service.shutdown().await;
 }

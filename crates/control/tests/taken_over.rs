@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use control::DispatchLimits;
-use control::access::Caller;
 use control::admin::KeyRestrictions;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::questions::{AskOutcome, AskRequest};
-use control::{DiskReserveConfig, Environment, PluginsConfig, Service, ServiceConfig};
+use control::{DiskReserveConfig, Environment, PluginsConfig, Principal, Service, ServiceConfig};
 use domain::answer::{Answer, Ending};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
@@ -202,7 +201,7 @@ struct Stage {
     sessions: Sessions,
     clock: Arc<Moved>,
     service: Service,
-    caller: Caller,
+    principal: Principal,
     live: Arc<LiveAnswer>,
 }
 
@@ -235,16 +234,16 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     let (email, credits) = ("ada@example.test", Credits(CREDITS));
     service.admin.create_account(email, Some(until_day), credits, None, true).await.expect("an account");
     let key = service.admin.create_key(email, "test", KeyRestrictions::default()).await.expect("a key").key;
-    let caller = service.access.resolve(key.reveal()).await.expect("a caller");
+    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
     // Its vendor may not have told the model yet.
-    let live = until(async || ask(&service, &caller).await).await;
-    Stage { data, sessions, clock, service, caller, live }
+    let live = until(async || ask(&service, &principal).await).await;
+    Stage { data, sessions, clock, service, principal, live }
 }
 
-async fn ask(service: &Service, caller: &Caller) -> Option<Arc<LiveAnswer>> {
+async fn ask(service: &Service, principal: &Principal) -> Option<Arc<LiveAnswer>> {
     let asking =
         AskRequest { input: "Why?".to_owned(), model: Some("m".to_owned()), ..AskRequest::default() };
-    match service.questions.ask(caller, asking).await.ok()? {
+    match service.questions.ask(principal, asking).await.ok()? {
         AskOutcome::Accepted { live, .. } => Some(live),
         AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
@@ -261,8 +260,8 @@ async fn half(live: &LiveAnswer) {
 }
 
 /// What can be spent, once nothing is held.
-async fn balance(store: &Store, caller: &Caller) -> u64 {
-    let account = caller.account;
+async fn balance(store: &Store, principal: &Principal) -> u64 {
+    let account = principal.account();
     until(async || {
         let balance = store.read(move |tx| credits::balance(tx, account)).await.expect("a read");
         balance.filter(|balance| balance.reserved == Credits(0)).map(|balance| balance.available.0)
@@ -273,32 +272,32 @@ async fn balance(store: &Store, caller: &Caller) -> u64 {
 /// Deleting is no way to have answers for nothing.
 #[tokio::test]
 async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
-    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
+    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     half(&live).await;
-    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
     assert_eq!(ended(&live).await, Ending::Stopped);
-    let stopped = CREDITS - balance(&store, &caller).await;
+    let stopped = CREDITS - balance(&store, &principal).await;
     assert!(stopped > 0, "what was said is paid for");
-    let live = ask(&service, &caller).await.expect("it is accepted");
+    let live = ask(&service, &principal).await.expect("it is accepted");
     half(&live).await;
-    let (account, meta) = (caller.account, live.meta().clone());
-    service.conversations.delete(account, meta.conversation).await.expect("it is there");
+    let meta = live.meta().clone();
+    service.conversations.delete(&principal, meta.conversation).await.expect("it is there");
     assert_eq!(live.snapshot().ending, Some(Ending::Stopped), "its readers are told at once");
-    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err(), "it is gone");
-    assert_eq!(CREDITS - balance(&store, &caller).await, 2 * stopped);
+    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err(), "it is gone");
+    assert_eq!(CREDITS - balance(&store, &principal).await, 2 * stopped);
     until(async || (service.turns() == 0).then_some(())).await;
-    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err(), "it stays gone");
+    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err(), "it stays gone");
     service.shutdown().await;
 }
 
 /// The service ends between the deletion and what is to follow.
 #[tokio::test]
 async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() {
-    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
+    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     half(&live).await;
-    let (account, conversation) = (caller.account, live.meta().conversation);
+    let (account, conversation) = (principal.account(), live.meta().conversation);
     // Behind the back of the service, which then learns of it by its next look alone.
     let delete =
         move |tx: &mut dyn Sql| conversations::delete(tx, account, conversation, Timestamp::from_micros(1));
@@ -323,7 +322,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
     let environment =
         Environment::new(Arc::new(Moved::default()), Arc::new(Counter(AtomicU64::new(1 << 32))));
     let service = Service::start(config, environment).await.expect("a service");
-    balance(&store, &caller).await;
+    balance(&store, &principal).await;
     let open = store.read(|tx| turns::open_answers(tx));
     assert_eq!(open.await.expect("a read"), 0);
     let rows = "SELECT (SELECT count(*) FROM answers) + (SELECT count(*) FROM conversations)";
@@ -343,15 +342,15 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
 /// A client may reset its stream at any moment: what was committed is carried through all the same.
 #[tokio::test]
 async fn a_deletion_whose_caller_has_gone_is_carried_through() {
-    let Stage { data, service, caller, live, .. } = stage(2, WebConfig::default()).await;
+    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
-    let (account, meta) = (caller.account, live.meta().clone());
-    let mut deleting = Box::pin(service.conversations.delete(account, meta.conversation));
+    let meta = live.meta().clone();
+    let mut deleting = Box::pin(service.conversations.delete(&principal, meta.conversation));
     assert!(futures_util::poll!(&mut deleting).is_pending());
     drop(deleting);
     assert_eq!(ended(&live).await, Ending::Stopped);
     assert!(live.progress().borrow().deleted, "nobody waits for another answer");
-    assert!(service.answers.find(account, meta.conversation, meta.answer).await.is_err());
+    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err());
     until(async || (service.turns() == 0).then_some(())).await;
     drop(data);
     service.shutdown().await;
@@ -359,9 +358,9 @@ async fn a_deletion_whose_caller_has_gone_is_carried_through() {
 
 #[tokio::test]
 async fn a_stop_whose_caller_has_gone_is_carried_through() {
-    let Stage { service, caller, live, data: _data, .. } = stage(2, WebConfig::default()).await;
+    let Stage { service, principal, live, data: _data, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
-    let mut stopping = Box::pin(service.conversations.stop(caller.account, live.meta().conversation));
+    let mut stopping = Box::pin(service.conversations.stop(&principal, live.meta().conversation));
     assert!(futures_util::poll!(&mut stopping).is_pending());
     drop(stopping);
     // Its clock stands still, so that no look at the leases brings it.
@@ -372,7 +371,7 @@ async fn a_stop_whose_caller_has_gone_is_carried_through() {
 /// The commit of an answer's end whose outcome nobody came to know.
 #[tokio::test]
 async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
-    let Stage { data, clock, service, caller, live, .. } = stage(2, WebConfig::default()).await;
+    let Stage { data, clock, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
@@ -386,7 +385,7 @@ async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
     };
     store.write(move |tx| turns::complete(tx, fence, &last)).await.expect("the lease holds");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    service.vm.start(caller.account).await.expect("dispatch looks");
+    service.vm.start(&principal).await.expect("dispatch looks");
     assert_eq!(ended(&live).await, Ending::Done);
     service.shutdown().await;
 }
@@ -413,11 +412,11 @@ async fn a_stop_waits_for_no_list_of_tools() {
         tools: None,
         read_only: Vec::new(),
     }];
-    let Stage { service, caller, live, data: _data, .. } =
+    let Stage { service, principal, live, data: _data, .. } =
         stage(2, WebConfig { mcp, ..WebConfig::default() }).await;
     until(async || (service.turns() == 1).then_some(())).await;
     let begun = std::time::Instant::now();
-    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
     assert_eq!(ended(&live).await, Ending::Stopped);
     assert!(begun.elapsed() < Duration::from_secs(8), "it waited for the list: {:?}", begun.elapsed());
     service.shutdown().await;
@@ -447,10 +446,10 @@ async fn an_answer_that_is_taken_over_leaves_its_calls_running() {
 
 #[tokio::test]
 async fn a_call_is_cancelled_when_its_answer_is_stopped() {
-    let Stage { data: _data, sessions, service, caller, live, .. } = stage(1, WebConfig::default()).await;
+    let Stage { data: _data, sessions, service, principal, live, .. } = stage(1, WebConfig::default()).await;
     let one = || sessions.lock().expect("whole").first().cloned();
     until(async || one().filter(|session| session.runs == 1)).await;
-    service.conversations.stop(caller.account, live.meta().conversation).await.expect("it is there");
+    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
     assert_eq!(ended(&live).await, Ending::Stopped);
     let over = until(async || one().filter(|session| session.over)).await;
     assert_eq!(over.cancels, 1);

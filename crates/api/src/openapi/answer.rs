@@ -1,10 +1,10 @@
-//! The shape of what is sent piece by piece: events, and a conversation with all its messages.
+//! The schema of bodies that are sent in pieces: events, and a conversation with its messages.
 #![expect(dead_code, reason = "these types are read by the derive alone")]
 
 use utoipa::ToSchema;
 
-use super::enums::EventName;
-use super::examples;
+use crate::wire::enums::EventName;
+use crate::wire::examples;
 use crate::wire::{Conversation, Message};
 
 /// An event of a stream, as its frame tells it.

@@ -1,12 +1,12 @@
-//! Examples of bodies that have none of their own: put together from those of their fields.
+//! Examples of bodies, composed of the examples of their fields.
 
 use serde_json::{Map, Value};
 use utoipa::openapi::{Content, OpenApi, RefOr};
 
-/// How deep schemas may lie within each other.
+/// The maximum nesting of schemas.
 const DEPTH_MAX: usize = 16;
 
-/// Gives an example to each body that has none.
+/// Adds an example to each body without one.
 pub(super) fn add(document: &mut OpenApi) {
     let told = serde_json::to_value(&*document).expect("the schema holds nothing that JSON cannot");
     for operation in super::operations_mut(document) {
@@ -34,7 +34,7 @@ fn show<'a>(told: &Value, contents: impl Iterator<Item = &'a mut RefOr<Content>>
     }
 }
 
-/// What fits a schema, as its examples show; `None` of what has none, such as the content of a file.
+/// Returns an example of a schema; `None` if its fields have none, such as the content of a file.
 fn example(told: &Value, schema: &Value, depth: usize) -> Option<Value> {
     let depth = depth.checked_sub(1)?;
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {

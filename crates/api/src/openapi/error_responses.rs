@@ -1,17 +1,18 @@
-//! The refusals of each operation (section 7). Statuses and codes are those of [`Code`].
+//! The error responses of each operation (section 7), with the statuses and codes of [`Code`].
 
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
+use control::PublicCode;
 use serde_json::json;
 use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{ContentBuilder, Header, HeaderBuilder, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
-use super::enums::RefusalCode;
 use super::headers;
 use crate::error::Code;
+use crate::wire::enums::RefusalCode;
 
 /// Every refusal but 401.
 #[derive(ToSchema)]
@@ -25,6 +26,13 @@ pub(crate) struct Error {
     message: String,
 }
 
+/// The codes by their bare names.
+mod codes {
+    pub(super) use control::PublicCode::*;
+
+    pub(super) use crate::error::Code::{RangeNotSatisfiable, TooSlow};
+}
+
 macro_rules! refusals {
     ($($(#[doc = $told:literal])+ $name:ident: $($code:ident $(as $status:ident)?),* ;)+) => {$(
         $(#[doc = $told])+
@@ -36,57 +44,57 @@ macro_rules! refusals {
             }
         }
     )+};
-    (@one $code:ident) => { (Code::$code, Code::$code.on_the_wire().1) };
-    (@one $code:ident $status:ident) => { (Code::$code, StatusCode::$status) };
+    (@one $code:ident) => { (Code::from(codes::$code), Code::from(codes::$code).on_the_wire().1) };
+    (@one $code:ident $status:ident) => { (Code::from(codes::$code), StatusCode::$status) };
 }
 
 // Besides these, any operation can be 401, 414, 429, 431, 500 and 503.
 refusals! {
-    /// Of what can hardly fail.
+    /// Operations without errors of their own.
     Unlikely: KeyScope;
-    /// Of looking at the machine: one that is asked for and is not there is "not found".
+    /// Reading the machine's state, where an absent machine is "not found".
     VmStatus: NoMachine as NOT_FOUND;
-    /// Of commanding the machine.
+    /// Starting and stopping the machine.
     VmCommand: KeyScope, NoMachine;
-    /// Of uploading.
+    /// Uploading a file.
     Upload: KeyScope, BadRequest, EmptyFile, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooSlow, AlreadyExists,
         QuotaExceeded, TooLarge;
-    /// Of downloading.
+    /// Downloading a file.
     Download: KeyScope, BadRequest, IsFolder, OutsideWorkspace, Forbidden, NotFound, RangeNotSatisfiable;
-    /// Of deleting a file or folder.
+    /// Deleting a file or folder.
     DeleteFile: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, NotEmpty;
-    /// Of listing a folder.
+    /// Listing a folder.
     ListFolder: KeyScope, BadRequest, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooManyEntries;
-    /// Of listing the home folder.
+    /// Listing the home folder.
     ListHome: KeyScope, Forbidden, TooManyEntries;
-    /// Of creating a folder.
+    /// Creating a folder.
     CreateFolder: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, AlreadyExists, QuotaExceeded;
-    /// Of asking.
+    /// Asking a question.
     Ask: KeyScope, BadRequest, UnknownModel, UnknownSetting, UnknownJurisdiction, UnknownAgent, UnknownSkill,
         AmbiguousName,
         OutsideWorkspace, NotFound, TooSlow, ConversationBusy, InsufficientCredits, SpendingLimit,
         NoMachine, MachineNotRunning, ModelUnavailable, IdempotencyMismatch, TooLarge;
-    /// Of listing conversations.
+    /// Listing conversations.
     ListChats: KeyScope, BadRequest;
-    /// Of what needs nothing but a conversation or an answer.
+    /// Operations whose only input is a conversation or an answer.
     OfChat: KeyScope, NotFound;
-    /// Of changing a conversation.
+    /// Changing a conversation.
     PatchChat: KeyScope, BadRequest, NotFound, TooSlow, TooLarge;
 }
 
-/// The responses that every operation has, by the names that operations refer to them by, and that of a path which
-/// lacks the operation.
+/// Returns the responses that every operation shares, by the names of their references, and the response of a path
+/// without the operation.
 pub(crate) fn everywhere() -> [(&'static str, Response); 7] {
     let challenge = challenge();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
         .header("WWW-Authenticate", challenge);
-    let mut unavailable = refusal(&[Code::Unavailable]);
+    let mut unavailable = refusal(&[PublicCode::Unavailable.into()]);
     unavailable.headers.insert("Retry-After".to_owned(), headers::header("Retry-After").into());
     [
         ("Unauthorized", unauthorized.build()),
         ("Limited", limited()),
-        ("Failed", refusal(&[Code::Internal])),
+        ("Failed", refusal(&[PublicCode::Internal.into()])),
         ("TargetTooLong", refusal(&[Code::TargetTooLong])),
         ("HeadTooLarge", refusal(&[Code::HeadTooLarge])),
         ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
@@ -112,7 +120,7 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
     own.chain(shared).collect()
 }
 
-/// The response with one of these codes, which have one status.
+/// Creates the response for these codes, which have the same status.
 fn refusal(codes: &[Code]) -> Response {
     let told = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, meaning(*code).0);
     let described = match codes {
@@ -135,82 +143,24 @@ fn challenge() -> Header {
     HeaderBuilder::new().schema(Some(text)).description(Some(told)).example(Some("ApiKey".into())).build()
 }
 
-/// The refusal of what comes too often.
+/// Creates the response to a request beyond a rate.
 fn limited() -> Response {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
     let told = "After how many seconds to try again";
     let header = HeaderBuilder::new().schema(Some(number)).description(Some(told)).example(Some(json!(2)));
-    let mut response = refusal(&[Code::RateLimited]);
+    let mut response = refusal(&[PublicCode::RateLimited.into()]);
     response.headers.insert("Retry-After".to_owned(), header.build().into());
     response
 }
 
-/// What a code means, and a message that it comes with.
+/// Returns the meaning of a code and an example of its message.
 const fn meaning(code: Code) -> (&'static str, &'static str) {
     match code {
-        Code::BadRequest => ("the request cannot be read", "the request is not of the form that is wanted"),
-        Code::UnknownModel => ("there is no such model", "there is no model \"clerk\"; valid values: reader"),
-        Code::UnknownSetting => (
-            "the model has no such setting, or the setting no such value",
-            "\"MAX\" is no setting of this model; valid values: LOW, MEDIUM, HIGH",
-        ),
-        Code::UnknownJurisdiction => {
-            ("there is no such jurisdiction", "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU")
-        }
-        Code::UnknownAgent => (
-            "there is no such agent",
-            "there is no agent \"clerk\"; valid values: causerie:assistant, causerie:lawyer",
-        ),
-        Code::UnknownSkill => (
-            "there is no such skill",
-            "there is no skill \"juggling\"; valid values: causerie:contract-review, causerie:statute-lookup",
-        ),
-        Code::AmbiguousName => (
-            "several skills, or several agents, have this name",
-            "\"review\" names several; their full names: contracts:review, code:review",
-        ),
-        Code::EmptyFile => ("the uploaded file has no content", "the file is empty"),
-        Code::IsFolder => ("the path leads to a folder", "the path leads to a folder"),
-        Code::NotAFolder => {
-            ("the path leads to something else than a folder", "the path does not lead to a folder")
-        }
-        Code::OutsideWorkspace => {
-            ("the path leads out of the workspace", "the path points outside the workspace")
-        }
-        Code::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
-        Code::KeyScope => ("the key may not do it", "the key's scope does not hold this"),
-        Code::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
+        Code::UseCase(code) => use_case_meaning(code),
         Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),
-        Code::ConversationBusy => (
-            "the conversation's previous question is still being answered",
-            "the conversation is still being answered",
-        ),
-        Code::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
-        Code::SpendingLimit => ("the key may not spend so much", "the key has reached its spending limit"),
-        Code::NoMachine => ("the account has no machine", "the account has no machine"),
-        Code::MachineNotRunning => (
-            "the account's machine does not run, and questions start none here",
-            "the machine is STOPPED; start it and wait until it is RUNNING",
-        ),
-        Code::ModelUnavailable => (
-            "there is no model to answer with: a vendor of models does not tell which it has",
-            "there is no model to answer with now (OPENAI: its server does not answer); try again later",
-        ),
-        Code::IdempotencyMismatch => (
-            "the idempotency key came with another body before",
-            "the idempotency key was used with another body",
-        ),
-        Code::AlreadyExists => ("something is there already", "the path is taken already"),
-        Code::NotEmpty => ("the folder is not empty", "the folder is not empty"),
-        Code::TooManyEntries => {
-            ("the folder has more entries than can be listed", "the folder has more than 100000 entries")
-        }
-        Code::QuotaExceeded => ("the workspace is full", "the workspace is full"),
-        Code::TooLarge => ("the body is larger than allowed", "the body is larger than 4194304 bytes"),
         Code::RangeNotSatisfiable => {
             ("no byte of the file is in the range", "the file has 52614 bytes, none of them in the range")
         }
-        Code::RateLimited => ("more requests than the operator allows", "too many requests; try again later"),
         Code::TargetTooLong => {
             ("path and query are longer than any path", "path and query are longer than 16384 bytes")
         }
@@ -219,8 +169,81 @@ const fn meaning(code: Code) -> (&'static str, &'static str) {
             "the request's line and headers are more than 65536 bytes",
         ),
         Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
-        Code::Internal => ("the service failed", "the service failed; try again later"),
-        Code::Unavailable => (
+    }
+}
+
+/// Returns the same for a code of the use cases.
+const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
+    match code {
+        PublicCode::BadRequest => {
+            ("the request cannot be read", "the request is not of the form that is wanted")
+        }
+        PublicCode::UnknownModel => {
+            ("there is no such model", "there is no model \"clerk\"; valid values: reader")
+        }
+        PublicCode::UnknownSetting => (
+            "the model has no such setting, or the setting no such value",
+            "\"MAX\" is no setting of this model; valid values: LOW, MEDIUM, HIGH",
+        ),
+        PublicCode::UnknownJurisdiction => {
+            ("there is no such jurisdiction", "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU")
+        }
+        PublicCode::UnknownAgent => (
+            "there is no such agent",
+            "there is no agent \"clerk\"; valid values: causerie:assistant, causerie:lawyer",
+        ),
+        PublicCode::UnknownSkill => (
+            "there is no such skill",
+            "there is no skill \"juggling\"; valid values: causerie:contract-review, causerie:statute-lookup",
+        ),
+        PublicCode::AmbiguousName => (
+            "several skills, or several agents, have this name",
+            "\"review\" names several; their full names: contracts:review, code:review",
+        ),
+        PublicCode::EmptyFile => ("the uploaded file has no content", "the file is empty"),
+        PublicCode::IsFolder => ("the path leads to a folder", "the path leads to a folder"),
+        PublicCode::NotAFolder => {
+            ("the path leads to something else than a folder", "the path does not lead to a folder")
+        }
+        PublicCode::OutsideWorkspace => {
+            ("the path leads out of the workspace", "the path points outside the workspace")
+        }
+        PublicCode::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
+        PublicCode::KeyScope => ("the key may not do it", "the key's scope does not hold this"),
+        PublicCode::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
+        PublicCode::ConversationBusy => (
+            "the conversation's previous question is still being answered",
+            "the conversation is still being answered",
+        ),
+        PublicCode::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
+        PublicCode::SpendingLimit => {
+            ("the key may not spend so much", "the key has reached its spending limit")
+        }
+        PublicCode::NoMachine => ("the account has no machine", "the account has no machine"),
+        PublicCode::MachineNotRunning => (
+            "the account's machine does not run, and questions start none here",
+            "the machine is STOPPED; start it and wait until it is RUNNING",
+        ),
+        PublicCode::ModelUnavailable => (
+            "there is no model to answer with: a vendor of models does not tell which it has",
+            "there is no model to answer with now (OPENAI: its server does not answer); try again later",
+        ),
+        PublicCode::IdempotencyMismatch => (
+            "the idempotency key came with another body before",
+            "the idempotency key was used with another body",
+        ),
+        PublicCode::AlreadyExists => ("something is there already", "the path is taken already"),
+        PublicCode::NotEmpty => ("the folder is not empty", "the folder is not empty"),
+        PublicCode::TooManyEntries => {
+            ("the folder has more entries than can be listed", "the folder has more than 100000 entries")
+        }
+        PublicCode::QuotaExceeded => ("the workspace is full", "the workspace is full"),
+        PublicCode::TooLarge => ("the body is larger than allowed", "the body is larger than 4194304 bytes"),
+        PublicCode::RateLimited => {
+            ("more requests than the operator allows", "too many requests; try again later")
+        }
+        PublicCode::Internal => ("the service failed", "the service failed; try again later"),
+        PublicCode::Unavailable => (
             "the service is starting or stopping, or cannot reach its database",
             "the service cannot reach its database; try again later",
         ),

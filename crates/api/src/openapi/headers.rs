@@ -1,4 +1,4 @@
-//! Headers of responses. Each operation declares which of its responses have which; here is what each says.
+//! The schemas of response headers. Each operation declares which of its responses have which headers.
 
 use serde_json::{Value, json};
 use utoipa::openapi::path::Operation;
@@ -7,10 +7,10 @@ use utoipa::openapi::{Header, HeaderBuilder, OpenApi, Ref, RefOr, Response};
 
 use crate::operations::OPERATIONS;
 
-/// What every response has, whatever became of the request.
+/// The headers of every response.
 const REQUEST_ID_HEADER: &str = "X-Request-Id";
 
-/// What a header says, and one that it may be.
+/// Returns the description of a header and an example.
 fn meaning(name: &str) -> (&'static str, Value) {
     match name {
         "Accept-Ranges" => ("That ranges can be asked for", json!("bytes")),
@@ -42,7 +42,7 @@ fn meaning(name: &str) -> (&'static str, Value) {
     }
 }
 
-/// Adds the headers to the responses that have them.
+/// Adds the headers to their responses.
 pub(super) fn add(document: &mut OpenApi) {
     for operation in super::operations_mut(document) {
         let id = operation.operation_id.clone().unwrap_or_default();
@@ -59,7 +59,7 @@ pub(super) fn add(document: &mut OpenApi) {
     components.responses.values_mut().for_each(name_request);
 }
 
-/// A response that is told elsewhere gets it there.
+/// Adds a header to a response, or to the shared response that it refers to.
 fn name_request(response: &mut RefOr<Response>) {
     if let RefOr::T(response) = response {
         let told = Ref::new(format!("#/components/headers/{REQUEST_ID_HEADER}"));
@@ -74,7 +74,7 @@ fn add_to(operation: &mut Operation, status: &str, names: &[&str]) {
     }
 }
 
-/// A header by its name.
+/// Creates a header by its name.
 pub(super) fn header(name: &str) -> Header {
     let (told, example) = meaning(name);
     let schema = match &example {

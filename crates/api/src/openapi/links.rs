@@ -1,4 +1,4 @@
-//! What can be done next with what an operation answered: the same words under other names.
+//! Links from the responses of operations to the operations that follow.
 
 use utoipa::openapi::link::LinkBuilder;
 use utoipa::openapi::{OpenApi, RefOr, Response};
@@ -11,7 +11,7 @@ const CHAT: (&str, &str) = ("chatId", "$response.body#/chatId");
 const MESSAGE: (&str, &str) = ("messageId", "$response.body#/id");
 const PATH: (&str, &str) = ("path", "$response.body#/path");
 
-/// Adds the links to the responses that begin something.
+/// Adds the links to their responses.
 pub(super) fn add(document: &mut OpenApi) {
     for status in ["201", "202"] {
         for operation in OF_ANSWER {
@@ -29,7 +29,7 @@ pub(super) fn add(document: &mut OpenApi) {
     }
 }
 
-/// Links the answer of a `POST` to an operation, whose parameters are taken from it.
+/// Links the answer of a `POST` to an operation that takes its parameters from it.
 fn link(document: &mut OpenApi, path: &str, status: &str, operation: &str, taken: &[(&str, &str)]) {
     if let Some(response) = posted(document, path, status) {
         let link = taken.iter().fold(LinkBuilder::new().operation_id(operation), |link, (name, from)| {

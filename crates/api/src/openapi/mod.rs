@@ -1,18 +1,15 @@
-//! The machine-readable schema of the interface (sections 4.4 and 9), made from what serves it.
+//! The machine-readable schema of the interface (sections 4.4 and 9), made from the code that serves it.
 //!
-//! Operations are declared beside their handlers and fields at their wire types; what those lack is here: the
-//! refusals of each operation ([`refusals`]), operations that succeed in several ways ([`successes`]), headers of
-//! responses ([`headers`]), parameters that operations share ([`parameters`]), closed sets of words ([`words`]), the
-//! shape of what is sent piece by piece ([`answer`]), examples ([`examples`], and [`composed`] where there is
-//! none), and what follows on what ([`links`]). [`page`] shows it to people. Nothing else reads these types.
+//! Operations are declared beside their handlers, and fields at their wire types. The modules here add the error
+//! responses ([`error_responses`]), operations with several successes ([`successes`]), response headers ([`headers`]),
+//! shared parameters ([`parameters`]), bodies that are sent in pieces ([`answer`]), composed examples ([`composed`]) and
+//! links ([`links`]). [`page`] shows the schema to people. Nothing else reads these types.
 //!
-//! `crates/api/openapi.yaml` is the document as it was last looked at; a test compares them.
+//! `crates/api/openapi.yaml` is the reviewed document; a test compares them.
 
 pub(crate) mod answer;
 mod composed;
-pub(crate) mod enums;
 pub(crate) mod error_responses;
-pub(crate) mod examples;
 mod headers;
 mod links;
 mod page;
@@ -37,7 +34,7 @@ use crate::extract::if_none_match;
 use crate::operations::Declared;
 use crate::wire::{Answer, Jurisdiction, Model};
 
-/// The name of the schema's one way to authenticate.
+/// The name of the schema's security scheme.
 const KEY: &str = "apiKey";
 
 #[derive(OpenApi)]
@@ -61,13 +58,13 @@ const KEY: &str = "apiKey";
 )]
 struct Interface;
 
-/// The schema as it is sent, made when somebody first asks for it.
+/// The schema as it is sent, made at the first request.
 static SCHEMA: LazyLock<Document> = LazyLock::new(|| {
     let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
     Document::of("application/yaml", yaml)
 });
 
-/// The schema as a page, made when somebody first asks for it.
+/// The schema as a page, made at the first request.
 static REFERENCE: LazyLock<Document> =
     LazyLock::new(|| Document::of("text/html; charset=utf-8", page::html(&interface())));
 
@@ -100,12 +97,12 @@ impl Document {
     }
 }
 
-/// `GET /openapi.yaml` and `GET /api/v1/openapi.yaml`, for which no key is needed.
+/// Serves `GET /openapi.yaml` and `GET /api/v1/openapi.yaml` without a key.
 pub(crate) async fn publish(headers: HeaderMap) -> Response {
     SCHEMA.answer(&headers)
 }
 
-/// `GET /docs`: the schema for people, for which no key is needed either.
+/// Serves `GET /docs`, the schema for people, without a key.
 pub(crate) async fn reference(headers: HeaderMap) -> Response {
     static POLICY: LazyLock<String> = LazyLock::new(page::policy);
     let policy = [
@@ -115,7 +112,7 @@ pub(crate) async fn reference(headers: HeaderMap) -> Response {
     (policy, REFERENCE.answer(&headers)).into_response()
 }
 
-/// The schema.
+/// Creates the schema.
 fn interface() -> utoipa::openapi::OpenApi {
     let mut interface = Interface::openapi();
     let declared = Declared::openapi();
@@ -134,7 +131,7 @@ fn interface() -> utoipa::openapi::OpenApi {
     interface
 }
 
-/// Every operation of the document.
+/// Returns every operation of the document.
 fn operations_mut(document: &mut utoipa::openapi::OpenApi) -> impl Iterator<Item = &mut Operation> {
     document.paths.paths.values_mut().flat_map(|path| {
         [&mut path.get, &mut path.post, &mut path.patch, &mut path.delete]

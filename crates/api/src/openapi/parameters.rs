@@ -1,4 +1,4 @@
-//! Parameters that operations share, and headers, which handlers read by hand.
+//! Parameters that operations share, and request headers that handlers parse themselves.
 #![expect(dead_code, reason = "these types are read by the derive alone")]
 
 use utoipa::IntoParams;

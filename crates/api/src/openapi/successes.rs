@@ -1,12 +1,12 @@
-//! Successes of operations that have several. Their headers stand in [`super::headers`].
+//! The successes of operations that have several. [`super::headers`] has their headers.
 #![expect(dead_code, reason = "these types are read by the derive alone")]
 
 use utoipa::IntoResponses;
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
 
-use super::examples;
 use crate::wire::Answer;
+use crate::wire::examples;
 
 /// A question that was taken.
 #[derive(IntoResponses)]

@@ -1,7 +1,7 @@
 //! Answers and messages (sections 2.8 to 2.10): the types that make both their JSON and its schema.
 //!
-//! They borrow from a snapshot, and are written in segments: long texts are escaped once, and shared by all who read
-//! any revision that has them.
+//! They borrow from a snapshot, and are written in segments: a long text is escaped once and shared by the readers of
+//! all revisions that contain it.
 
 use std::marker::PhantomData;
 
@@ -16,34 +16,34 @@ use http_common::{SHARED_MIN_BYTES, json_escape_into, to_segments};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{state_word, status_word};
-use crate::openapi::enums::{
+use super::enums::{
     AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileSourceType, FileType, ReasoningType,
     RunProgress, SkillType, TextType, ToolType, UrlSourceType, UserRole, WebSearchName, WebSearchType,
 };
-use crate::openapi::examples;
+use super::examples;
+use super::{state_word, status_word};
 
-/// The answer as one line of JSON, in segments.
+/// Writes the answer as one line of JSON, in segments.
 pub(crate) fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
     segments(snapshot, &Answer::of(snapshot))
 }
 
-/// The answer as a message of the history of its conversation, likewise.
+/// Writes the answer as a message of its conversation, likewise.
 pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
     segments(snapshot, &Message::Assistant(AssistantMessage::of(snapshot)))
 }
 
-/// A question as a message of the history, likewise.
+/// Writes a question as a message of its conversation, likewise.
 pub(crate) fn user_message(question: &Question) -> Vec<Bytes> {
     let room = HEAD_BYTES + question.text.len() + question.text.len() / 16;
     to_segments(&Message::User(UserMessage::of(question)), room, |_| None).expect(WRITABLE)
 }
 
-/// Why writing does not fail.
+/// The reason why writing does not fail.
 const WRITABLE: &str = "messages have neither maps nor floats";
-/// About what everything takes besides texts and parts.
+/// The approximate size of everything besides texts and parts, in bytes.
 const HEAD_BYTES: usize = 256;
-/// Longer answers are shared segments for the most part.
+/// The initial capacity at most, in bytes: longer answers consist mostly of shared segments.
 const ROOM_MAX_BYTES: usize = 16 << 10;
 
 fn segments(snapshot: &Snapshot, value: &impl Serialize) -> Vec<Bytes> {
@@ -67,7 +67,7 @@ fn escaped(segment: &Segment) -> Bytes {
     })
 }
 
-/// The text, then that of each part that has one.
+/// Returns the text, then the texts of the parts.
 fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
     let parts = snapshot.parts.iter().filter_map(|part| match &part.shape {
         PartKind::Text { html, .. } | PartKind::Reasoning { html } | PartKind::Agent { html, .. } => {
@@ -81,14 +81,14 @@ fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
     std::iter::once(&snapshot.text).chain(parts)
 }
 
-/// What an answer of short texts will not outgrow.
+/// Returns an estimate of the size of an answer with short texts.
 fn room(snapshot: &Snapshot) -> usize {
     const PART_BYTES: usize = 192;
     let texts = ropes(snapshot).map(|rope| rope.len() + rope.len() / 16);
     HEAD_BYTES + PART_BYTES * snapshot.parts.len() + texts.sum::<usize>()
 }
 
-/// A text in segments.
+/// A text, written in segments.
 struct Text<'a>(&'a Rope);
 
 impl Serialize for Text<'_> {
@@ -97,7 +97,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// A list whose items are made as they are written.
+/// A list whose items are created while they are written.
 struct Each<'a, T, S>(&'a [S], PhantomData<fn() -> T>);
 
 impl<'a, T, S> Each<'a, T, S> {

@@ -4,7 +4,7 @@ use domain::catalog::{self, Language, ModelEntry, ModelStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::openapi::enums::{ModelHealth, ModelProvider};
+use super::enums::{ModelHealth, ModelProvider};
 
 /// A model that a question can be answered by.
 #[derive(Debug, Serialize, ToSchema)]

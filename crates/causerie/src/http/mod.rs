@@ -202,7 +202,7 @@ fn unclear<B>(request: &Request<B>) -> Option<ApiError> {
     let codings: Vec<&str> =
         values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
     let clear = codings.is_empty() || (codings.len() == 1 && codings[0].eq_ignore_ascii_case("chunked"));
-    (!clear).then(|| ApiError::new(Code::BadRequest, "the only transfer coding is chunked, once"))
+    (!clear).then(|| ApiError::bad_request("the only transfer coding is chunked, once"))
 }
 
 /// Sees to it that nobody keeps an answer who was not told to, or takes it for something else.

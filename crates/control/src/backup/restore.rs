@@ -15,8 +15,8 @@ use super::checksum::{Checksum, Sum};
 use super::exclusions::{Exclusions, List};
 use super::extract::{ExtractReport, Extractor, parts};
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
+use crate::data_folder;
 use crate::privileges::as_caller;
-use crate::service;
 
 /// The largest chunk of a database: one row of two of the largest texts.
 const CHUNK_MAX_BYTES: u64 = 1 << 30;
@@ -124,7 +124,7 @@ fn settle(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
     }
     let mut names =
         fs::read_dir(staging)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
-    names.sort_by_key(|name| name == OsStr::new(service::DATABASE));
+    names.sort_by_key(|name| name == OsStr::new(data_folder::DATABASE));
     for name in names {
         fs::rename(staging.join(&name), data.join(&name))?;
     }
@@ -219,7 +219,7 @@ fn unpack(
     DirBuilder::new().mode(WORKSPACES_MODE).create(&workspaces)?;
     let mut importer = match database {
         Some(url) => Importer::database(url)?,
-        None => Importer::file(&staging.join(service::DATABASE))?,
+        None => Importer::file(&staging.join(data_folder::DATABASE))?,
     };
     let (mut extractor, mut skipped) = (Extractor::new(&workspaces)?, List::default());
     let mut archive = open(file)?;
@@ -289,8 +289,9 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let data = root.path().join("data");
         fs::create_dir(&data).expect("a folder");
-        let store = service::open_store(&data, None, std::time::Duration::ZERO).await.expect("a database");
-        let workspaces = service::open_workspaces(&data, workspace::Quota::default()).expect("a folder");
+        let store =
+            data_folder::open_store(&data, None, std::time::Duration::ZERO).await.expect("a database");
+        let workspaces = data_folder::open_workspaces(&data, workspace::Quota::default()).expect("a folder");
         let home =
             workspaces.provision(AccountId::from_random(1), None).await.expect("a workspace").host_dir();
         fs::write(home.join("file"), "content").expect("written");

@@ -1,4 +1,4 @@
-//! Closed sets of words. Each is taken from where the word is decided, so that the schema cannot say another.
+//! Closed sets of words in the schema. Each is taken from the code that decides the word.
 
 use domain::answer::{ErrorCode, RunState};
 use domain::catalog::{ModelStatus, ProviderName};
@@ -9,8 +9,8 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 use workspace::EntryKind;
 
+use super::{entry_word, event_word, state_word, status_word};
 use crate::error::Code;
-use crate::wire::{entry_word, event_word, state_word, status_word};
 
 macro_rules! words {
     ($($(#[doc = $told:literal])+ $name:ident = $words:expr;)+) => {$(
@@ -63,7 +63,7 @@ words! {
     EventName = [false, true].map(event_word);
 }
 
-/// A field that has one value always, which tells objects apart: its type writes that value, too.
+/// Declares the types of fields with one constant value, which distinguish objects.
 macro_rules! constants {
     ($($(#[doc = $told:literal])+ $name:ident = $word:literal;)+) => {$(
         $(#[doc = $told])+

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A frame of an event stream, as it comes over the wire, but for the empty line that ends it.
+/// A frame of an event stream, without the empty line that ends it.
 pub(crate) const EVENTS: &str = "event: message\n\
     data: {\"id\":\"8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34\",\"chatId\":\"3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21\",\
     \"status\":\"in_progress\",\"createdAt\":\"2026-11-21T09:30:00.000Z\",\"model\":\"reader\",\
@@ -10,7 +10,7 @@ pub(crate) const EVENTS: &str = "event: message\n\
     id: 8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.1\n\
     retry: 1000";
 
-/// What such a frame has as its data.
+/// The data of such a frame.
 pub(crate) fn event_data() -> Value {
     EVENTS.lines().find_map(|line| line.strip_prefix("data: ")).into()
 }
@@ -28,7 +28,7 @@ pub(crate) fn answer_begun() -> Value {
     })
 }
 
-/// The same answer when it is done.
+/// The same answer, completed.
 pub(crate) fn answer_completed() -> Value {
     json!({
         "id": "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34",
@@ -96,7 +96,7 @@ pub(crate) fn models() -> Value {
     ])
 }
 
-/// The home folder of an account that has done nothing yet.
+/// The home folder of a new account.
 pub(crate) fn home() -> Value {
     json!({
         "path": "/",
@@ -148,12 +148,12 @@ pub(crate) fn conversation() -> Value {
     })
 }
 
-/// A question with little.
+/// A question with its required fields only.
 pub(crate) fn question() -> Value {
     json!({"input": "When is the rent due?"})
 }
 
-/// A question about an uploaded file, with all that a new conversation can be given.
+/// A question about an uploaded file, with every field of a new conversation.
 pub(crate) fn question_in_full() -> Value {
     json!({
         "input": "When is the rent due?",
@@ -167,12 +167,12 @@ pub(crate) fn question_in_full() -> Value {
     })
 }
 
-/// A question that goes on with a conversation.
+/// A question in an existing conversation.
 pub(crate) fn question_continued() -> Value {
     json!({"input": "And the deposit?", "chatId": "3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"})
 }
 
-/// Skills as they are listed.
+/// A list of skills.
 pub(crate) fn skills() -> Value {
     json!([{
         "id": "d8d27773-57ec-56f8-8913-a7972f4d3c04",
@@ -182,7 +182,7 @@ pub(crate) fn skills() -> Value {
     }])
 }
 
-/// Agents as they are listed.
+/// A list of agents.
 pub(crate) fn agents() -> Value {
     json!([{
         "id": "1c685a5f-afc0-5cdd-9500-419fcc672206",

@@ -1,0 +1,134 @@
+//! The errors of asking.
+
+use domain::excerpt::Excerpt;
+use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
+use domain::machine::MachineStatus;
+use machine::MachineError;
+use store::StoreError;
+use store::conversations::ConversationError;
+use store::questions::AskRefused;
+use workspace::WorkspaceError;
+
+/// The most names that a message lists.
+const NAMES_IN_ERROR_MAX: usize = 100;
+/// The most skills that a question names.
+pub(crate) const SKILLS_MAX: usize = 100;
+
+/// The reason why a question was not accepted. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AskError {
+    /// The text is missing or blank.
+    #[error("input is missing: it is the text of the question")]
+    Blank,
+    /// The text is too long or contains NUL.
+    #[error("input is longer than {QUESTION_MAX_BYTES} bytes, or holds a NUL character")]
+    Unreadable,
+    /// The model does not exist.
+    #[error("there is no model {}; valid values: {}", Excerpt(asked), valid.join(", "))]
+    UnknownModel {
+        /// The requested name or value.
+        asked: String,
+        /// The valid names or values.
+        valid: Vec<String>,
+    },
+    /// The model is not available, because model discovery failed.
+    #[error("there is no model to answer with now ({outage}); try again later")]
+    NoModel {
+        /// The vendor and its failure.
+        outage: String,
+    },
+    /// The model has no such setting, or the setting has no such value.
+    #[error("{} is no setting of this model; valid values: {}", Excerpt(asked), valid.join(", "))]
+    UnknownSetting {
+        /// The requested name or value.
+        asked: String,
+        /// The valid names or values.
+        valid: Vec<String>,
+    },
+    /// A setting is given more than once.
+    #[error("the setting {} is given more than once", Excerpt(.0))]
+    RepeatedSetting(String),
+    /// The jurisdiction does not exist.
+    #[error("there is no jurisdiction {}; valid values: {}", Excerpt(asked), valid.join(", "))]
+    UnknownJurisdiction {
+        /// The requested name or value.
+        asked: String,
+        /// The valid names or values.
+        valid: Vec<String>,
+    },
+    /// The agent does not exist.
+    #[error("there is no agent {}; valid values: {}", Excerpt(asked), listed(valid))]
+    UnknownAgent {
+        /// The requested name or value.
+        asked: String,
+        /// The valid full names.
+        valid: Vec<String>,
+    },
+    /// The skill does not exist.
+    #[error("there is no skill {}; valid values: {}", Excerpt(asked), listed(valid))]
+    UnknownSkill {
+        /// The requested name or value.
+        asked: String,
+        /// The valid full names.
+        valid: Vec<String>,
+    },
+    /// Several skills, or several agents, have this name.
+    #[error("{} names several; their full names: {}", Excerpt(asked), listed(meant))]
+    AmbiguousName {
+        /// The requested name or value.
+        asked: String,
+        /// The full names that match.
+        meant: Vec<String>,
+    },
+    /// More than [`ATTACHMENTS_MAX`] files are attached.
+    #[error("more than {ATTACHMENTS_MAX} files are attached")]
+    TooManyAttachments,
+    /// More than [`SKILLS_MAX`] skills are named.
+    #[error("more than {SKILLS_MAX} skills are named")]
+    TooManySkills,
+    /// An attached path does not exist.
+    #[error("filePaths: there is nothing at {}", Excerpt(.0))]
+    NoSuchAttachment(String),
+    /// An attached path cannot be used.
+    #[error("filePaths: {}: {error}", Excerpt(path))]
+    Attachment {
+        /// The path as sent.
+        path: String,
+        /// The reason.
+        #[source]
+        error: WorkspaceError,
+    },
+    /// The account has no machine.
+    #[error("the account has no machine")]
+    NoMachine,
+    /// The account's machine does not run, and questions do not start it.
+    #[error("the machine is {}; start it and wait until it is RUNNING", .0.as_str())]
+    MachineNotRunning(MachineStatus),
+    /// The disk is nearly full.
+    #[error("the service is short of disk space and takes no questions; try again later")]
+    DiskLow,
+    /// The state of the account's machine is unknown.
+    #[error(transparent)]
+    Machine(MachineError),
+    /// The store refused the question.
+    #[error(transparent)]
+    Refused(#[from] AskRefused),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ConversationError> for AskError {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::NotFound => Self::Refused(AskRefused::NotFound),
+            ConversationError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Joins names, up to [`NAMES_IN_ERROR_MAX`] of them.
+fn listed(names: &[String]) -> String {
+    let text = names.iter().take(NAMES_IN_ERROR_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > NAMES_IN_ERROR_MAX { format!("{text}, …") } else { text }
+}

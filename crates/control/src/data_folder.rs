@@ -1,0 +1,94 @@
+//! Opens what a data folder holds: the database and the workspaces.
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use egress::ConfigError;
+use engine::PluginsError;
+use engine::templates::TemplateError;
+use machine::MachineError;
+use models::VendorConfigError;
+use store::{DatabaseUrl, Options, Store, StoreError};
+use workspace::{Quota, Workspaces};
+
+/// The file of the database in a data folder.
+pub const DATABASE: &str = "causerie.db";
+/// The interval between two attempts to connect to a database.
+const CONNECT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// The space that the database's files are given on the disk beyond their ends, in bytes.
+const SLACK_BYTES: u64 = 8 << 20;
+
+/// The reason why a service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder cannot be used.
+    #[error("the data folder: {0}")]
+    Data(#[from] io::Error),
+    /// The database cannot be used.
+    #[error("the database: {0}")]
+    Store(#[from] StoreError),
+    /// The database is not that of the workspaces.
+    #[error(
+        "the database is missing or empty, but the data folder has {0} workspaces; restore a backup into an empty data \
+         folder, or set database.accept_empty to begin without accounts"
+    )]
+    EmptyDatabase(usize),
+    /// A vendor's configuration cannot be used.
+    #[error("the vendors: {0}")]
+    Vendor(#[from] VendorConfigError),
+    /// What leads to the web cannot be used.
+    #[error("the web: {0}")]
+    Web(#[from] ConfigError),
+    /// The plugins cannot be used.
+    #[error("the plugins: {0}")]
+    Plugins(#[from] PluginsError),
+    /// What models are told cannot be read.
+    #[error("the instructions: {0}")]
+    PromptTemplates(#[from] TemplateError),
+    /// The machines cannot be taken over.
+    #[error("the machines: {0}")]
+    Machines(#[from] MachineError),
+}
+
+/// Opens the database of a data folder, or the one at `database`. Waits up to `max_wait` for one that is unreachable.
+///
+/// # Errors
+/// [`StartError::Store`].
+pub async fn open_store(
+    data: &Path,
+    database: Option<&DatabaseUrl>,
+    max_wait: Duration,
+) -> Result<Store, StartError> {
+    let own = data.join(DATABASE);
+    let Some(database) = database.cloned() else {
+        let options = Options { slack_bytes: SLACK_BYTES, ..Options::default() };
+        return Ok(off_thread(move || Store::open_with(&own, options)).await?);
+    };
+    database.check()?;
+    let begun = Instant::now();
+    loop {
+        let url = database.clone();
+        match off_thread(move || Store::connect(url.reveal())).await {
+            Err(StoreError::Unreachable(reason)) if begun.elapsed() < max_wait => {
+                tracing::warn!(%database, reason, waited = ?begun.elapsed(), "database unreachable; retrying");
+                tokio::time::sleep(CONNECT_RETRY_INTERVAL).await;
+            }
+            opened => return Ok(opened?),
+        }
+    }
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
+}
+
+/// Opens the workspaces of a data folder.
+///
+/// # Errors
+/// [`StartError::Data`].
+pub fn open_workspaces(data: &Path, quota: Quota) -> Result<Workspaces, StartError> {
+    Ok(Workspaces::new(data.join("workspaces"), quota)?)
+}

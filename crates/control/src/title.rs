@@ -1,0 +1,62 @@
+//! The rules of conversation titles.
+
+use domain::limits::TITLE_MAX_CHARS;
+
+use crate::error::UseCaseError;
+
+/// Returns the title of a new conversation: the first line of its first question, cut at a word.
+pub(crate) fn of_question(question: &str) -> String {
+    let line = question.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let clean: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if clean.chars().count() <= TITLE_MAX_CHARS {
+        return clean;
+    }
+    let cut: String = clean.chars().take(TITLE_MAX_CHARS - 1).collect();
+    let whole = cut.rsplit_once(' ').map_or(cut.as_str(), |(whole, _)| whole);
+    format!("{whole}…")
+}
+
+/// Checks a title that a user gives, and returns it without white space around it.
+///
+/// # Errors
+/// [`PublicCode::BadRequest`](crate::PublicCode::BadRequest) when it is empty, has more than [`TITLE_MAX_CHARS`]
+/// characters, or contains a control character.
+pub(crate) fn checked(title: &str) -> Result<String, UseCaseError> {
+    let title = title.trim();
+    if title.is_empty() || title.chars().count() > TITLE_MAX_CHARS || title.chars().any(char::is_control) {
+        return Err(UseCaseError::invalid(format_args!(
+            "title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character"
+        )));
+    }
+    Ok(title.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_cut_at_a_word() {
+        assert_eq!(of_question("\n  Kolik činí nájemné?\nPodrobně."), "Kolik činí nájemné?");
+        let long = of_question(&"slovo ".repeat(100));
+        assert!(long.chars().count() <= TITLE_MAX_CHARS && long.ends_with("slovo…"), "{long}");
+        assert!(of_question(&"x".repeat(500)).chars().count() <= TITLE_MAX_CHARS);
+    }
+
+    #[test]
+    fn a_given_title_is_trimmed_and_bounded() {
+        let longest = "č".repeat(TITLE_MAX_CHARS);
+        assert_eq!(checked(&format!("  {longest}\n")), Ok(longest));
+        for wrong in ["", " \n", "a\u{7}b", "a\nb", &"x".repeat(TITLE_MAX_CHARS + 1)] {
+            assert!(checked(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_title_of_a_question_may_be_given_back() {
+        for question in ["Why?", "a\tb", &"x".repeat(500), &"slovo ".repeat(100)] {
+            let title = of_question(question);
+            assert_eq!(checked(&title), Ok(title));
+        }
+    }
+}
