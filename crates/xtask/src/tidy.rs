@@ -2,6 +2,7 @@
 //!
 //! Exceptions stand in `exceptions.txt` beside this crate's manifest, with reasons. An unused exception is a violation.
 
+mod cycles;
 mod documents;
 mod manifests;
 mod sources;
@@ -52,6 +53,7 @@ const EXCEPTIONS: &str = "crates/xtask/exceptions.txt";
 pub fn run(root: &Path) -> Result<Report, String> {
     let tree = Tree::read(root)?;
     let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
+    complaints.extend(cycles::check(&tree));
     complaints.extend(sources::check(&tree));
     complaints.extend(documents::check(&tree));
     complaints.extend(tools::check(&tree));

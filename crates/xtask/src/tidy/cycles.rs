@@ -1,0 +1,287 @@
+//! Checks that a crate's top-level modules do not import one another in a circle.
+//!
+//! An import is a path that begins with `crate::`, or with `super::` in a top-level module; a name that the crate's root
+//! re-exports counts as its module. Code for tests and names that macros put together are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Complaint, File, Tree};
+
+/// Crates that still have circles. An entry whose crate has none any more is a violation.
+const CYCLIC: [&str; 9] = [
+    "causerie",
+    "conformance",
+    "egress",
+    "engine",
+    "guest",
+    "http-common",
+    "machine",
+    "models",
+    "test-support",
+];
+
+/// The imports between the top-level modules of a crate: importer and imported module, with a file that says so.
+type Imports = BTreeMap<String, BTreeMap<String, String>>;
+
+pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    complaints(tree, &CYCLIC)
+}
+
+fn complaints(tree: &Tree, cyclic: &[&str]) -> Vec<Complaint> {
+    let mut out = Vec::new();
+    for name in crates(tree) {
+        let circles = circles(&imports(tree, &name));
+        let complaint = |text| Complaint { path: format!("crates/{name}/src"), line: 0, rule: "cycle", text };
+        match (circles.is_empty(), cyclic.contains(&name.as_str())) {
+            (true, true) => {
+                out.push(complaint(
+                    "no circle of imports any more: take it out of CYCLIC in cycles.rs".to_owned(),
+                ));
+            }
+            (false, false) => {
+                let text = |circle| format!("top-level modules import one another in a circle: {circle}");
+                out.extend(circles.into_iter().map(text).map(complaint));
+            }
+            (true, false) | (false, true) => {}
+        }
+    }
+    out
+}
+
+fn crates(tree: &Tree) -> BTreeSet<String> {
+    let sources =
+        tree.ending(".rs").filter_map(|file| file.path.strip_prefix("crates/")?.split_once("/src/"));
+    sources.filter(|(name, _)| !name.contains('/')).map(|(name, _)| name.to_owned()).collect()
+}
+
+fn imports(tree: &Tree, name: &str) -> Imports {
+    let root = format!("crates/{name}/src/");
+    let files: Vec<(&str, &File)> =
+        tree.ending(".rs").filter_map(|file| Some((file.path.strip_prefix(&root)?, file))).collect();
+    let entries = ["lib.rs", "main.rs"];
+    let mut modules: BTreeSet<&str> = files.iter().map(|(path, _)| top(path)).collect();
+    for other in ["lib", "main", "bin", "tests"] {
+        modules.remove(other);
+    }
+    let mut test_only = BTreeSet::new();
+    let mut exports = BTreeMap::new();
+    for (path, file) in &files {
+        let folder =
+            if entries.contains(path) { "" } else { path.trim_end_matches("mod.rs").trim_end_matches(".rs") };
+        let folder = if folder.is_empty() { "" } else { folder.trim_end_matches('/') };
+        let (code, tests) = without_tests(&file.text);
+        test_only.extend(tests.into_iter().map(|test| join(folder, &test)));
+        if entries.contains(path) {
+            exports.extend(re_exports(&code, &modules));
+        }
+    }
+    let mut imports = Imports::new();
+    for (path, file) in &files {
+        let place = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let test = path.split('/').any(|part| part == "tests" || part == "tests.rs")
+            || test_only.iter().any(|test| place == test || place.starts_with(&format!("{test}/")));
+        let importer = top(path);
+        if test || !modules.contains(importer) {
+            continue;
+        }
+        let (code, _) = without_tests(&file.text);
+        let mut found = paths_after(&code, "crate::");
+        if place == importer {
+            found.extend(paths_after(&code, "super::"));
+        }
+        for first in found {
+            let module = exports.get(&first).cloned().unwrap_or(first);
+            if modules.contains(module.as_str()) && module != importer {
+                let of = imports.entry(importer.to_owned()).or_default();
+                of.entry(module).or_insert_with(|| (*path).to_owned());
+            }
+        }
+    }
+    imports
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// Returns the top-level module of a file, by its path below `src`.
+fn top(path: &str) -> &str {
+    let first = path.split('/').next().unwrap_or(path);
+    first.strip_suffix(".rs").unwrap_or(first)
+}
+
+/// Removes comments and items under `#[cfg(test)]`. Returns the names of such modules in files of their own, too.
+fn without_tests(text: &str) -> (String, Vec<String>) {
+    let (mut code, mut modules) = (String::new(), Vec::new());
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            let indentation = &line[..line.len() - line.trim_start().len()];
+            let closing = format!("{indentation}}}");
+            for line in lines.by_ref() {
+                let item = line.trim();
+                if let Some(module) = item.strip_suffix(';').and_then(|item| item.split_once("mod ")) {
+                    modules.push(module.1.to_owned());
+                }
+                if item.ends_with(';')
+                    && line.starts_with(indentation)
+                    && !line.starts_with(&format!("{indentation} "))
+                    || line == closing
+                {
+                    break;
+                }
+            }
+            continue;
+        }
+        code.push_str(line.split("//").next().unwrap_or(""));
+        code.push('\n');
+    }
+    (code, modules)
+}
+
+/// Returns the first names of all paths that begin with `prefix`; several for `prefix{a, b::c}`.
+fn paths_after(code: &str, prefix: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices(prefix) {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|letter| letter.is_alphanumeric() || "_$:".contains(letter)) {
+            continue;
+        }
+        let rest = &code[at + prefix.len()..];
+        let items = if rest.starts_with('{') { group(rest) } else { vec![rest] };
+        found.extend(items.into_iter().map(first_name).filter(|name| !name.is_empty()));
+    }
+    found
+}
+
+/// Splits `{a, b::{c, d}}…` into `a` and `b::{c, d}`.
+fn group(text: &str) -> Vec<&str> {
+    let (mut items, mut depth, mut begin) = (Vec::new(), 0, 1);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if (letter == ',' && depth == 1) || depth == 0 {
+            items.push(&text[begin..at]);
+            begin = at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    items
+}
+
+fn first_name(path: &str) -> String {
+    path.trim_start().chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+}
+
+/// Returns the names that the crate's root re-exports, with their modules.
+fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for part in root.split(';') {
+        let Some((_, path)) = part.rsplit_once("use ") else { continue };
+        let path = path.trim_start_matches("crate::").trim_start_matches("self::");
+        let Some((module, names)) = path.split_once("::").filter(|(module, _)| modules.contains(module))
+        else {
+            continue;
+        };
+        let items = if names.starts_with('{') { group(names) } else { vec![names] };
+        for item in items {
+            let name = item.trim().rsplit([' ', ':', '{']).next().unwrap_or("");
+            exports.insert(name.to_owned(), module.to_owned());
+        }
+    }
+    exports
+}
+
+/// Returns every circle as text: its modules' imports of one another.
+fn circles(imports: &Imports) -> Vec<String> {
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        imports.keys().map(|module| (module.as_str(), reachable(imports, module))).collect();
+    let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|reached| reached.contains(to));
+    let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
+    for module in imports.keys().map(String::as_str).filter(|module| reaches(module, module)) {
+        if !seen.insert(module) {
+            continue;
+        }
+        let circle: Vec<&str> =
+            reached[module].iter().copied().filter(|other| reaches(other, module)).collect();
+        seen.extend(&circle);
+        let mut edges = Vec::new();
+        for from in &circle {
+            for (to, path) in imports.get(*from).into_iter().flatten() {
+                if circle.contains(&to.as_str()) {
+                    edges.push(format!("{from} -> {to} ({path})"));
+                }
+            }
+        }
+        out.push(edges.join(", "));
+    }
+    out
+}
+
+fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
+    let (mut reached, mut waiting) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = waiting.pop() {
+        for next in imports.get(module).into_iter().flat_map(BTreeMap::keys) {
+            if reached.insert(next.as_str()) {
+                waiting.push(next);
+            }
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)], cyclic: &[&str]) -> Vec<String> {
+        let files: Vec<(String, &str)> =
+            files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), *text)).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        complaints(&Tree::of(&files), cyclic).into_iter().map(|complaint| complaint.text).collect()
+    }
+
+    #[test]
+    fn a_circle_is_told_with_its_imports() {
+        let text = found(
+            &[
+                ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
+                ("a.rs", "use crate::{b::{B, D}, d};\n"),
+                ("b/mod.rs", "use super::Thing;\n"),
+                ("c.rs", "fn f() { crate::a::g() }\n"),
+                ("d.rs", "use crate::d::e;\n"),
+            ],
+            &[],
+        );
+        let circle = "a -> b (a.rs), b -> c (b/mod.rs), c -> a (c.rs)";
+        assert_eq!(text, [format!("top-level modules import one another in a circle: {circle}")]);
+    }
+
+    #[test]
+    fn tests_comments_macros_and_inner_modules_do_not_count() {
+        let files = [
+            ("a.rs", "use crate::b;\n#[cfg(test)]\nmod fixture;\nmod c;\n"),
+            ("b.rs", "// crate::a\n$crate::a;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\nfn f() {}\n"),
+            ("b/tests.rs", "use crate::a;\n"),
+            ("b/inner.rs", "use super::a;\n#[cfg(test)]\nuse crate::a;\n"),
+            ("c.rs", "use crate::a;\n"),
+            ("a/fixture.rs", "use crate::c;\n"),
+        ];
+        assert!(found(&files, &[]).is_empty(), "{:?}", found(&files, &[]));
+        let mut files = files.to_vec();
+        files.push(("b/other.rs", "use crate::a;\n"));
+        assert_eq!(found(&files, &[]).len(), 1, "what stands below a module is part of it");
+        assert!(found(&files, &["x"]).is_empty());
+    }
+
+    #[test]
+    fn a_crate_without_circles_leaves_the_list() {
+        let text = found(&[("a.rs", "use crate::b;\n"), ("b.rs", "")], &["x"]);
+        assert!(text[0].contains("CYCLIC"), "{text:?}");
+    }
+}
