@@ -97,4 +97,24 @@ mod tests {
         let payload = format!("{{\"conversation\":\"{}\"}}", id(2));
         assert_eq!(jobs, [("remove_conversation".to_owned(), payload)], "the others are kept or answered");
     }
+
+    #[test]
+    fn an_older_database_is_brought_up_to_date_by_one_of_many_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store.db");
+        let open = || crate::sqlite::open_writer(&path, None).expect("a connection");
+        migrate_to(&mut open(), MIGRATIONS.len() - 1).expect("the tables of the version before");
+        let begin = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let mut connection = open();
+                    begin.wait();
+                    migrate(&mut connection).expect("the tables of this version");
+                });
+            }
+        });
+        let applied = open().query_row("SELECT count(*) FROM migrations", [], |row| row.get::<_, i64>(0));
+        assert_eq!(applied.expect("a count"), MIGRATIONS.len() as i64);
+    }
 }
