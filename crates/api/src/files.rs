@@ -9,7 +9,7 @@ use control::{Authenticator, Files, Principal, PublicCode};
 use domain::excerpt::Excerpt;
 use domain::scope::Permission;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
-use http_common::{Budgets, Holder, Until, UploadError};
+use http_common::{Budgets, Holder, UploadError};
 use serde::Deserialize;
 use workspace::AskedPath;
 
@@ -110,7 +110,7 @@ pub(crate) async fn download(
     };
     // A short response is not checked again.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
-        return Ok(response.map(|body| Body::new(Until::new(body, access.revoked(principal)))));
+        return Ok(http_common::until(response, || access.revoked(principal)));
     }
     Ok(response)
 }

@@ -18,6 +18,7 @@ use workspace::{FileStream, OpenFile};
 use crate::compression::Uncompressed;
 use crate::disposition::attachment;
 use crate::outgoing::StreamedBody;
+use crate::raw_file::FileSlot;
 
 /// No byte of the file is in the range that was asked for (416).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +85,7 @@ pub fn download_response(
     response.extensions_mut().insert(StreamedBody);
     if *method != Method::HEAD {
         let left = range.end - range.start;
+        FileSlot::note(&mut response, file.transfer(range.clone()), left);
         *response.body_mut() = Body::new(FileBody { stream: file.stream(range), left });
     }
     Ok(response)

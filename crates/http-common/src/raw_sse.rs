@@ -10,7 +10,6 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use axum::http::response::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::{Buf, Bytes, BytesMut};
@@ -20,6 +19,7 @@ use tokio::time::{Sleep, sleep};
 use crate::events::{Framing, Source, StreamSlot};
 use crate::flow_control::Stalled;
 use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
+use crate::raw_head::raw_head;
 
 /// Bytes that are read of a client at once while its stream lasts: it has little to say.
 const READ_BYTES: usize = 512;
@@ -54,13 +54,14 @@ pub struct EventWriter<C> {
 impl<C> EventWriter<C> {
     /// Will write `response`, of whose client `early` was read already. The `last` one says so in its head.
     pub fn new(connection: C, early: Bytes, response: Response, last: bool) -> Self {
-        let (parts, _) = response.into_parts();
+        let (mut parts, _) = response.into_parts();
+        parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         Self {
             connection: Some(connection),
             early: early.into(),
             listening: true,
             source: parts.extensions.get().and_then(StreamSlot::take),
-            queue: VecDeque::from([head(parts, last)]),
+            queue: VecDeque::from([raw_head(parts, last)]),
             stall: None,
         }
     }
@@ -132,30 +133,6 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Future for EventWriter<C> {
         let connection = self.connection.take().ok_or(io::ErrorKind::NotConnected)?;
         Poll::Ready(Ok((connection, early)))
     }
-}
-
-/// The head of a response in chunks.
-fn head(parts: Parts, last: bool) -> Bytes {
-    let mut head = BytesMut::new();
-    head.extend_from_slice(b"HTTP/1.1 ");
-    head.extend_from_slice(parts.status.as_str().as_bytes());
-    head.extend_from_slice(b" ");
-    head.extend_from_slice(parts.status.canonical_reason().unwrap_or_default().as_bytes());
-    let mut headers = parts.headers;
-    headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    if last {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    if let Ok(date) = httpdate::fmt_http_date(std::time::SystemTime::now()).try_into() {
-        headers.entry(header::DATE).or_insert(date);
-    }
-    for (name, value) in &headers {
-        for bytes in [&b"\r\n"[..], name.as_str().as_bytes(), b": ", value.as_bytes()] {
-            head.extend_from_slice(bytes);
-        }
-    }
-    head.extend_from_slice(b"\r\n\r\n");
-    head.freeze()
 }
 
 /// Writes as much as the connection takes at once.

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use domain::time::Timestamp;
 use futures_util::Stream;
 use rustix::buffer::spare_capacity;
-use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, sendfile};
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -31,6 +31,9 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 /// The size of a read from the kernel's cache. It runs on the request thread: copying that much is faster than a thread
 /// switch and delays no other request for long.
 const AT_HAND_BYTES: u64 = 64 * 1024;
+
+/// The most that the kernel is asked to send at once, so that other requests have their turn.
+const SENT_AT_ONCE_BYTES: u64 = 128 * 1024;
 
 /// The maximum wait for a leased file, and the interval between attempts.
 const LEASE_WAIT: Duration = Duration::from_secs(2);
@@ -161,6 +164,65 @@ impl OpenFile {
         let end = range.end.min(self.size);
         let start = range.start.min(end);
         FileStream { file: self.file.clone(), rest: start..end, reading: None }
+    }
+
+    /// The same bytes, to be sent to a socket by the kernel.
+    #[must_use]
+    pub fn transfer(&self, range: Range<u64>) -> FileTransfer {
+        let end = range.end.min(self.size);
+        FileTransfer { file: self.file.clone(), rest: range.start.min(end)..end }
+    }
+}
+
+/// The bytes of a range of a file that the kernel passes on to a socket from its own pages.
+#[derive(Debug)]
+pub struct FileTransfer {
+    file: Arc<OwnedFd>,
+    rest: Range<u64>,
+}
+
+impl FileTransfer {
+    /// Whether all was sent.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Whether the kernel has the next piece in memory, as its first and its last byte tell: then sending it waits for no
+    /// disk.
+    #[must_use]
+    pub fn is_at_hand(&self) -> bool {
+        let piece = self.piece();
+        let has = |at| {
+            let mut byte = [0];
+            let into = &mut [IoSliceMut::new(&mut byte)];
+            rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT) == Ok(1)
+        };
+        !piece.is_empty() && has(piece.start) && has(piece.end - 1)
+    }
+
+    /// Sends what the socket takes of the next piece, of 128 KiB at most. Reads the disk where the piece is not at hand.
+    ///
+    /// # Errors
+    /// What the kernel says, [`io::ErrorKind::WouldBlock`] by a socket that is full; and
+    /// [`io::ErrorKind::UnexpectedEof`] when the file became shorter: then what was announced cannot be sent whole.
+    pub fn send(&mut self, socket: impl AsFd) -> io::Result<()> {
+        let piece = self.piece();
+        let count = usize::try_from(piece.end - piece.start).map_err(io::Error::other)?;
+        let mut at = piece.start;
+        match sendfile(socket, &self.file, Some(&mut at), count) {
+            Ok(0) if count > 0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
+            Ok(sent) => {
+                self.rest.start += sent as u64;
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    fn piece(&self) -> Range<u64> {
+        self.rest.start..self.rest.end.min(self.rest.start.saturating_add(SENT_AT_ONCE_BYTES))
     }
 }
 

@@ -17,7 +17,7 @@ mod usage;
 mod walk;
 
 pub use account::{Workspace, Workspaces};
-pub use download::{FileStream, OpenFile};
+pub use download::{FileStream, FileTransfer, OpenFile};
 pub use error::WorkspaceError;
 pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use bytes::BytesMut;
-use http_common::{EventWriter, HeldShares, Holder, Peer, counted, is_event_stream};
+use http_common::{EventWriter, HeldShares, Holder, Peer, counted, is_event_stream, is_file, send_file};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
@@ -21,6 +21,7 @@ use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::server::TlsStream;
 
 use super::activity::{ActiveRequest, Activity};
 use super::answer::{Answer, Streams};
@@ -70,11 +71,29 @@ struct AcceptedConnection<C> {
     stream: Stream,
 }
 
-/// An event stream, and whether it is the last response of its connection.
+/// An event stream or a file, and whether it is the last response of its connection.
 pub(super) struct Stream {
     response: Response<Body>,
     last: bool,
     shares: Option<HeldShares>,
+}
+
+/// What the bytes of a connection go through.
+trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// The socket, when they go as they are.
+    fn plain(&self) -> Option<&TcpStream>;
+}
+
+impl Transport for TcpStream {
+    fn plain(&self) -> Option<&TcpStream> {
+        Some(self)
+    }
+}
+
+impl Transport for TlsStream<TcpStream> {
+    fn plain(&self) -> Option<&TcpStream> {
+        None
+    }
 }
 
 impl Shared {
@@ -138,7 +157,7 @@ impl Shared {
 
     async fn serve_http2(
         &self,
-        connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        connection: impl Transport,
         early: Bytes,
         guest: ConnectionContext,
     ) {
@@ -151,15 +170,17 @@ impl Shared {
             false,
             self.heads(guest),
         );
-        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
+        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest, false));
         self.attend(pin!(http), &activity, guest).await;
     }
 
-    /// Serves requests, and takes the connection from them while an event stream is written to it.
-    async fn serve_http1<C>(&self, mut connection: C, mut early: Bytes, mut guest: ConnectionContext)
-    where
-        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    /// Serves requests, and takes the connection from them while an event stream or a file is written to it.
+    async fn serve_http1<C: Transport>(
+        &self,
+        mut connection: C,
+        mut early: Bytes,
+        mut guest: ConnectionContext,
+    ) {
         loop {
             // In memory of its own, which is free during a stream.
             let requests = Box::pin(self.serve_requests(connection, early, guest));
@@ -169,7 +190,14 @@ impl Shared {
             // What the stream holds of budgets, it holds until it has ended.
             let Stream { response, last, shares: _shares } = stream;
             // What breaks a connection is its client's to see.
-            let Ok((mut back, read)) = EventWriter::new(taken, read, response, last).await else { return };
+            let (mut back, read) = if is_event_stream(&response) {
+                let Ok(written) = EventWriter::new(taken, read, response, last).await else { return };
+                written
+            } else {
+                let Some(socket) = taken.plain() else { return };
+                let Ok(()) = send_file(socket, response, last, self.limits.stall_timeout).await else { return };
+                (taken, read)
+            };
             if last {
                 let _ = timeout(SHUTDOWN_TIMEOUT, back.shutdown()).await;
                 return;
@@ -178,15 +206,13 @@ impl Shared {
         }
     }
 
-    async fn serve_requests<C>(
+    async fn serve_requests<C: Transport>(
         &self,
         connection: C,
         early: Bytes,
         guest: ConnectionContext,
-    ) -> Option<AcceptedConnection<C>>
-    where
-        C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Option<AcceptedConnection<C>> {
+        let plain = connection.plain().is_some();
         let activity = Arc::new(Activity::default());
         let wire = Wire::new(
             connection,
@@ -196,7 +222,7 @@ impl Shared {
             true,
             self.heads(guest),
         );
-        let mut http = self.http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest));
+        let mut http = self.http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest, plain));
         let stream = self.attend(Pin::new(&mut http), &activity, guest).await?;
         let parts = http.into_parts();
         let (connection, early) = parts.io.into_inner().into_parts();
@@ -212,6 +238,7 @@ impl Shared {
         &self,
         activity: &Arc<Activity>,
         ConnectionContext { peer, .. }: ConnectionContext,
+        plain: bool,
     ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
         let (front, activity) = (self.front.clone(), activity.clone());
         let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
@@ -224,7 +251,7 @@ impl Shared {
             let last = says_close(request.headers());
             async move {
                 let mut response = front.answer(request, peer, bounds).await;
-                if may_be_taken && is_event_stream(&response) {
+                if may_be_taken && (is_event_stream(&response) || plain && is_file(&response)) {
                     let shares = response.extensions_mut().remove::<HeldShares>();
                     under_way.0.offer(Stream { response, last, shares });
                     // The connection is taken from here: nothing goes on.
