@@ -110,7 +110,7 @@ pub(crate) async fn download(
     };
     // A short response is not checked again.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
-        return Ok(http_common::until(response, || access.revoked(principal)));
+        return Ok(http_common::until(response, || access.revoked(principal.clone())));
     }
     Ok(response)
 }

@@ -87,6 +87,22 @@ impl Connection {
         Ok((head, body))
     }
 
+    /// Sends a request and reads its response, of which nothing is kept; the length of its body.
+    pub(crate) async fn discard(&mut self, request: &[u8]) -> Outcome<(Head, usize)> {
+        let head = self.begin(request).await?;
+        let length = head.length.ok_or("a length was expected")?;
+        let mut left = length;
+        loop {
+            let now = self.buffer.len().min(left);
+            self.buffer.advance(now);
+            left -= now;
+            if left == 0 {
+                return Ok((head, length));
+            }
+            self.read().await?;
+        }
+    }
+
     /// Sends a part of a request.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> Outcome<()> {
         Ok(self.stream.write_all(bytes).await?)

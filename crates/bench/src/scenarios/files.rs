@@ -41,12 +41,15 @@ pub(crate) fn files() -> Outcome<Vec<Measurement>> {
         let nginx = Nginx::start()?;
         let small = vec![7; SMALL_BYTES];
         let (mut ours, mut theirs) = (Rate::default(), Rate::default());
+        let (mut ours_large, mut theirs_large) = (Rate::default(), Rate::default());
         let (mut ours_up, mut theirs_up, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         block_on(async {
             upload(service.address, &key, "small.bin", small.len()).await?;
             put(nginx.address, "/small.bin", small.len()).await?;
             let get = request("GET", "/api/v1/files/uploads/small.bin", Some(&key), None);
             let bare = request("GET", "/small.bin", None, None);
+            let get_large = request("GET", "/api/v1/files/uploads/large.bin", Some(&key), None);
+            let bare_large = request("GET", "/large.bin", None, None);
             for _ in 0..ROUNDS {
                 download(service.address, service.pid()?, &get, &mut ours).await?;
                 download(nginx.address, nginx.child.id(), &bare, &mut theirs).await?;
@@ -54,6 +57,8 @@ pub(crate) fn files() -> Outcome<Vec<Measurement>> {
                 ours_up.push(upload(service.address, &key, "large.bin", LARGE_BYTES).await?);
                 memory.push((Memory::of(service.pid()?)?.rss - before.rss) / 1024.0);
                 theirs_up.push(put(nginx.address, "/large.bin", LARGE_BYTES).await?);
+                download_large(service.address, service.pid()?, &get_large, &mut ours_large).await?;
+                download_large(nginx.address, nginx.child.id(), &bare_large, &mut theirs_large).await?;
             }
             Ok(())
         })?;
@@ -63,6 +68,10 @@ pub(crate) fn files() -> Outcome<Vec<Measurement>> {
                 .goal(Goal::RatioAtLeast(DOWNLOAD_RATIO)),
             Measurement::new("processor per download of 64 KiB", Unit::Micros, ours.micros)
                 .beside("nginx", theirs.micros),
+            Measurement::new("download of 512 MiB", Unit::MebibytesPerSecond, ours_large.per_second)
+                .beside("nginx", theirs_large.per_second),
+            Measurement::new("processor per MiB of such a download", Unit::Micros, ours_large.micros)
+                .beside("nginx", theirs_large.micros),
             Measurement::new("upload of 512 MiB", Unit::MebibytesPerSecond, ours_up)
                 .beside("nginx PUT", theirs_up)
                 .goal(Goal::RatioAtLeast(UPLOAD_RATIO)),
@@ -98,6 +107,20 @@ async fn download(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate
     }
     rate.per_second.push(done / began.elapsed().as_secs_f64());
     rate.micros.push(CpuTime::of(pid)?.since(&before) / 1e3 / done);
+    Ok(())
+}
+
+/// Downloads the large file once: mebibytes in a second, and what each took of the server's processor.
+async fn download_large(address: SocketAddr, pid: u32, request: &[u8], rate: &mut Rate) -> Outcome<()> {
+    let mut connection = Connection::open(address).await?;
+    let (before, began) = (CpuTime::of(pid)?, Instant::now());
+    let (head, length) = connection.discard(request).await?;
+    if head.status != 200 || length != LARGE_BYTES {
+        return Err(format!("status {} with {length} bytes", head.status).into());
+    }
+    let mebibytes = length as f64 / f64::from(1 << 20);
+    rate.per_second.push(mebibytes / began.elapsed().as_secs_f64());
+    rate.micros.push(CpuTime::of(pid)?.since(&before) / 1e3 / mebibytes);
     Ok(())
 }
 
