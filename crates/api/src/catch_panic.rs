@@ -15,11 +15,11 @@ const ENDING_RETRY_AFTER: &str = "5";
 
 /// Awaits the response. Returns 503 instead if the service is `ending`, and 500 if the handler panics. Both are counted
 /// here, because they bypass the layer that counts the others.
-pub async fn catch_panic(
+pub async fn catch_panic<R: From<Response>>(
     ending: bool,
     metrics: &ApiMetrics,
-    answered: impl Future<Output = Response>,
-) -> Response {
+    answered: impl Future<Output = R>,
+) -> R {
     let response = if ending {
         let mut response =
             ApiError::new(PublicCode::Unavailable, "the service is restarting; try again").into_response();
@@ -34,7 +34,7 @@ pub async fn catch_panic(
         }
     };
     metrics.refused(response.status());
-    response
+    response.into()
 }
 
 #[cfg(test)]

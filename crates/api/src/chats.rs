@@ -16,7 +16,7 @@ use control::questions::{AskOutcome, AskRequest, Idempotency};
 use control::{Answers, Conversations, Principal, Questions};
 use domain::answer::Stamp;
 use domain::excerpt::Excerpt;
-use domain::id::ConversationId;
+use domain::id::{ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
 use futures_util::stream;
 use http_common::limits::JSON_BODY_MAX_BYTES;
@@ -36,6 +36,8 @@ use crate::wire::{self, Change, Conversation, Page, Question, examples};
 /// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 200;
+/// Headers that a response usually has at most.
+const RESPONSE_HEADERS: usize = 12;
 /// The longest idempotency key, in bytes.
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 
@@ -122,18 +124,39 @@ pub(crate) async fn collect(
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let live = answers.find(&principal, conversation, message).await?;
-    if !waited(&answers, &principal, &live, preferred_wait(&headers), &ending).await {
+    collect_answer_as_it_stands(&answers, &ending, &principal, (conversation, message), &headers).await
+}
+
+/// Returns the answer; waits for its end first where the client prefers it.
+pub(crate) async fn collect_answer_as_it_stands(
+    answers: &Answers,
+    ending: &Ending,
+    principal: &Principal,
+    (conversation, message): (ConversationId, MessageId),
+    headers: &HeaderMap,
+) -> ApiResult<Response> {
+    // An answer in memory needs no large future.
+    let live = match answers.find_live(principal, conversation, message) {
+        Some(found) => found?,
+        None => Box::pin(answers.find(principal, conversation, message)).await?,
+    };
+    let max_wait = preferred_wait(headers);
+    if max_wait.is_some() && !Box::pin(waited(answers, principal, &live, max_wait, ending)).await {
         return Ok(unauthorized());
     }
     // Not rendered again for a client that has it.
-    let present = tag_of(live.progress().borrow().stamp);
-    if if_none_match(&headers, &present) {
-        return Ok((StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response());
+    if headers.contains_key(header::IF_NONE_MATCH) {
+        let present = tag_of(live.progress().borrow().stamp);
+        if if_none_match(headers, &present) {
+            return Ok(
+                (StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response()
+            );
+        }
     }
     let snapshot = live.snapshot();
-    let headers = [REVALIDATED, (header::ETAG, tag(tag_of(snapshot.stamp)))];
-    Ok((headers, answer_body(&snapshot)).into_response())
+    let mut response = answer_body(&snapshot);
+    response.headers_mut().extend([REVALIDATED, (header::ETAG, tag(tag_of(snapshot.stamp)))]);
+    Ok(response)
 }
 
 /// The query of a list of conversations.
@@ -330,5 +353,9 @@ fn answer_body(snapshot: &Snapshot) -> Response {
 }
 
 pub(crate) fn json_body(body: impl Into<Body>) -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.into()).into_response()
+    let mut response = Response::new(body.into());
+    // There will be a handful more of them.
+    response.headers_mut().reserve(RESPONSE_HEADERS);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

@@ -100,8 +100,21 @@ pub(crate) async fn download(
     method: Method,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let file = files.of(&principal)?.open_file(&asked(uri.path(), FILES)?).await?;
-    let response = match http_common::download_response(&file, &method, &headers) {
+    send(&files, &access, &principal, uri.path(), &method, &headers).await
+}
+
+/// Returns the file that a URL names.
+pub(crate) async fn send(
+    files: &Files,
+    access: &Authenticator,
+    principal: &Principal,
+    url_path: &str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> ApiResult<Response> {
+    let path = asked(url_path, FILES)?;
+    let file = Box::pin(files.of(principal)?.open_file(&path)).await?;
+    let response = match http_common::download_response(&file, method, headers) {
         Ok(response) => response,
         Err(refused) => {
             let range = [(header::CONTENT_RANGE, refused.content_range())];
@@ -110,7 +123,7 @@ pub(crate) async fn download(
     };
     // A short response is not checked again.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
-        return Ok(http_common::until(response, || access.revoked(principal.clone())));
+        return Ok(http_common::until(response, || access.clone().revoked(principal.clone())));
     }
     Ok(response)
 }

@@ -1,10 +1,11 @@
 //! Authenticates requests by their keys (section 5), within the operator's rates and before anything else.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Extensions, HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use control::access::AccessError;
@@ -38,9 +39,10 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let began = Instant::now();
     let operation = operation_of(&request);
-    let oversize = http_common::oversize(&request);
+    let oversize = http_common::oversize(request.uri(), request.headers());
     let traced = request.extensions().get::<SpanContext>().is_some();
-    let mut response = match layer.admit(request.extensions(), request.headers(), operation, oversize).await {
+    let address = layer.guard.address(request.extensions(), request.headers());
+    let mut response = match layer.admit(address, request.headers(), operation, oversize).await {
         Ok((principal, shares)) => {
             let holder = Holder::Account(principal.account());
             request.extensions_mut().insert(principal);
@@ -56,8 +58,7 @@ pub(crate) async fn authenticate(
         }
         Err(refusal) => refusal,
     };
-    privately(response.headers_mut());
-    layer.metrics.record(operation.known(), response.status(), began.elapsed());
+    layer.finish(&mut response, operation, began);
     if let Some(operation) = operation.known().filter(|_| traced) {
         response.extensions_mut().insert(operation);
     }
@@ -87,7 +88,7 @@ pub(crate) fn unauthorized() -> Response {
 
 /// The operation that a request addresses.
 #[derive(Clone, Copy)]
-enum Asked {
+pub(crate) enum Asked {
     /// An operation of the interface.
     Known(&'static Operation),
     /// A method that its path does not have.
@@ -125,14 +126,14 @@ fn operation_of(request: &Request) -> Asked {
 }
 
 impl AuthLayer {
-    async fn admit(
+    /// Looks at the key of a request, and takes from the budgets what it holds while it is under way.
+    pub(crate) async fn admit(
         &self,
-        extensions: &Extensions,
+        address: Option<IpAddr>,
         headers: &HeaderMap,
         asked: Asked,
         oversize: Option<HeadTooLarge>,
     ) -> Result<(Principal, [Option<Share>; 2]), Response> {
-        let address = self.guard.address(extensions, headers);
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
         }
@@ -140,21 +141,9 @@ impl AuthLayer {
             return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
         let key = shown(headers);
-        // After too many failed keys, an address may use only keys that are known to be valid.
-        if let Some(address) = address.filter(|_| !self.access.is_cached(key)) {
-            self.guard.check_failed_keys(address).map_err(too_many)?;
-        }
-        let principal = match self.access.resolve(key).await {
-            Ok(principal) => principal,
-            Err(AccessError::Unauthorized) => {
-                if let Some(address) = address {
-                    self.guard.record_failed_key(address);
-                }
-                return Err(unauthorized());
-            }
-            Err(AccessError::Store(error)) => {
-                return Err(ApiError::from(UseCaseError::from(error)).into_response());
-            }
+        let principal = match self.access.resolve_cached(key) {
+            Some(principal) => principal,
+            None => Box::pin(self.resolve(address, key)).await?,
         };
         if let Some(key) = principal.key_id() {
             self.guard.by_key(key).map_err(too_many)?;
@@ -170,6 +159,32 @@ impl AuthLayer {
         let transfer = asked.known().filter(|operation| operation.transfer);
         let transfer = transfer.map(|_| budgets.transfers.take(holder, 1)).transpose().map_err(refused)?;
         Ok((principal, [Some(request), transfer]))
+    }
+}
+
+impl AuthLayer {
+    /// Resolves a key that is not cached.
+    async fn resolve(&self, address: Option<IpAddr>, key: &str) -> Result<Principal, Response> {
+        // After too many failed keys, an address may use only keys that are known to be valid.
+        if let Some(address) = address.filter(|_| !self.access.is_cached(key)) {
+            self.guard.check_failed_keys(address).map_err(too_many)?;
+        }
+        match self.access.resolve(key).await {
+            Ok(principal) => Ok(principal),
+            Err(AccessError::Unauthorized) => {
+                if let Some(address) = address {
+                    self.guard.record_failed_key(address);
+                }
+                Err(unauthorized())
+            }
+            Err(AccessError::Store(error)) => Err(ApiError::from(UseCaseError::from(error)).into_response()),
+        }
+    }
+
+    /// Adds the headers that every response of an operation has, and counts it.
+    pub(crate) fn finish(&self, response: &mut Response, asked: Asked, began: Instant) {
+        privately(response.headers_mut());
+        self.metrics.record(asked.known(), response.status(), began.elapsed());
     }
 }
 

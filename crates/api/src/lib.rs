@@ -8,6 +8,7 @@
 mod catalogs;
 mod catch_panic;
 mod chats;
+mod direct;
 mod error;
 mod extract;
 mod files;
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::history::{History, PageCache};
 use crate::operations::OPERATIONS;
 pub use catch_panic::catch_panic;
+pub use direct::{Direct, DirectCall, DirectResponse, recognize};
 pub use error::{ApiError, Code};
 pub use metrics::ApiMetrics;
 
@@ -83,14 +85,15 @@ pub struct Limits {
 #[derive(Debug, Clone)]
 pub struct Ending(pub CancellationToken);
 
-/// Creates the router of the interface, behind the rate limiter `guard`.
+/// Creates the router of the interface, behind the rate limiter `guard`, and what answers the most frequent requests
+/// without it. Both are counted in `metrics`.
 pub fn router(
     service: &Service,
     limits: Limits,
     ending: Ending,
     guard: Arc<RateLimiter>,
     metrics: Arc<ApiMetrics>,
-) -> Router {
+) -> (Router, Direct) {
     let history = History {
         conversations: service.conversations.clone(),
         answers: service.answers.clone(),
@@ -98,6 +101,15 @@ pub fn router(
         pages: PageCache::default(),
     };
     let layer = key::AuthLayer { access: service.access.clone(), guard, metrics: metrics.clone() };
+    let direct = Direct {
+        layer: layer.clone(),
+        answers: service.answers.clone(),
+        access: service.access.clone(),
+        files: service.files.clone(),
+        ending: ending.clone(),
+        collect: direct::operation("collectAnswer"),
+        download: direct::operation("downloadFile"),
+    };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
         answers: service.answers.clone(),
@@ -125,11 +137,12 @@ pub fn router(
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
         .layer(from_fn_with_state(layer, key::authenticate));
-    Router::new()
+    let router = Router::new()
         .merge(interface)
         // The schema and its page are public.
         .route("/docs", get(openapi::reference))
         .route("/openapi.yaml", get(openapi::publish))
         .route("/api/v1/openapi.yaml", get(openapi::publish))
-        .fallback(error::no_such_path)
+        .fallback(error::no_such_path);
+    (router, direct)
 }

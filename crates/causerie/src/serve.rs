@@ -229,9 +229,11 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         requests: requests.clone(),
         spans: traces.spans(),
     };
+    let (router, direct) =
+        api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone());
     let front = Frontend {
-        router: api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone())
-            .merge(state_of(sources)),
+        router: router.merge(state_of(sources)),
+        direct,
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
         guard,

@@ -81,6 +81,14 @@ impl Authenticator {
         self.authenticate(fingerprint).await
     }
 
+    /// Resolves a key that is cached, without a query.
+    #[must_use]
+    pub fn resolve_cached(&self, key: &str) -> Option<Principal> {
+        let fingerprint = SecretKey::parse(key).ok()?.fingerprint();
+        let now = self.environment.now();
+        Principal::key(&self.cached(fingerprint, now)?, fingerprint, now).ok()
+    }
+
     /// Returns true if the key is cached, without a query.
     #[must_use]
     pub fn is_cached(&self, key: &str) -> bool {

@@ -93,11 +93,7 @@ impl Answers {
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
         let generation = match self.live.find(message) {
-            Ok(live) => {
-                let meta = live.meta();
-                let own = meta.account == account && meta.conversation == conversation;
-                return if own { Ok(live) } else { Err(ConversationError::NotFound) };
-            }
+            Ok(live) => return own(live, account, conversation),
             Err(generation) => generation,
         };
         let stored = self.stored(account, conversation, message).await?;
@@ -108,6 +104,24 @@ impl Answers {
             rendered(&live).await;
         }
         Ok(live)
+    }
+
+    /// Returns an answer that is in memory: it is being written here, or was read lately.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    #[must_use]
+    pub fn find_live(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Option<Result<Arc<LiveAnswer>, UseCaseError>> {
+        if let Err(refused) = principal.require(&[Read]) {
+            return Some(Err(refused));
+        }
+        let live = self.live.find(message).ok()?;
+        Some(own(live, principal.account(), conversation).map_err(UseCaseError::from))
     }
 
     /// Returns the present state of a stored answer of the principal's account. Blocks while it renders an answer that is
@@ -214,6 +228,17 @@ async fn rendered(live: &Arc<LiveAnswer>) {
     let live = live.clone();
     // A panic was reported. The reader renders again.
     let _ = tokio::task::spawn_blocking(move || live.snapshot()).await;
+}
+
+/// The answer, unless it is another's.
+fn own(
+    live: Arc<LiveAnswer>,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Arc<LiveAnswer>, ConversationError> {
+    let meta = live.meta();
+    let own = meta.account == account && meta.conversation == conversation;
+    if own { Ok(live) } else { Err(ConversationError::NotFound) }
 }
 
 fn meta(account: AccountId, stored: &StoredAnswer) -> Meta {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
-use axum::extract::Request;
 use axum::http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
     HeaderMap, HeaderValue, VARY,
@@ -43,10 +42,10 @@ pub struct Compression {
 impl Compression {
     /// As the request asks for it.
     #[must_use]
-    pub fn requested(request: &Request) -> Self {
+    pub fn requested(method: &Method, headers: &HeaderMap) -> Self {
         Self {
-            encoding: Encoding::negotiated(request.headers().get_all(ACCEPT_ENCODING).iter()),
-            is_head: *request.method() == Method::HEAD,
+            encoding: Encoding::negotiated(headers.get_all(ACCEPT_ENCODING).iter()),
+            is_head: *method == Method::HEAD,
         }
     }
 

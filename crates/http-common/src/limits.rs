@@ -112,8 +112,8 @@ pub const OUTGOING_PIECE_BYTES: usize = 64 << 10;
 /// The same over HTTP/2, where the progress of a client is told by the pieces that it has taken.
 pub const OUTGOING_STREAM_PIECE_BYTES: usize = 16 << 10;
 
-/// Parts of files that are shorter are copied: taking the connection for them costs more.
-pub const RAW_FILE_MIN_BYTES: u64 = 16 << 10;
+/// Parts of files that are shorter are copied: taking the connection for them saves nothing.
+pub const RAW_FILE_MIN_BYTES: u64 = 64 << 10;
 
 /// A response that is known to be smaller is not worth compressing.
 pub const COMPRESSED_MIN_BYTES: u64 = 256;

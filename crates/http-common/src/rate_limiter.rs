@@ -85,7 +85,13 @@ impl RateLimiter {
     #[must_use]
     pub fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
         let Peer(peer) = *extensions.get::<Peer>()?;
-        Some(counted(client_address(peer, headers, &self.trusted_proxies)))
+        Some(self.client(Peer(peer), headers))
+    }
+
+    /// The address that a request over a connection of this peer is counted under.
+    #[must_use]
+    pub fn client(&self, Peer(peer): Peer, headers: &HeaderMap) -> IpAddr {
+        counted(client_address(peer, headers, &self.trusted_proxies))
     }
 
     /// Takes a request from the address's allowance.

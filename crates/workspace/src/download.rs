@@ -211,7 +211,9 @@ impl FileTransfer {
         let count = usize::try_from(piece.end - piece.start).map_err(io::Error::other)?;
         let mut at = piece.start;
         match sendfile(socket, &self.file, Some(&mut at), count) {
-            Ok(0) if count > 0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter")),
+            Ok(0) if count > 0 => {
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter"))
+            }
             Ok(sent) => {
                 self.rest.start += sent as u64;
                 Ok(())

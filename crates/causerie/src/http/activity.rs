@@ -16,6 +16,8 @@ pub(super) struct Activity {
     stream: Mutex<Option<Stream>>,
     /// True while bytes of an earlier response wait to be written.
     pub(super) clogged: AtomicBool,
+    /// True once a head has come that has more lines than the connection was prepared for.
+    pub(super) crowded: AtomicBool,
 }
 
 impl Activity {

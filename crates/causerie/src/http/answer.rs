@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use http_common::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
-use http_common::{HeldShares, Outgoing, ReadProgress, is_event_stream};
+use http_common::{HeldShares, Outgoing, ReadProgress, Share, is_event_stream};
 use hyper::body::{Frame, SizeHint};
 use hyper::rt::Executor;
 
@@ -50,17 +50,18 @@ pub(super) struct Answer {
     /// Over HTTP/2.
     progress: Option<Arc<ReadProgress>>,
     _under_way: ActiveRequest,
-    _shares: Option<HeldShares>,
+    _shares: ([Option<Share>; 2], Option<HeldShares>),
 }
 
 impl Answer {
     /// Sends `response` piece by piece, unless it is small or has a pace of its own.
     pub(super) fn of(
         mut response: Response<Body>,
+        of_request: [Option<Share>; 2],
         under_way: ActiveRequest,
         stall_timeout: Duration,
     ) -> Response<Self> {
-        let shares = response.extensions_mut().remove::<HeldShares>();
+        let shares = (of_request, response.extensions_mut().remove::<HeldShares>());
         let progress = PROGRESS.try_with(Arc::clone).ok();
         let size = response.body().size_hint().exact();
         let as_it_is = is_event_stream(&response) || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES);

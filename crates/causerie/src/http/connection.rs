@@ -12,7 +12,9 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use bytes::BytesMut;
-use http_common::{EventWriter, HeldShares, Holder, Peer, counted, is_event_stream, is_file, send_file};
+use http_common::{
+    EventWriter, HeldShares, Holder, Peer, Share, counted, is_event_stream, is_file, send_file,
+};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
@@ -25,8 +27,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::activity::{ActiveRequest, Activity};
 use super::answer::{Answer, Streams};
-use super::wire::{PartialHead, Wire};
-use super::{Connections, Frontend, SHUTDOWN_TIMEOUT};
+use super::wire::{PartialHead, Wire, lines};
+use super::{Answered, Connections, Frontend, SHUTDOWN_TIMEOUT};
 use crate::tls::Tls;
 
 /// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
@@ -45,12 +47,18 @@ const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
 /// beyond that the connection refuses it by itself, without one.
 const HEADERS_READ_TIMES: usize = 4;
+/// Headers that the HTTP library reads without memory of its own for them, and lines that such a head has at most.
+const HEADERS_AT_ONCE: usize = 100;
+const LINES_AT_ONCE: usize = HEADERS_AT_ONCE;
 /// The HTTP/2 connection preface.
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// State that all connections share.
 pub(super) struct Shared {
+    /// For heads of few lines, as nearly all are: reading more of them takes memory for each request.
     http1: http1::Builder,
+    /// For connections on which one of many lines came.
+    http1_crowded: http1::Builder,
     http2: http2::Builder<Streams>,
     pub(super) front: Arc<Frontend>,
     pub(super) limits: Connections,
@@ -64,18 +72,25 @@ pub(super) struct ConnectionContext {
     pub(super) late: bool,
 }
 
-/// A response that is written without HTTP's machinery, and the connection that it is written to.
+/// A connection that was taken from the HTTP library, and what was read of it.
 struct AcceptedConnection<C> {
     connection: C,
     early: Bytes,
-    stream: Stream,
+    handover: Handover,
+}
+
+/// Why a connection is taken from the HTTP library.
+enum Handover {
+    Stream(Stream),
+    /// A head of very many lines is on its way.
+    Crowded,
 }
 
 /// An event stream or a file, and whether it is the last response of its connection.
 pub(super) struct Stream {
     response: Response<Body>,
     last: bool,
-    shares: Option<HeldShares>,
+    shares: ([Option<Share>; 2], Option<HeldShares>),
 }
 
 /// What the bytes of a connection go through.
@@ -102,9 +117,10 @@ impl Shared {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(limits.header_timeout)
-            .max_headers(HEADERS_READ_TIMES * limits.headers_max)
             .max_buf_size(BUFFER_BYTES.max(2 * limits.header_bytes_max))
             .half_close(true);
+        let mut http1_crowded = http1.clone();
+        http1_crowded.max_headers(HEADERS_READ_TIMES * limits.headers_max);
         let mut http2 = http2::Builder::new(Streams { stall_timeout: limits.stall_timeout });
         http2
             .timer(TokioTimer::new())
@@ -115,7 +131,7 @@ impl Shared {
             .max_send_buf_size(HTTP2_SEND_BYTES)
             .keep_alive_interval(HTTP2_PING_EVERY)
             .keep_alive_timeout(HTTP2_PING_TIMEOUT);
-        Self { http1, http2, front: Arc::new(front), limits }
+        Self { http1, http1_crowded, http2, front: Arc::new(front), limits }
     }
 
     /// Serves a connection until it ends, or has nothing to do for too long.
@@ -155,12 +171,7 @@ impl Shared {
         }
     }
 
-    async fn serve_http2(
-        &self,
-        connection: impl Transport,
-        early: Bytes,
-        guest: ConnectionContext,
-    ) {
+    async fn serve_http2(&self, connection: impl Transport, early: Bytes, guest: ConnectionContext) {
         let activity = Arc::new(Activity::default());
         let wire = Wire::new(
             connection,
@@ -168,7 +179,7 @@ impl Shared {
             activity.clone(),
             self.limits.stall_timeout,
             false,
-            self.heads(guest),
+            self.heads(guest, usize::MAX),
         );
         let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest, false));
         self.attend(pin!(http), &activity, guest).await;
@@ -181,11 +192,22 @@ impl Shared {
         mut early: Bytes,
         mut guest: ConnectionContext,
     ) {
+        // The library's own bound would refuse what the operator allows.
+        let mut crowded = self.limits.headers_max > HEADERS_AT_ONCE;
         loop {
+            crowded |= lines(&early) > LINES_AT_ONCE;
             // In memory of its own, which is free during a stream.
-            let requests = Box::pin(self.serve_requests(connection, early, guest));
-            let Some(AcceptedConnection { connection: taken, early: read, stream }) = requests.await else {
+            let requests = Box::pin(self.serve_requests(connection, early, guest, crowded));
+            let Some(AcceptedConnection { connection: taken, early: read, handover }) = requests.await else {
                 return;
+            };
+            let stream = match handover {
+                Handover::Stream(stream) => stream,
+                Handover::Crowded => {
+                    crowded = true;
+                    (connection, early) = (taken, read);
+                    continue;
+                }
             };
             // What the stream holds of budgets, it holds until it has ended.
             let Stream { response, last, shares: _shares } = stream;
@@ -195,7 +217,9 @@ impl Shared {
                 written
             } else {
                 let Some(socket) = taken.plain() else { return };
-                let Ok(()) = send_file(socket, response, last, self.limits.stall_timeout).await else { return };
+                let Ok(()) = send_file(socket, response, last, self.limits.stall_timeout).await else {
+                    return;
+                };
                 (taken, read)
             };
             if last {
@@ -211,6 +235,7 @@ impl Shared {
         connection: C,
         early: Bytes,
         guest: ConnectionContext,
+        crowded: bool,
     ) -> Option<AcceptedConnection<C>> {
         let plain = connection.plain().is_some();
         let activity = Arc::new(Activity::default());
@@ -220,18 +245,20 @@ impl Shared {
             activity.clone(),
             self.limits.stall_timeout,
             true,
-            self.heads(guest),
+            self.heads(guest, if crowded { usize::MAX } else { LINES_AT_ONCE }),
         );
-        let mut http = self.http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest, plain));
-        let stream = self.attend(Pin::new(&mut http), &activity, guest).await?;
+        let http1 = if crowded { &self.http1_crowded } else { &self.http1 };
+        let mut http = http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest, plain));
+        let handover = self.attend(Pin::new(&mut http), &activity, guest).await?;
         let parts = http.into_parts();
         let (connection, early) = parts.io.into_inner().into_parts();
         let early = if early.is_empty() { parts.read_buf } else { [parts.read_buf, early].concat().into() };
-        Some(AcceptedConnection { connection, early, stream })
+        Some(AcceptedConnection { connection, early, handover })
     }
 
-    fn heads(&self, guest: ConnectionContext) -> PartialHead {
-        PartialHead::new(self.front.guard.budgets.heads.clone(), Holder::Address(counted(guest.peer.0)))
+    fn heads(&self, guest: ConnectionContext, lines_max: usize) -> PartialHead {
+        let holder = Holder::Address(counted(guest.peer.0));
+        PartialHead::new(self.front.guard.budgets.heads.clone(), holder, lines_max)
     }
 
     fn service(
@@ -250,14 +277,14 @@ impl Shared {
                 && request.body().is_end_stream();
             let last = says_close(request.headers());
             async move {
-                let mut response = front.answer(request, peer, bounds).await;
+                let Answered { mut response, shares: of_request } = front.answer(request, peer, bounds).await;
                 if may_be_taken && (is_event_stream(&response) || plain && is_file(&response)) {
-                    let shares = response.extensions_mut().remove::<HeldShares>();
+                    let shares = (of_request, response.extensions_mut().remove::<HeldShares>());
                     under_way.0.offer(Stream { response, last, shares });
                     // The connection is taken from here: nothing goes on.
                     return std::future::pending().await;
                 }
-                Ok::<_, Infallible>(Answer::of(response, under_way, stall_timeout))
+                Ok::<_, Infallible>(Answer::of(response, of_request, under_way, stall_timeout))
             }
         })
     }
@@ -268,18 +295,23 @@ impl Shared {
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
         activity: &Activity,
         guest: ConnectionContext,
-    ) -> Option<Stream> {
+    ) -> Option<Handover> {
         let ending = &self.front.ending.0;
         let (mut leaving, mut seen) = (guest.late, 0);
         let mut look = pin!(sleep(self.limits.header_timeout));
         loop {
             let turn = poll_fn(|context| match http.as_mut().poll(context) {
                 Poll::Ready(ended) => Poll::Ready(Err(ended)),
-                Poll::Pending => activity.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(stream))),
+                Poll::Pending if activity.crowded.load(Ordering::Relaxed) => {
+                    Poll::Ready(Ok(Handover::Crowded))
+                }
+                Poll::Pending => {
+                    activity.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(stream))))
+                }
             });
             tokio::select! {
                 turn = turn => match turn {
-                    Ok(stream) => return Some(stream),
+                    Ok(handover) => return Some(handover),
                     Err(ended) => {
                         if let Some(status) = ended.err().and_then(|error| refused(&error)) {
                             self.front.metrics.refused(status);

@@ -6,15 +6,17 @@ mod connection;
 mod wire;
 
 use std::io::Write;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ApiError, Code};
+use api::{ApiError, Code, DirectCall, DirectResponse};
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use axum::response::IntoResponse;
-use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, counted};
+use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, Share, counted};
 use hyper::body::Incoming;
 use telemetry::trace::Tracer;
 use tokio::net::TcpListener;
@@ -51,6 +53,8 @@ pub(crate) struct Server {
 pub(crate) struct Frontend {
     /// The routes.
     pub(crate) router: Router,
+    /// Answers the most frequent requests without them.
+    pub(crate) direct: api::Direct,
     /// Names of requests.
     pub(crate) ids: RequestIds,
     /// Their spans.
@@ -129,54 +133,98 @@ impl Server {
     }
 }
 
+/// A response, and what its request holds of budgets until it is sent.
+pub(super) struct Answered {
+    response: Response<Body>,
+    shares: [Option<Share>; 2],
+}
+
+impl From<Response<Body>> for Answered {
+    fn from(response: Response<Body>) -> Self {
+        Self { response, shares: [None, None] }
+    }
+}
+
 impl Frontend {
     /// Answers a request under its name, with a line of the log.
-    async fn answer(
-        &self,
-        mut request: Request<Incoming>,
-        peer: Peer,
-        bounds: (usize, usize),
-    ) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>, peer: Peer, bounds: (usize, usize)) -> Answered {
         let span = traces::begin(&self.tracer, &mut request);
         let begun = Instant::now();
         let id = self.ids.of(request.headers());
-        let (method, uri) = (request.method().clone(), request.uri().clone());
         // Who watches the service sees it end.
-        let ending = self.ending.0.is_cancelled() && uri.path() != METRICS;
-        let answered = self.respond(request, peer, bounds);
-        let mut response =
-            requests::under(id.clone(), api::catch_panic(ending, &self.metrics, answered)).await;
-        Line { id: &id, method: &method, uri: &uri, status: response.status(), took: begun.elapsed() }.log();
-        if let Some(span) = span {
-            traces::end(span, method.as_str(), &response);
-        }
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response
+        let ending = self.ending.0.is_cancelled() && request.uri().path() != METRICS;
+        let refused = if ending { None } else { beyond(bounds, &request).or_else(|| unclear(&request)) };
+        // The futures stay where they are while they pass through what stands around them: they are large.
+        let mut answered = if let Some(call) = self.direct_call(&request, ending || refused.is_some()) {
+            let (head, _) = request.into_parts();
+            let answering = pin!(self.respond_directly(call, &head, peer));
+            let answering = api::catch_panic(ending, &self.metrics, answering);
+            let answered = requests::under(id.clone(), answering).await;
+            self.log(&id, &head.method, &head.uri, &answered, begun);
+            answered
+        } else {
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let answering = Box::pin(self.respond(request, peer, refused));
+            let answering = api::catch_panic(ending, &self.metrics, answering);
+            let answered = requests::under(id.clone(), answering).await;
+            self.log(&id, &method, &uri, &answered, begun);
+            if let Some(span) = span {
+                traces::end(span, method.as_str(), &answered.response);
+            }
+            answered
+        };
+        answered.response.headers_mut().insert(X_REQUEST_ID, id);
+        answered
     }
 
-    async fn respond(
-        &self,
-        request: Request<Incoming>,
-        peer: Peer,
-        bounds: (usize, usize),
-    ) -> Response<Body> {
-        if let Some(refused) = beyond(bounds, &request).or_else(|| unclear(&request)) {
+    fn log(&self, id: &HeaderValue, method: &Method, uri: &Uri, answered: &Answered, begun: Instant) {
+        Line { id, method, uri, status: answered.response.status(), took: begun.elapsed() }.log();
+    }
+
+    /// The call, when it is one that is answered without the router.
+    fn direct_call(&self, request: &Request<Incoming>, refused: bool) -> Option<DirectCall> {
+        if refused || !request.body().is_end_stream() {
+            return None;
+        }
+        api::recognize(request)
+    }
+
+    async fn respond_directly(&self, call: DirectCall, head: &Parts, peer: Peer) -> Answered {
+        let address = self.guard.client(peer, &head.headers);
+        let DirectResponse { response, holder, shares } = self.direct.answer(call, head, address).await;
+        let compression = Compression::requested(&head.method, &head.headers);
+        let holder = holder.unwrap_or(Holder::Address(address));
+        Answered { response: self.finished(response, holder, false, compression), shares }
+    }
+
+    async fn respond(&self, request: Request<Incoming>, peer: Peer, refused: Option<ApiError>) -> Answered {
+        if let Some(refused) = refused {
             let mut response = refused.into_response();
             self.metrics.refused(response.status());
             harmless(response.headers_mut());
-            return response;
+            return response.into();
         }
         // An empty body needs no memory of its own.
         let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
-        let compression = Compression::requested(&request);
+        let compression = Compression::requested(request.method(), request.headers());
         // What changed something has to be told.
         let owed = !matches!(*request.method(), Method::GET | Method::HEAD);
         request.extensions_mut().insert(peer);
-        let address = self.guard.address(request.extensions(), request.headers());
-        let Ok(mut response) = self.router.clone().oneshot(request).await;
-        let stranger = || Holder::Address(address.unwrap_or_else(|| counted(peer.0)));
-        let holder = response.extensions().get().copied().unwrap_or_else(stranger);
+        let address = self.guard.client(peer, request.headers());
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        let holder = response.extensions().get().copied().unwrap_or(Holder::Address(address));
+        self.finished(response, holder, owed, compression).into()
+    }
+
+    /// Counts a response with what its holder has, and compresses it.
+    fn finished(
+        &self,
+        mut response: Response<Body>,
+        holder: Holder,
+        owed: bool,
+        compression: Compression,
+    ) -> Response<Body> {
         if let Err(spent) = http_common::account_for(&mut response, &self.guard.budgets, holder, owed) {
             response = ApiError::from(spent).into_response();
         }

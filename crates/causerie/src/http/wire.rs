@@ -40,27 +40,39 @@ pub(super) struct PartialHead {
     /// Requests that had begun when its first bytes came.
     begun: u64,
     bytes: usize,
+    lines: usize,
+    /// More lines are not handed on: the connection is to be served by who reads more of them.
+    lines_max: usize,
     held: Option<Share>,
 }
 
 impl PartialHead {
     /// Counts the heads of this holder's connection in the budget.
-    pub(super) fn new(budget: Arc<Budget>, holder: Holder) -> Self {
-        Self { budget, holder, begun: 0, bytes: 0, held: None }
+    pub(super) fn new(budget: Arc<Budget>, holder: Holder, lines_max: usize) -> Self {
+        Self { budget, holder, begun: 0, bytes: 0, lines: 0, lines_max, held: None }
     }
 
-    /// So many bytes have come. Fails where too many have long heads under way.
-    fn came(&mut self, bytes: usize, activity: &Activity) -> io::Result<()> {
+    /// These bytes have come: whether they are handed on. Fails where too many have long heads under way.
+    fn came(&mut self, bytes: &[u8], activity: &Activity) -> io::Result<bool> {
         let begun = activity.begun.load(Ordering::Relaxed);
         if begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0 {
-            (self.begun, self.bytes, self.held) = (begun, 0, None);
+            (self.begun, self.bytes, self.lines, self.held) = (begun, 0, 0, None);
         }
-        self.bytes += bytes;
+        self.bytes += bytes.len();
         if self.bytes > HEAD_COUNTED_BYTES && self.held.is_none() {
             self.held = Some(self.budget.take(self.holder, 1).map_err(io::Error::other)?);
         }
-        Ok(())
+        if self.lines_max == usize::MAX || activity.under_way.load(Ordering::Relaxed) > 0 {
+            return Ok(true);
+        }
+        self.lines += lines(bytes);
+        Ok(self.lines <= self.lines_max)
     }
+}
+
+/// The number of lines that end in these bytes.
+pub(super) fn lines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
 impl<C> Wire<C> {
@@ -70,8 +82,9 @@ impl<C> Wire<C> {
         activity: Arc<Activity>,
         stall_timeout: Duration,
         in_turn: bool,
-        heads: PartialHead,
+        mut heads: PartialHead,
     ) -> Self {
+        heads.lines = lines(&early);
         Self { connection, early, activity, stall_timeout, stall: None, in_turn, reader: None, heads }
     }
 
@@ -109,7 +122,14 @@ impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut self.connection).poll_read(context, buffer))?;
             let this = &mut *self;
-            return Poll::Ready(this.heads.came(buffer.filled().len() - before, &this.activity));
+            let handed_on = this.heads.came(&buffer.filled()[before..], &this.activity)?;
+            if !handed_on {
+                this.early = Bytes::copy_from_slice(&buffer.filled()[before..]);
+                buffer.set_filled(before);
+                this.activity.crowded.store(true, Ordering::Relaxed);
+                return Poll::Pending;
+            }
+            return Poll::Ready(Ok(()));
         }
         let length = self.early.len().min(buffer.remaining());
         buffer.put_slice(&self.early[..length]);

@@ -76,6 +76,50 @@ fn headers_are_bounded_in_bytes_and_lines() {
 }
 
 #[test]
+fn downloads_share_a_connection_with_what_comes_before_and_after_them() {
+    let service = service(&[]);
+    let api = service.api(&service.account());
+    let content: Vec<u8> = (0..600_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    api.upload("large.bin", &content).expect_status(201);
+    let key = &api.key;
+    let asks = |method: &str, more: &str| {
+        format!(
+            "{method} /api/v1/files/uploads/large.bin HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\n{more}\r\n"
+        )
+    };
+    let parts = ["", "range: bytes=0-0\r\n", "range: bytes=100000-499999\r\n", "range: bytes=-70000\r\n"];
+    let wanted = [&content[..], &content[..1], &content[100_000..500_000], &content[530_000..]];
+    // One after another, and all at once.
+    let mut connection = Connection::open(&api.address).expect("it listens");
+    for at_once in [false, true] {
+        let all: Vec<String> = parts.iter().flat_map(|part| [asks("GET", part), asks("HEAD", "")]).collect();
+        if at_once {
+            assert!(connection.write(all.concat().as_bytes()));
+        }
+        for (asked, wanted) in all.chunks(2).zip(wanted) {
+            if !at_once {
+                assert!(connection.write(asked[0].as_bytes()));
+            }
+            let whole = wanted.len() == content.len();
+            let got =
+                connection.response("GET").expect("an answer").expect_status(if whole { 200 } else { 206 });
+            assert_eq!(got.header("content-length"), Some(&*wanted.len().to_string()));
+            assert!(got.header("x-request-id").is_some() && got.header("date").is_some());
+            assert!(got.body == wanted);
+            if !at_once {
+                assert!(connection.write(asked[1].as_bytes()));
+            }
+            let head = connection.response("HEAD").expect("an answer").expect_status(200);
+            assert_eq!(head.header("content-length"), Some("600000"));
+        }
+    }
+    assert!(connection.write(asks("GET", "connection: close\r\n").as_bytes()));
+    let last = connection.response("GET").expect("an answer").expect_status(200);
+    assert_eq!(last.header("connection"), Some("close"));
+    assert!(last.body == content && connection.is_closed());
+}
+
+#[test]
 fn what_is_too_long_is_refused_under_a_name_like_all_else() {
     let service = service(&[]);
     let long =

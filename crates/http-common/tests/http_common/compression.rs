@@ -36,7 +36,7 @@ async fn through(response: Response, method: Method, accepted: &str) -> Response
     let request = request.body(Body::empty()).unwrap();
     let places = Budget::new(Bounds { each: 1, all: 1 });
     let holder = Holder::Address([192, 0, 2, 1].into());
-    let compression = Compression::requested(&request);
+    let compression = Compression::requested(request.method(), request.headers());
     compression.of(router.oneshot(request).await.unwrap(), &places, holder)
 }
 

@@ -144,7 +144,8 @@ async fn a_compressed_stream_goes_out_event_by_event() {
     let request = Request::builder().header(ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
     let places = Budget::new(Bounds { each: 1, all: 1 });
     let holder = Holder::Address([192, 0, 2, 1].into());
-    let response = Compression::requested(&request).of(two_states(), &places, holder);
+    let response =
+        Compression::requested(request.method(), request.headers()).of(two_states(), &places, holder);
     assert!(is_event_stream(&response));
     let (mut client, connection): (DuplexStream, DuplexStream) = duplex(HOLDS_BYTES);
     drop(EventWriter::new(connection, Bytes::new(), response, false).await.unwrap());

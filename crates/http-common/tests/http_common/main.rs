@@ -6,6 +6,7 @@ mod compression;
 mod direct;
 mod downloads;
 mod events;
+mod raw_files;
 mod uploads;
 
 use axum::body::Body;

@@ -1,0 +1,124 @@
+//! Answers the most frequent requests without the router: the collection of an answer and the download of a file.
+//!
+//! They pass the same authentication and call the same use cases as through the router. The router's boxed services and
+//! futures, extensions and owned copies of paths and headers cost more than all of that together.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use axum::body::HttpBody as _;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, Request, header};
+use axum::response::{IntoResponse, Response};
+use control::{Answers, Authenticator, Files};
+use domain::id::{ConversationId, MessageId};
+use http_common::{Holder, Share};
+use telemetry::trace::SpanContext;
+
+use crate::Ending;
+use crate::key::{Asked, AuthLayer};
+use crate::operations::{OPERATIONS, Operation};
+use crate::{chats, files};
+
+/// The fixed parts of the paths: before the ids of a conversation and of an answer, and before the path of a file.
+const CHATS: &str = "/api/v1/chats/";
+const MESSAGES: &str = "/messages/";
+const FILES: &str = "/api/v1/files/";
+
+/// Answers the most frequent requests.
+pub struct Direct {
+    pub(crate) layer: AuthLayer,
+    pub(crate) answers: Answers,
+    pub(crate) access: Authenticator,
+    pub(crate) files: Files,
+    pub(crate) ending: Ending,
+    pub(crate) collect: &'static Operation,
+    pub(crate) download: &'static Operation,
+}
+
+/// A request that [`Direct`] answers.
+#[derive(Debug, Clone, Copy)]
+pub struct DirectCall(Call);
+
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    Collect(ConversationId, MessageId),
+    Download,
+}
+
+/// A response, and the request's shares of budgets until it is sent.
+pub struct DirectResponse {
+    /// The response.
+    pub response: Response,
+    /// The holder of the shares, if the request was authenticated.
+    pub holder: Option<Holder>,
+    /// The shares.
+    pub shares: [Option<Share>; 2],
+}
+
+/// Returns the operation with this id.
+pub(crate) fn operation(id: &str) -> &'static Operation {
+    OPERATIONS.iter().find(|operation| operation.id == id).expect("it is listed")
+}
+
+/// Returns the call if the request is answered without the router. Traced requests and unusual spellings of paths are not.
+#[must_use]
+pub fn recognize<B>(request: &Request<B>) -> Option<DirectCall> {
+    let path = request.uri().path();
+    if *request.method() != Method::GET || request.extensions().get::<SpanContext>().is_some() {
+        return None;
+    }
+    if let Some(ids) = path.strip_prefix(CHATS) {
+        let (conversation, message) = ids.split_once(MESSAGES)?;
+        return Some(DirectCall(Call::Collect(conversation.parse().ok()?, message.parse().ok()?)));
+    }
+    let file = path.strip_prefix(FILES)?;
+    (!file.is_empty()).then_some(DirectCall(Call::Download))
+}
+
+impl Direct {
+    /// Answers the request with this head.
+    pub async fn answer(
+        &self,
+        DirectCall(call): DirectCall,
+        head: &Parts,
+        address: IpAddr,
+    ) -> DirectResponse {
+        let began = Instant::now();
+        let asked = Asked::Known(match call {
+            Call::Collect(..) => self.collect,
+            Call::Download => self.download,
+        });
+        let oversize = http_common::oversize(&head.uri, &head.headers);
+        let admitted = self.layer.admit(Some(address), &head.headers, asked, oversize).await;
+        let (mut response, holder, shares) = match admitted {
+            Err(refusal) => (refusal, None, [None, None]),
+            Ok((principal, shares)) => {
+                let answered = match call {
+                    Call::Collect(conversation, message) => {
+                        let of = (conversation, message);
+                        chats::collect_answer_as_it_stands(
+                            &self.answers,
+                            &self.ending,
+                            &principal,
+                            of,
+                            &head.headers,
+                        )
+                        .await
+                    }
+                    Call::Download => {
+                        let Parts { method, uri, headers, .. } = head;
+                        files::send(&self.files, &self.access, &principal, uri.path(), method, headers).await
+                    }
+                };
+                (answered.into_response(), Some(Holder::Account(principal.account())), shares)
+            }
+        };
+        self.layer.finish(&mut response, asked, began);
+        // As the router does.
+        if let Some(size) = response.body().size_hint().exact() {
+            response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(size));
+        }
+        DirectResponse { response, holder, shares }
+    }
+}
