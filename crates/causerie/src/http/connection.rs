@@ -81,7 +81,7 @@ struct AcceptedConnection<C> {
 
 /// Why a connection is taken from the HTTP library.
 enum Handover {
-    Stream(Stream),
+    Stream(Box<Stream>),
     /// A head of very many lines is on its way.
     Crowded,
 }
@@ -202,7 +202,7 @@ impl Shared {
                 return;
             };
             let stream = match handover {
-                Handover::Stream(stream) => stream,
+                Handover::Stream(stream) => *stream,
                 Handover::Crowded => {
                     crowded = true;
                     (connection, early) = (taken, read);
@@ -305,9 +305,9 @@ impl Shared {
                 Poll::Pending if activity.crowded.load(Ordering::Relaxed) => {
                     Poll::Ready(Ok(Handover::Crowded))
                 }
-                Poll::Pending => {
-                    activity.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(stream))))
-                }
+                Poll::Pending => activity
+                    .take()
+                    .map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(Box::new(stream))))),
             });
             tokio::select! {
                 turn = turn => match turn {

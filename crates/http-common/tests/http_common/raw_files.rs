@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method};
@@ -10,6 +11,7 @@ use http_common::limits::RAW_FILE_MIN_BYTES;
 use http_common::{download_response, is_file, send_file, until};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 use crate::{Host, asked};
 
@@ -108,9 +110,13 @@ async fn a_client_that_takes_nothing_is_let_go() {
 async fn a_file_is_broken_off_when_it_is_to_end() {
     let host = Host::new().await;
     host.write("a.bin", &content(LARGE_BYTES));
-    let (_client, connection) = pair().await;
-    let ended = until(response(&host, None).await, || async { tokio::time::sleep(TIMEOUT / 600).await });
-    let error = send_file(&connection, ended, false, TIMEOUT).await.unwrap_err();
+    let (mut client, connection) = pair().await;
+    let end = Arc::new(Notify::new());
+    let ended = until(response(&host, None).await, || end.clone().notified_owned());
+    let sending = tokio::spawn(async move { send_file(&connection, ended, false, TIMEOUT).await });
+    client.read_exact(&mut [0; 1 << 16]).await.unwrap();
+    end.notify_waiters();
+    let error = sending.await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the response was broken off");
     let goes_on = until(response(&host, Some("bytes=0-199999")).await, pending);
     assert_eq!(sent(goes_on, false).await.1.len(), 200_000);
