@@ -1,4 +1,4 @@
-//! The calls of all answers in this instance: carries out what each answer's [`Executor`] decides.
+//! Runs the tool calls of all answers in this machine instance, as each answer's [`Executor`] decides.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use crate::mcp::Servers;
 use crate::tools::{self, Limits};
 
-/// Answers that are remembered, idle ones included: their stamps make sessions void that arrive late. Many more than
-/// are worked on at once.
+/// The number of answers whose state is retained, idle ones included: their stamps invalidate sessions that arrive
+/// late. Far more than are worked on at once.
 const ANSWERS_MAX: usize = 4096;
-/// Calls that run at once in the machine; the rest wait.
+/// The number of calls that run at once in the machine; further calls wait.
 const RUNNING_MAX: usize = 16;
 
-/// The calls of this instance of the machine, by answer.
+/// The calls of this machine instance, by answer.
 pub struct Calls {
     limits: Arc<Limits>,
     servers: Option<Servers>,
@@ -39,17 +39,17 @@ struct Answers {
 #[derive(Default)]
 struct Answer {
     executor: Executor,
-    /// The lines of the newest session, while it is open.
+    /// Sends lines to the newest session, while it is open.
     session: Option<mpsc::Sender<Bytes>>,
-    /// Paths that are attached to the questions of the conversation.
+    /// Paths attached to the questions of the conversation.
     attached: Arc<[String]>,
-    /// Kills the calls that run.
+    /// Kill switches of running calls, by call id.
     kills: HashMap<String, watch::Sender<bool>>,
 }
 
 impl Answers {
-    /// Returns the answer's record and makes room for it first if it is new. An idle one goes before one with calls,
-    /// which would be forgotten and could run twice.
+    /// Returns the state of an answer. A new answer evicts the oldest idle one when the limit is reached; evicting
+    /// one with calls would lose track of them, and they could run twice.
     fn of(&mut self, answer: MessageId) -> &mut Answer {
         if !self.known.contains_key(&answer) {
             if self.order.len() >= ANSWERS_MAX {
@@ -68,13 +68,14 @@ impl Answers {
 }
 
 impl Calls {
-    /// Creates the state of a new instance, whose tools keep to `limits`.
+    /// Creates the state of a new instance, whose tools are bound by `limits`.
     #[must_use]
     pub fn new(limits: Arc<Limits>, servers: Option<Servers>) -> Self {
         Self { limits, servers, places: Arc::new(Semaphore::new(RUNNING_MAX)), answers: Mutex::default() }
     }
 
-    /// Opens a session, unless a newer one is known. Results go to `lines`, which is dropped when the session ends.
+    /// Opens a session, unless a newer one is known. Results are sent to `lines`, which is dropped when the session
+    /// ends.
     pub fn open(self: &Arc<Self>, open: Open, lines: mpsc::Sender<Bytes>) {
         let mut answers = self.lock();
         let answer = answers.of(open.answer);
@@ -91,7 +92,7 @@ impl Calls {
         self.handle(self.lock().of(id), id, Event::Host { stamp, frame });
     }
 
-    /// Ends the session. Calls go on, and a newer session gets their results.
+    /// Closes the session. Calls continue, and a newer session receives their results.
     pub fn close(&self, id: MessageId, stamp: SessionStamp) {
         let mut answers = self.lock();
         let answer = answers.of(id);
@@ -165,7 +166,8 @@ pub async fn run(
     }
 }
 
-/// Checks the bounds that tools keep to. The result of one that does not says so instead of breaking the session.
+/// Enforces the output bounds of tools. A result that exceeds them is replaced by an error, so that the session
+/// survives.
 fn within_bounds(output: ToolOutput) -> Output {
     output_in(output).unwrap_or_else(|error| Output {
         images: Vec::new(),

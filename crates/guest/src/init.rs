@@ -1,12 +1,12 @@
-//! Process 1 of the machine: starts the agent, reaps orphans, ends with either.
+//! Process 1 of the machine: starts the agent, reaps orphans and exits when the agent exits or on SIGTERM.
 
 use std::process::{Command, ExitCode};
 
 use rustix::process::{Pid, WaitOptions, wait};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs the agent as a child until it ends or the host asks for the end. When process 1 is gone the kernel
-/// ends everything else in the machine.
+/// Runs the agent as a child process until it exits or the host sends SIGTERM. When process 1 exits, the kernel
+/// kills every other process in the machine.
 #[must_use]
 pub fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
@@ -22,17 +22,17 @@ pub fn run() -> ExitCode {
 
 async fn watch() -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
-    let mut asked = signal(SignalKind::terminate()).map_err(text)?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(text)?;
     let mut child_ended = signal(SignalKind::child()).map_err(text)?;
     let agent = Command::new("/proc/self/exe").arg("serve").spawn().map_err(text)?;
     let agent = Pid::from_child(&agent);
     loop {
         tokio::select! {
-            _ = asked.recv() => return Ok(()),
+            _ = terminated.recv() => return Ok(()),
             _ = child_ended.recv() => {
                 while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
                     if pid == agent {
-                        return Err("the agent has ended".to_owned());
+                        return Err("the agent exited".to_owned());
                     }
                 }
             }
@@ -40,7 +40,7 @@ async fn watch() -> Result<(), String> {
     }
 }
 
-/// Says why the machine ends, in its log.
+/// Writes the reason why the machine ends to its log.
 #[expect(clippy::print_stderr, reason = "standard error is the machine's log")]
 pub(crate) fn report(reason: &str) {
     eprintln!("causerie-guest: {reason}");

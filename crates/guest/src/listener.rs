@@ -22,12 +22,12 @@ use crate::tools::Limits;
 
 /// Names the descriptor of the listening socket.
 pub(crate) const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
-/// A machine that no service has been connected to for this long ends itself: nobody will stop it.
+/// After this time without a connection the machine ends itself, because no service is left to stop it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
-/// How long to wait when the kernel has no more descriptors.
+/// The pause after `accept` fails, for example because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the port until the machine ends.
+/// Serves the inherited socket until the machine ends.
 #[must_use]
 pub fn serve() -> ExitCode {
     match listen() {
@@ -57,7 +57,7 @@ async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = &mut abandoned => return Err("no service has been here for an hour".to_owned()),
+            () = &mut abandoned => return Err("no connection from a service for an hour".to_owned()),
         };
         match accepted {
             Ok(stream) => {
@@ -69,20 +69,20 @@ async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
                 });
             }
             Err(error) => {
-                report(&format!("accepting failed: {error}"));
+                report(&format!("accept failed: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Waits until nobody has been connected for [`ABANDONED_AFTER`].
+/// Waits until there has been no connection for [`ABANDONED_AFTER`].
 async fn abandoned(mut connections: watch::Receiver<usize>) {
     loop {
-        // The sender lives as long as the port.
+        // The sender lives as long as the listener.
         let _ = connections.wait_for(|open| *open == 0).await;
-        let came_back = connections.wait_for(|open| *open > 0);
-        if tokio::time::timeout(ABANDONED_AFTER, came_back).await.is_err() {
+        let reconnected = connections.wait_for(|open| *open > 0);
+        if tokio::time::timeout(ABANDONED_AFTER, reconnected).await.is_err() {
             return;
         }
     }
@@ -125,11 +125,9 @@ fn inherited() -> Result<OwnedFd, String> {
         .ok()
         .and_then(|text| text.parse().ok())
         .filter(|number| *number > 2)
-        .ok_or_else(|| {
-            format!("{LISTEN_FD} names no socket; this program is started by a machine's driver")
-        })?;
-    // SAFETY: the driver opened this descriptor for this process alone, and nothing else here has used it:
-    // this is the first thing that the process does.
+        .ok_or_else(|| format!("{LISTEN_FD} is not a socket; this program is started by a machine driver"))?;
+    // SAFETY: the driver opened this descriptor for this process only, and this is its first use: nothing in this
+    // process has used a descriptor before.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
     let text = |error: io::Error| format!("{LISTEN_FD}: {error}");
     fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|error| text(error.into()))?;

@@ -1,8 +1,7 @@
 //! The agent's program: the only process of the service inside an account's machine.
 //!
-//! Without arguments it is the machine's init: it starts the agent proper, reaps what is left behind, and
-//! ends the machine with it. `boot` is the init of a kernel of its own, which it sets up first. `serve` is the agent
-//! proper; the other words are the tools' own processes.
+//! Without arguments it is the machine's init process: it starts the agent, reaps orphans and ends the machine when
+//! the agent exits. `serve` runs the agent; the other arguments run the processes of tools.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! The guest's server: HTTP/2 on the stream that the machine's driver gives.
+//! The agent's server: HTTP/2 on the stream that the machine's driver provides.
 //!
-//! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer, both sides streaming lines (see
-//! [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]). Only the host can reach
-//! it: the listening socket is inherited and has no path here.
+//! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer and streams lines in both
+//! directions (see [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]).
+//! Only the host can connect: the listening socket is inherited and has no path in the machine.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::calls::Calls;
 use crate::mcp::Servers;
 use crate::tools::Limits;
 
-/// Lines that wait for the host in one session.
+/// The number of lines that may wait for the host in one session.
 const LINES_WAITING_MAX: usize = 256;
-/// How much of a stream may be under way before the receiver has taken it.
+/// The HTTP/2 flow-control window of a stream and of a connection, in bytes.
 const WINDOW_BYTES: u32 = 256 * 1024;
 
 /// The server of one instance of a machine.
@@ -44,7 +44,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Creates a server whose tools keep to `limits`.
+    /// Creates a server whose tools are bound by `limits`.
     #[must_use]
     pub fn new(instance: InstanceId, limits: Limits, servers: Option<Servers>) -> Self {
         let limits = Arc::new(limits);
@@ -61,7 +61,7 @@ impl Guest {
             .with_state(self)
     }
 
-    /// Serves one connection until the host closes it. Calls go on without it.
+    /// Serves one connection until the host closes it. Calls continue after it is closed.
     pub async fn serve<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -70,7 +70,7 @@ impl Guest {
         let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         server.initial_stream_window_size(WINDOW_BYTES).initial_connection_window_size(4 * WINDOW_BYTES);
         server.max_concurrent_streams(1024);
-        // A connection that breaks is the host's to make again.
+        // The host reconnects after a broken connection.
         let _ = server.serve_connection(TokioIo::new(stream), service).await;
     }
 }
@@ -79,12 +79,12 @@ async fn hello(State(guest): State<Guest>) -> Json<Hello> {
     Json(Hello { version: protocol::VERSION, instance: guest.instance.to_string() })
 }
 
-/// Lists the tools of the MCP servers that plugins bring.
+/// Lists the tools of plugins' MCP servers.
 async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
     if body.len() > REQUEST_MAX_BYTES {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
-    let Ok(asked) = serde_json::from_slice::<ToolsRequest>(&body) else {
+    let Ok(request) = serde_json::from_slice::<ToolsRequest>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     match &guest.servers {
@@ -93,7 +93,7 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
     }
 }
 
-/// Opens the session that the first line names.
+/// Opens the session named by the first line.
 async fn session(State(guest): State<Guest>, body: Body) -> Response {
     let mut frames = Frames { body, lines: LineReader::of_at_most(HOST_FRAME_MAX_BYTES) };
     let Some(HostFrame::Open(open)) = frames.next().await else {
@@ -119,7 +119,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// Returns the next frame; `None` when the host ended the session or breaks the protocol.
+    /// Returns the next frame, or `None` when the host closed the session or violated the protocol.
     async fn next(&mut self) -> Option<HostFrame> {
         use http_body_util::BodyExt;
         loop {

@@ -1,4 +1,4 @@
-//! The program's other roles: processes that the agent starts to work under the tools' user.
+//! The other roles of the program: processes that the agent starts and that run as the tools' user.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use crate::tools;
 
-/// Plays the role that the program's first argument names; `None` when it is none of these.
+/// Runs the role named by the program's first argument. Returns `None` for an unknown role.
 ///
-/// `worker` answers one request of a tool, `shell` watches over one command line, `server` over an MCP server; all
-/// take the request on standard input. The process must have one thread.
+/// `worker` handles one tool request, `shell` supervises a command, `server` supervises an MCP server. All read the
+/// request from standard input. The process must have a single thread.
 #[must_use]
 pub fn play(role: &str) -> Option<ExitCode> {
     match role {
@@ -21,7 +21,7 @@ pub fn play(role: &str) -> Option<ExitCode> {
 }
 
 fn work() -> ExitCode {
-    // Parsers panic on odd documents; that is told in the answer, not on standard error.
+    // Parsers may panic on malformed documents; the response reports that, so nothing is printed to standard error.
     std::panic::set_hook(Box::new(|_| {}));
     match answer() {
         Ok(answer) => match std::io::stdout().write_all(&answer) {
@@ -39,6 +39,6 @@ fn answer() -> Result<Vec<u8>, String> {
     let request = tools::read_request()?;
     tools::confine(&request.confinement).map_err(|error| error.to_string())?;
     let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request.workspace, &request.task)))
-        .map_err(|_| "it broke on what it was given".to_owned())?;
+        .map_err(|_| "the parser failed on this input".to_owned())?;
     serde_json::to_vec(&answer).map_err(|error| error.to_string())
 }

@@ -1,7 +1,8 @@
-//! What is attached to a question: small files as numbered passages, images by what they are, the rest by name.
+//! Presents the files attached to a question: small files as numbered passages, images as images, others by name
+//! only.
 //!
-//! No model calls this: the host asks for it before the first step. Nothing that is wrong with a file is more than a
-//! line about it.
+//! Models do not call this: the host runs it before the first step. A problem with a file never fails the call; it
+//! becomes one line of the result.
 
 use std::path::Component;
 use std::time::{Duration, Instant};
@@ -19,23 +20,23 @@ use super::read::{extent, image, passage};
 use crate::documents::passages::split;
 use crate::documents::{Bounds, extract_part};
 
-/// How long pages of one document are read.
+/// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What is said of each file, a line each. The agent asks for one at a time.
+/// Describes each file in one line. The agent requests one file at a time.
 pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<ToolOutput, String> {
     let mut room = arguments.text_max_bytes.min(ATTACHED_MAX_BYTES);
     let mut output = ToolOutput::default();
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
-        let told = one(jail, path, &mut room, &mut output);
+        let line = describe(jail, path, &mut room, &mut output);
         output.text.push_str("\n- ");
-        output.text.push_str(&told);
+        output.text.push_str(&line);
     }
     Ok(output)
 }
 
-/// Adds what one file says, if it fits, and tells of it.
-fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
+/// Adds the content of describe file if it fits, and returns its description.
+fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
     if jail.folder(path).is_ok() {
         return format!("{}: a folder; look into it with list, find and search", plain(path));
     }
@@ -57,9 +58,9 @@ fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> St
             return format!("{}: {}; not shown, there are too many", found.path, found.kind.mime());
         }
         Some(Ok((found, (width, height)))) => {
-            let told = format!("{name}: {}, {width} x {height} pixels", found.kind.mime());
+            let description = format!("{name}: {}, {width} x {height} pixels", found.kind.mime());
             output.images.push(image_out(&found));
-            return told;
+            return description;
         }
         Some(Err(why)) => {
             unread(&name, UnreadReason::TooLarge);
@@ -67,7 +68,7 @@ fn one(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> St
         }
         None => {}
     }
-    // No more is read than there is room for, and that in the time of one file.
+    // Reads no more than fits, within the timeout of one file.
     let bounds = Bounds {
         text_max_bytes: *room + 1,
         until: Some(Instant::now() + READ_TIME_MAX),

@@ -1,4 +1,4 @@
-//! `find`: files by name, and by what their text contains.
+//! `find`: files by name and by the text that they contain.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,17 +17,17 @@ use super::read::passage;
 use crate::documents::passages::{Piece, split};
 use crate::documents::{Bounds, extract_part};
 
-/// How long it may look.
+/// The timeout of one call.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// The most files that are named.
+/// The maximum number of files in a listing.
 const FILES_MAX: usize = 500;
-/// The most passages of one file, so that others come to word, too.
+/// The maximum number of passages per file, so that other files are represented.
 const PASSAGES_PER_FILE_MAX: usize = 4;
-/// The largest file whose content is looked at, in bytes.
+/// The largest file that is searched for text, in bytes.
 const CONTENT_MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// The longest text that is looked for, in bytes.
+/// The longest text to search for, in bytes.
 const NEEDLE_MAX_BYTES: usize = 500;
-/// The most files that are named as not readable.
+/// The maximum number of unreadable files that are listed.
 const UNREADABLE_MAX: usize = 5;
 
 pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput, String> {
@@ -38,7 +38,7 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
         Some(content) if content.len() > NEEDLE_MAX_BYTES => {
             return Err(format!("content is longer than {NEEDLE_MAX_BYTES} bytes"));
         }
-        Some(content) => Some(squeezed(content)),
+        Some(content) => Some(normalized(content)),
     };
     let mut files: Vec<Entry> = Vec::new();
     let walked = walk(jail, Path::new("."), until, |entry| {
@@ -55,14 +55,14 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
         Some(needle) => containing(jail, &files, &needle, until),
     };
     if walked == Walked::Part {
-        output.text.push_str("\nThe workspace is too large: not all of it was looked at.");
+        output.text.push_str("\nThe workspace is too large: not all of it was searched.");
     }
     Ok(output)
 }
 
 fn named(files: &[Entry]) -> ToolOutput {
     let mut text = match files.len() {
-        0 => "No file fits.".to_owned(),
+        0 => "No file matches.".to_owned(),
         1 => "1 file:".to_owned(),
         count => format!("{count} files:"),
     };
@@ -75,8 +75,8 @@ fn named(files: &[Entry]) -> ToolOutput {
     done(text)
 }
 
-/// Case, diacritics and the kind of white space do not matter.
-fn squeezed(text: &str) -> String {
+/// Normalizes case, diacritics and white space for comparison.
+fn normalized(text: &str) -> String {
     text_analysis::fold(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -84,17 +84,17 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
     let mut output = ToolOutput::default();
     let mut hits = Vec::new();
     let mut unreadable = BTreeSet::new();
-    let mut looked = 0;
+    let mut searched = 0;
     for entry in files {
         if Instant::now() > until || output.passages.len() >= PASSAGES_MAX {
             break;
         }
-        looked += 1;
+        searched += 1;
         if entry.size > CONTENT_MAX_BYTES {
             unreadable.insert(format!("{} (too large)", display_path(&entry.path)));
             continue;
         }
-        let pieces = match places(jail, &entry.path, needle, until) {
+        let pieces = match matching_passages(jail, &entry.path, needle, until) {
             Ok(pieces) => pieces,
             Err(why) => {
                 unreadable.insert(format!("{} ({})", display_path(&entry.path), plain(&why)));
@@ -109,15 +109,18 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
         }
     }
     output.text = match hits.len() {
-        0 => format!("None of {looked} files contains it."),
+        0 => format!("None of {searched} files contains it."),
         count => {
-            format!("{count} of {looked} files contain it, with the number of passages: {}.", hits.join(", "))
+            format!(
+                "{count} of {searched} files contain it, with the number of passages: {}.",
+                hits.join(", ")
+            )
         }
     };
-    if looked < files.len() {
+    if searched < files.len() {
         output
             .text
-            .push_str(&format!("\n{} files were not looked at; narrow the glob.", files.len() - looked));
+            .push_str(&format!("\n{} files were not searched; narrow the glob.", files.len() - searched));
     }
     if !unreadable.is_empty() {
         let count = unreadable.len();
@@ -129,14 +132,14 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
     output
 }
 
-/// The passages of a file that contain the text.
-fn places(jail: &Jail, path: &Path, needle: &str, until: Instant) -> Result<Vec<Piece>, String> {
+/// Returns the passages of a file that contain the text.
+fn matching_passages(jail: &Jail, path: &Path, needle: &str, until: Instant) -> Result<Vec<Piece>, String> {
     let file = jail
         .at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
         .map_err(|error| error.to_string())?;
     let bounds = Bounds { until: Some(until), ..Bounds::default() };
     let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
     let mut pieces = split(&document, PIECE_MAX_BYTES);
-    pieces.retain(|piece| squeezed(&piece.text).contains(needle));
+    pieces.retain(|piece| normalized(&piece.text).contains(needle));
     Ok(pieces)
 }

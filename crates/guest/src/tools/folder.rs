@@ -1,4 +1,4 @@
-//! Walking the workspace without following links, within bounds.
+//! Walks the workspace within bounds, without following links.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,30 +9,30 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
 
 use super::jail::Jail;
 
-/// The most entries that one walk looks at.
+/// The maximum number of entries per walk.
 pub(crate) const ENTRIES_MAX: usize = 100_000;
 
 /// An entry of the workspace.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub(crate) path: PathBuf,
     pub(crate) kind: FileType,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub(crate) size: u64,
-    /// What it takes on the disk, in bytes.
+    /// The space used on disk, in bytes.
     pub(crate) disk_bytes: u64,
 }
 
-/// What came of a walk.
+/// Whether a walk was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walked {
     All,
-    /// Entries or time ran out.
+    /// The limit of entries or of time was reached.
     Part,
 }
 
-/// Visits everything beneath a folder until `visit` is answered `false`. Folders that can't be read are left out.
+/// Visits everything beneath a folder until `visit` returns `false`. Skips folders that cannot be read.
 pub(crate) fn walk(jail: &Jail, from: &Path, until: Instant, mut visit: impl FnMut(Entry) -> bool) -> Walked {
     let mut waiting = vec![from.to_owned()];
     let mut seen = 0;
@@ -57,7 +57,7 @@ pub(crate) fn walk(jail: &Jail, from: &Path, until: Instant, mut visit: impl FnM
     Walked::All
 }
 
-/// Visits the entries of one folder. `false` when `visit` ended it.
+/// Visits the entries of one folder. Returns `false` if `visit` ended the walk.
 fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let Ok(opened) = jail.at(folder, flags, Mode::empty()) else { return true };
@@ -82,7 +82,7 @@ fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> 
     true
 }
 
-/// The entries of one folder, at most [`ENTRIES_MAX`].
+/// Returns the entries of one folder, at most [`ENTRIES_MAX`].
 pub(crate) fn list(jail: &Jail, folder: &Path) -> (Vec<Entry>, Walked) {
     let mut found = Vec::new();
     let all = entries(jail, folder, |entry| {

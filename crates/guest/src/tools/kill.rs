@@ -1,5 +1,5 @@
-//! Ending processes that may make new ones meanwhile: all are stopped before any is killed, and a stopped
-//! process forks no more.
+//! Kills processes that may fork meanwhile: all are stopped before any is killed, and a stopped process cannot
+//! fork.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-/// Rounds of looking for new processes before what is found is killed.
+/// The maximum number of scans for new processes before those found are killed.
 const ROUNDS_MAX: usize = 64;
-/// How long processes may take to end once they are killed, and how often that is looked at.
+/// The time that killed processes may take to exit, and the polling interval.
 const DYING_TIME_MAX: Duration = Duration::from_secs(5);
 const DYING_POLL: Duration = Duration::from_millis(2);
 
-/// What `/proc` tells of a process.
+/// A process, as read from `/proc`.
 struct Process {
     pid: i32,
     parent: i32,
@@ -21,8 +21,8 @@ struct Process {
     is_zombie: bool,
 }
 
-/// Ends all that descends from the calling process, and reaps it. Gives how many there were. The caller must be
-/// the reaper of its descendants.
+/// Kills and reaps all descendants of the calling process. Returns their number. The caller must be the reaper of
+/// its descendants (a child subreaper).
 pub(super) fn kill_descendants() -> usize {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let reap = || while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {};
@@ -41,10 +41,10 @@ fn parents(all: &[Process]) -> HashMap<i32, i32> {
     all.iter().map(|process| (process.pid, process.parent)).collect()
 }
 
-/// Whether a process descends from one of these.
+/// Returns true if a process descends from one of `from`.
 fn descends(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
     let mut at = pid;
-    // Longer chains than there are processes are none.
+    // A chain longer than the number of processes is a cycle.
     for _ in 0..parents.len() {
         match parents.get(&at) {
             Some(parent) if from.contains(parent) => return true,
@@ -55,8 +55,8 @@ fn descends(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
     false
 }
 
-/// Ends every process of a user but the calling one and those that descend from the `spared`. Reaping them is their
-/// parents' part.
+/// Kills every process of a user except the calling one and the descendants of `spared`. Their parents must reap
+/// them.
 pub(super) fn end_user(user: u32, spared: &[i32]) {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     kill_selected(
@@ -74,19 +74,19 @@ pub(super) fn end_user(user: u32, spared: &[i32]) {
     );
 }
 
-/// The user's processes, zombies left out.
+/// Counts the processes of a user, without zombies.
 pub(super) fn count_user(user: u32) -> u64 {
     processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
 }
 
-/// What the user's processes hold in memory that no file backs, in bytes; what they share counts in each.
+/// Returns the anonymous and shared memory of a user's processes, in bytes. Shared memory counts once per process.
 pub(super) fn memory_of_user(user: u32) -> u64 {
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| held_by(pid, user)).fold(0, u64::saturating_add)
+    pids.filter_map(|pid| memory_of(pid, user)).fold(0, u64::saturating_add)
 }
 
-fn held_by(pid: i32, user: u32) -> Option<u64> {
+fn memory_of(pid: i32, user: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -128,7 +128,7 @@ fn kill_selected(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> us
 
 fn signal(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // It may be gone by now.
+        // The process may have exited already.
         let _ = kill_process(pid, signal);
     }
 }

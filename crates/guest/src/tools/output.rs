@@ -1,26 +1,26 @@
-//! Results within the bounds that the host holds them to.
+//! Bounds results to what the host accepts.
 
 use domain::unread::UNREAD_MAX;
 use protocol::tool::{
     IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES, TEXT_MAX_BYTES, ToolOutput, WRITTEN_MAX,
 };
 
-/// A result that says why nothing was done.
+/// Creates a failed result with the reason.
 pub(crate) fn failed(why: &str) -> ToolOutput {
     ToolOutput { failed: true, text: why.to_owned(), ..ToolOutput::default() }
 }
 
-/// A result that is text alone.
+/// Creates a result that consists of text only.
 pub(crate) fn done(text: String) -> ToolOutput {
     ToolOutput { text, ..ToolOutput::default() }
 }
 
-/// What a text says that was cut.
+/// The end of a text that was cut.
 const CUT: &str = "\n... cut here: the output is longer than a call gives; narrow the call down";
-/// The most that the passages of one result take in a frame, in bytes, escaped.
+/// The maximum size of a result's passages in a frame, in bytes, JSON-escaped.
 const PASSAGES_FRAME_MAX_BYTES: usize = 1024 * 1024;
 
-/// Cuts what is beyond the bounds of [`protocol::tool`].
+/// Truncates what exceeds the bounds of [`protocol::tool`].
 pub(crate) fn within_bounds(mut output: ToolOutput) -> ToolOutput {
     if output.text.len() > TEXT_MAX_BYTES {
         output.text.truncate(output.text.floor_char_boundary(TEXT_MAX_BYTES - CUT.len()));
@@ -43,7 +43,7 @@ pub(crate) fn within_bounds(mut output: ToolOutput) -> ToolOutput {
     output
 }
 
-/// How long a text is in JSON.
+/// Returns an upper bound of the length of a text in JSON, in bytes.
 fn escaped_bytes(text: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\t' | b'\r' => 2,
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn escaping_is_counted_as_it_is_done() {
         let text: String = (0..0x250_u32).filter_map(char::from_u32).collect();
-        // Two of the control characters have a shorter form than what is counted.
+        // Two of the control characters have a shorter escape than the estimate.
         let real = serde_json::to_string(&text).unwrap().len() - 2;
         assert!((real..=real + 8).contains(&escaped_bytes(&text)), "{real}");
     }

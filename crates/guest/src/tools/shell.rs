@@ -1,4 +1,4 @@
-//! `shell`: a command line, from the agent's side.
+//! `shell`: runs a command, from the agent's side.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -17,19 +17,19 @@ use super::request::{Request, Task};
 use super::supervise::Ended;
 use super::{Limits, watch};
 
-/// How long a command runs unless its call says otherwise, in seconds.
+/// The default timeout of a command, in seconds.
 const SECONDS_DEFAULT: u32 = 60;
-/// The longest command line, in bytes; the kernel takes 128 KiB.
+/// The longest command, in bytes; the kernel allows 128 KiB.
 const COMMAND_MAX_BYTES: usize = 100 * 1024;
-/// How much of the beginning and of the end of the output is kept, in bytes each.
+/// The number of bytes that are retained of the beginning and of the end of the output, each.
 const HALF_MAX_BYTES: usize = 24 * 1024;
-/// Output beyond this ends the command, in bytes.
+/// Output beyond this kills the command, in bytes.
 const FLOOD_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// How long the watcher may take to end a command's processes.
+/// The time in which the supervisor must kill a command's processes.
 const ENDING_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long output may still come once the watcher has ended, which it does after all others.
+/// The time in which output is still read after the supervisor, the last process, has exited.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
-/// The watcher's report is no longer than this, in bytes.
+/// The maximum length of the supervisor's report, in bytes.
 const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
 pub(super) async fn run(
@@ -62,7 +62,7 @@ pub(super) async fn run(
     outcome.map(|run| run.into_output(seconds))
 }
 
-/// Why a command was ended before its own end.
+/// The reason why a command was killed.
 #[derive(Debug)]
 enum Cut {
     Time,
@@ -89,7 +89,10 @@ impl Run {
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err("the tool's process has no pipes".to_owned());
         };
-        stdin.write_all(line).await.map_err(|error| format!("the command cannot be handed over: {error}"))?;
+        stdin
+            .write_all(line)
+            .await
+            .map_err(|error| format!("the command cannot be sent to its supervisor: {error}"))?;
         Ok(Self {
             child,
             stdin: Some(stdin),
@@ -97,14 +100,12 @@ impl Run {
             stderr,
             capture: Capture::default(),
             cut: None,
-            ended: Ended::Failed(
-                "the process that watched over it was lost; it may have done its work".to_owned(),
-            ),
+            ended: Ended::Failed("its supervisor was lost; the command may have completed".to_owned()),
         })
     }
 
-    /// Reads until the command has ended and all that it started. Dropped before, the watcher sees its standard
-    /// input end, and ends the command.
+    /// Reads output until the command and all its descendants have exited. Dropping the future closes the
+    /// supervisor's standard input, and the supervisor kills the command.
     async fn until_its_end(
         mut self,
         time_max: Duration,
@@ -135,7 +136,7 @@ impl Run {
                 }
                 () = sleep_until(until) => {
                     if !running {
-                        // The watcher itself is stuck or gone.
+                        // The supervisor is stuck or gone.
                         let _ = self.child.start_kill();
                         break;
                     }
@@ -152,7 +153,8 @@ impl Run {
         Ok(self)
     }
 
-    /// What the watcher says of the end. Its first line counts: a command that never ran says so itself.
+    /// Reads the report. Only the first line counts: a child that could not start the command reports that before the
+    /// supervisor does.
     async fn report(&mut self, until: Instant) {
         let mut report = Vec::new();
         let mut stderr = (&mut self.stderr).take(REPORT_MAX_BYTES);
@@ -167,7 +169,7 @@ impl Run {
     }
 
     fn into_output(self, seconds: u32) -> ToolOutput {
-        let (mut says, left, fine) = match (&self.cut, &self.ended) {
+        let (mut status_line, left, fine) = match (&self.cut, &self.ended) {
             (None, Ended::Failed(why)) => {
                 return failed(&format!("the command could not be run: {}", plain(why)));
             }
@@ -184,18 +186,18 @@ impl Run {
             }
         };
         if left > 0 {
-            says.push_str(&format!("; {left} background processes were ended"));
+            status_line.push_str(&format!("; {left} background processes were ended"));
         }
         let mut text = self.capture.text();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&format!("[{says}]"));
+        text.push_str(&format!("[{status_line}]"));
         ToolOutput { failed: !fine, text, ..ToolOutput::default() }
     }
 }
 
-/// The beginning and the end of an output of any length.
+/// The beginning and the end of an output of arbitrary length.
 #[derive(Debug, Default)]
 struct Capture {
     head: Vec<u8>,
@@ -214,7 +216,7 @@ impl Capture {
         self.tail.extend(rest);
     }
 
-    /// As text: without control sequences, cut in the middle with a line that says so.
+    /// Returns the output as text: without control sequences, with a note in place of bytes left out of the middle.
     fn text(mut self) -> String {
         let left_out = self.total - (self.head.len() + self.tail.len()) as u64;
         if left_out == 0 {
@@ -229,7 +231,7 @@ impl Capture {
     }
 }
 
-/// Output as lines of plain text: colours and cursor movements go, and so do other control characters.
+/// Converts output to lines of plain text; removes colors, cursor movements and other control characters.
 fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
@@ -245,7 +247,7 @@ fn readable(bytes: &[u8]) -> String {
                     }
                 }
                 Some(']') => {
-                    // A title ends with a bell or a string terminator.
+                    // A terminal title ends with BEL or the string terminator.
                     while let Some(c) = chars.next() {
                         if c == '\u{7}' || (c == '\u{1b}' && chars.next_if_eq(&'\\').is_some()) {
                             break;

@@ -1,10 +1,10 @@
-//! `causerie-guest shell`: watches over one command line. It keeps the agent's user, so that the command can't
-//! touch it, and it reaps all that descends from the command, so that nothing outlives the call.
+//! `causerie-guest shell`: supervises one command. It keeps the agent's user id, so that the command cannot signal
+//! it, and reaps all descendants of the command, so that no process outlives the call.
 //!
 //! ```text
-//! agent ── request line, then silence ──> standard input    (its end asks for the command's end)
-//! agent <── the command's output ─────── standard output    (the command and what it starts hold it alone)
-//! agent <── one line of JSON ─────────── standard error     (how it ended)
+//! agent ── request line, then silence ──> standard input    (closing it kills the command)
+//! agent <── the command's output ─────── standard output    (held only by the command and its descendants)
+//! agent <── one line of JSON ─────────── standard error     (the exit status)
 //! ```
 
 use std::fs::File;
@@ -24,26 +24,26 @@ use super::epoll::{self, Counter};
 use super::kill::kill_descendants;
 use super::request::{Request, Task};
 
-/// Where programs are looked for.
+/// The `PATH` of programs in the machine.
 pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
-/// How a command line ended, as the agent is told.
+/// The exit of a command, as reported to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Ended {
     Exit {
         status: i32,
-        /// Processes that it left running and that were ended.
+        /// The number of background processes that were still running and were killed.
         left: usize,
     },
     Signal {
         signal: i32,
         left: usize,
     },
-    /// It never ran.
+    /// The command was not started.
     Failed(String),
 }
 
-/// Runs the command line of the request on standard input to its end.
+/// Runs the command of the request on standard input until it exits.
 pub(crate) fn supervise() -> ExitCode {
     let ended = read_request().and_then(|request| watch(&request)).unwrap_or_else(Ended::Failed);
     report(&ended, rustix::stdio::stderr());
@@ -53,7 +53,7 @@ pub(crate) fn supervise() -> ExitCode {
 pub(super) fn report(ended: &Ended, to: impl AsFd) {
     if let Ok(mut line) = serde_json::to_vec(ended) {
         line.push(b'\n');
-        // A line of a pipe's size arrives whole or not at all.
+        // Lines up to the size of a pipe are written atomically.
         let _ = rustix::io::write(to, &line);
     }
 }
@@ -63,7 +63,8 @@ pub(crate) fn read_request() -> Result<Request, String> {
     read_line(64 * 1024)
 }
 
-/// Reads the request, so many bytes at a time: what stands behind its line is lost but for one.
+/// Reads the request in chunks of `chunk_bytes`. Bytes after its line within the last chunk are lost; with 1, none
+/// are.
 pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
     const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
     let mut line = Vec::new();
@@ -84,7 +85,7 @@ pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
 
 fn watch(request: &Request) -> Result<Ended, String> {
     let Task::Shell { command, temp } = &request.task else {
-        return Err("the request is none for a command line".to_owned());
+        return Err("the request is not for a command".to_owned());
     };
     let start = |counting: &OwnedFd| {
         // What it says at the end of all is told on the descriptor that the command does not get.
@@ -127,12 +128,12 @@ pub(super) fn run_child(
     })
 }
 
-/// Waits until the command ends, or the agent closes its end of standard input.
+/// Waits until the command exits or the agent closes standard input.
 fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(shell, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     loop {
-        let (ended, asked, calls) = {
+        let (ended, closed, calls) = {
             let mut watched =
                 vec![PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
             watched.extend(
@@ -148,19 +149,19 @@ fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<Wa
         if ended {
             return Ok(waitpid(Some(shell), WaitOptions::empty())?.map(|(_, status)| status));
         }
-        if asked {
+        if closed {
             return Ok(None);
         }
         epoll::serve(&mut counter, calls);
     }
 }
 
-/// Becomes the shell; comes back only with what failed.
+/// Executes the shell. Returns only on failure, with the reason.
 fn become_shell(request: &Request, command: &str, temp: &Path, counting: &OwnedFd) -> String {
     if let Err(error) = confine(&request.confinement) {
         return error.to_string();
     }
-    // Not every surrounding lets a filter have a listener.
+    // Some environments do not allow a filter with a listener.
     let _ = epoll::hand_over(counting);
     let Ok(output) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3) else {
         return "standard output cannot be shared".to_owned();
