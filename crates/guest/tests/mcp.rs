@@ -193,7 +193,7 @@ async fn what_a_resource_says_can_be_cited() {
 async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
     let stage = Stage::with(&[("registry", "plain")]);
     for (tool, told) in [
-        ("crash", "it ended with status 3; its last words: the disk of the registry broke"),
+        ("crash", "it ended with status 3; its log ends with: the disk of the registry broke"),
         ("flood", "bytes that nobody asked for"),
         ("long", "a line of more than"),
     ] {
@@ -318,7 +318,7 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         Told::Missing { reason } => reason.as_str(),
         _ => "",
     };
-    assert!(reason(0).contains("with status 4; its last words: there is no registry here"), "{}", reason(0));
+    assert!(reason(0).contains("with status 4; its log ends with: there is no registry here"), "{}", reason(0));
     assert!(reason(1).contains("another version of the protocol"), "{}", reason(1));
     assert!(reason(2).contains("not of the protocol"), "{}", reason(2));
     let count = |at: usize| match &told[at].tools {

@@ -1,12 +1,12 @@
-//! Search: ranked passages of the workspace's documents, in an index that is kept beside the workspace.
+//! Search: ranked passages of the workspace's documents, from an index that is stored beside the workspace.
 //!
-//! There is one index for each machine. Before each search the workspace is walked and what has changed is
-//! read again, as far as the time of the call allows; the answer says what has not been read yet. Long documents
-//! are read a run of pages at a time, and what was read stays. A document that failed is remembered with the file as
-//! it stood: it is tried again when the file changes or, where time may help, after a pause that doubles. The
-//! index holds nothing that the documents do not: a damaged one is thrown away.
+//! Each machine has one index. Each search first walks the workspace and reads changed files again, as far as the
+//! timeout allows; the result lists what has not been read yet. Long documents are read in ranges of pages, and
+//! ranges that were read are retained. A failed document is recorded with the file's stamp: it is retried when the
+//! file changes or, if time may help, after a delay that doubles. The index contains only derived data: a damaged
+//! one is deleted and rebuilt.
 //!
-//! Hidden files are searched only where a question or a call names them.
+//! Hidden files are searched only if a question or a call names them.
 
 mod progress;
 mod rank;
@@ -30,23 +30,23 @@ pub use store::{Index, IndexError, Stored, Unreadable};
 pub(crate) use walk::stamp;
 pub use walk::{FILES_MAX, Found, Stamp, walk};
 
-/// The most files or folders that a search can be narrowed to.
+/// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
-/// How many files that were not read are named.
+/// The maximum number of unread files that are listed.
 const NAMED_MAX: usize = 5;
 /// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
-/// How long one document is read before others have their turn; one that failed before may take all the time.
+/// The time slice of one document before others are read; a document that failed before may use all the time.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(20);
-/// A document that was given this much time and was not read has failed; with less it only waits.
+/// A document that was given this much time and was not read has failed; after less time it is merely pending.
 const FAIR_TIME: Duration = Duration::from_secs(5);
-/// With less time than this no document is begun.
+/// No document is begun with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
-/// The most passages that are read of the index for one call of `read`.
+/// The maximum number of passages that one call of `read` takes from the index.
 const STORED_MAX: usize = 200;
-/// The most documents without text that one search looks at, to tell of those that concern it.
+/// The maximum number of unreadable documents that one search checks against its scope.
 const PROBLEMS_MAX: usize = 5_000;
-/// How many words of the query are told with their counts.
+/// The maximum number of query words that are listed with their counts.
 const WORDS_SHOWN_MAX: usize = 24;
 
 /// The documents of the workspace and their index.
@@ -55,37 +55,37 @@ pub struct Library {
     workspace: PathBuf,
     folder: PathBuf,
     index: Arc<Mutex<Option<Index>>>,
-    /// One update at a time: a second search waits for the first rather than reading the same files.
+    /// Serializes updates: a second search waits for the first instead of reading the same files.
     updating: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What came of an update.
+/// The outcome of an update.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Update {
-    /// Files that are not read yet, or not to their end, with how far they are.
+    /// Files that are not completely read yet, with the pages read and the total.
     waiting: Vec<(String, Option<(u32, u32)>)>,
-    /// Whether the workspace holds more files than the index may.
+    /// True if the workspace has more files than the index may contain.
     cut: bool,
 }
 
-/// What came of a document's turn.
+/// The outcome of a document's time slice.
 enum Turn {
-    /// Nothing is left to read, or not before later.
+    /// Nothing is left to read, or nothing before the next retry.
     Done,
-    /// It goes on.
+    /// More pages are left.
     More(IndexQueue),
-    /// The time is over; so many of its pages are read.
+    /// The time is up; includes the pages read and the total.
     Over(Option<(u32, u32)>),
 }
 
-/// Which files a search is about.
+/// The files that a search covers.
 #[derive(Debug, Clone, Default)]
 struct Scope {
-    /// The files and folders that are searched; all when there are none.
+    /// The files and folders to search; all if empty.
     paths: Vec<String>,
-    /// Those at or below which hidden files are searched as well.
+    /// The paths at or below which hidden files are searched, too.
     named: Vec<String>,
-    /// Those that the question or the call names.
+    /// The paths named by the question or the call; they are read first.
     wanted: Vec<String>,
 }
 
@@ -107,8 +107,8 @@ impl Scope {
 }
 
 impl Library {
-    /// The library of the workspace at `workspace`, with its index in `index_folder`, which must not be in
-    /// the workspace. Nothing is opened yet.
+    /// Creates the library of the workspace, with its index in `index_folder`, which must be outside the workspace.
+    /// Opens nothing yet.
     #[must_use]
     pub fn new(workspace: &Path, index_folder: &Path) -> Self {
         Self {
@@ -119,9 +119,9 @@ impl Library {
         }
     }
 
-    /// Brings the index up to date for at most `time`, then searches it. `attached` are the paths of the question,
-    /// searched also where they are hidden. `read` gives passages of a file or says why it has none; it bounds its own
-    /// memory, and is dropped when its time is over.
+    /// Updates the index for at most `time`, then searches it. `attached` are the paths of the question; they are
+    /// searched even if they are hidden. `read` returns passages of a file or the reason why there are none; it
+    /// must bound its own memory, and is dropped when its time is up.
     ///
     /// Cancel safe: what was read by then stays in the index.
     pub async fn search<R, F>(
@@ -145,7 +145,7 @@ impl Library {
         }
         let scope = Scope::of(paths, attached);
         let until = Instant::now() + time;
-        // An index that turns out damaged is begun anew, once.
+        // A damaged index is rebuilt, once.
         let update = match self.update(&scope, until, &read).await {
             Ok(update) => Ok(update),
             Err(_) => self.update(&scope, until, &read).await,
@@ -176,13 +176,13 @@ impl Library {
                 Ok((changes(index, &workspace, walk.files)?, walk.cut))
             })
             .await?;
-        // What the question is about is read first, then what is small.
+        // Reads the files that the question names first, then small files.
         changed.sort_by_key(|(file, _)| (!scope.wants(&file.path), file.stamp.size, file.path.clone()));
         let (wanted, rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
         let mut waiting = Vec::new();
         for mut queue in [wanted, rest] {
-            // A long document has its turn again when the others have had theirs.
+            // A long document continues after the others have had their time slice.
             while let Some((file, todo)) = queue.pop_front() {
                 match self.read_on(&file, todo, until, read).await? {
                     Turn::Done => {}
@@ -194,7 +194,7 @@ impl Library {
         Ok(Update { waiting, cut })
     }
 
-    /// Reads a document, or the next pages of it.
+    /// Reads the next part of a document.
     async fn read_on<R, F>(
         &self,
         file: &Found,
@@ -222,19 +222,19 @@ impl Library {
         let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
         Ok(match known.todo(&file.stamp, seconds()) {
             None => Turn::Done,
-            // Nothing came of it: it would go on for ever.
+            // Without progress it would loop forever.
             Some(next) if next.reached == todo.reached => Turn::Over(next.reached),
             Some(next) => Turn::More(next),
         })
     }
 
-    /// The passages of a document from a page on, if the index has that page of the file as it stands.
+    /// Returns the passages of a document from a page on, if the index has that page of the file's current state.
     pub async fn stored(&self, path: &str, stamp: Stamp, page: u32) -> Option<Stored> {
         let path = path.to_owned();
         self.with_index(move |index| index.stored(&path, &stamp, page, STORED_MAX)).await.ok().flatten()
     }
 
-    /// What is wrong with a file as it stands, if it was tried and is not to be tried again yet.
+    /// Returns the problem of a file, if it was tried in its current state and is not due for a retry.
     pub async fn problem(&self, path: &str, stamp: Stamp) -> Option<ExtractionProblem> {
         let path = path.to_owned();
         let known = self.with_index(move |index| index.file(&path)).await.ok()??;
@@ -242,14 +242,14 @@ impl Library {
         known.problem.filter(|_| rests)
     }
 
-    /// Keeps what was read of a file beside a search, or why it could not be read. The index being no more than a
-    /// copy, a failure to write it is none of the caller's.
+    /// Stores the outcome of reading a file outside of a search. Write errors are ignored, because the index is
+    /// only a copy.
     pub async fn store(&self, file: Found, outcome: Result<Batch, ExtractionProblem>) {
         let _ = self.with_index(move |index| index.add(&file, outcome.as_ref(), seconds())).await;
     }
 
-    /// Runs blocking work with the index, which is opened on first use. An index that fails is closed, and
-    /// opened again (and so checked, or begun anew) for the next call.
+    /// Runs blocking work with the index, which is opened on first use. After an error the index is closed; the
+    /// next call opens and checks it again, or rebuilds it.
     async fn with_index<T, W>(&self, work: W) -> Result<T, IndexError>
     where
         T: Send + 'static,
@@ -270,13 +270,13 @@ impl Library {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the Unix time in seconds.
 fn seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Drops from the index what the workspace no longer holds; gives the files to read.
+/// Removes deleted files from the index and returns the files to read.
 fn changes(
     index: &mut Index,
     workspace: &Path,
@@ -284,7 +284,7 @@ fn changes(
 ) -> Result<Vec<(Found, IndexQueue)>, IndexError> {
     let known = index.files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
-    // Hidden files belong to questions of other conversations as well: they stay as long as they are there.
+    // Hidden files may belong to questions of other conversations: they stay as long as they exist.
     let is_there = |path: &str| workspace.join(path.trim_start_matches('/')).symlink_metadata().is_ok();
     let mut gone: Vec<&str> = known
         .iter()
@@ -310,13 +310,16 @@ fn find(
     update: &Update,
     limit: usize,
 ) -> Result<ToolOutput, IndexError> {
-    let asked = rank::query_terms(index, query)?;
-    let ranked = rank::rank(index, &asked, scope, limit)?;
-    let words: Vec<String> =
-        asked.iter().take(WORDS_SHOWN_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
+    let query_terms = rank::query_terms(index, query)?;
+    let ranked = rank::rank(index, &query_terms, scope, limit)?;
+    let words: Vec<String> = query_terms
+        .iter()
+        .take(WORDS_SHOWN_MAX)
+        .map(|word| format!("{} {}", word.word, word.passages))
+        .collect();
     let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, words.join(", "));
     if ranked.is_empty() {
-        text.push_str("\nNo passage fits.");
+        text.push_str("\nNo passage matches.");
     }
     let mut problems = index.problems(PROBLEMS_MAX)?;
     problems.retain(|problem| !problem.hidden || scope.wants(&problem.path));
@@ -361,7 +364,7 @@ fn describe_update(text: &mut String, update: &Update) {
             })
             .collect();
         text.push_str(&format!(
-            "\nNot searched yet, {} files: {}{}. Search again to go on.",
+            "\nNot searched yet, {} files: {}{}. Search again to continue.",
             update.waiting.len(),
             named.join(", "),
             if update.waiting.len() > NAMED_MAX { ", ..." } else { "" }
@@ -381,8 +384,8 @@ fn bounded(mut text: String) -> String {
     text
 }
 
-/// A path as the index has it: with one slash before each name and none at the end. The path as it stands
-/// in the machine is understood too; one that climbs is none of the workspace.
+/// Normalizes a path to the form of the index: one slash before each name and none at the end. Accepts the path in
+/// the machine, too. Returns `None` for a path that leaves the workspace.
 fn rooted(path: &str) -> Option<String> {
     let inner =
         path.strip_prefix(protocol::tool::WORKSPACE).filter(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -1,4 +1,4 @@
-//! How far a document is read: which pages the index has, and what came of the attempts so far.
+//! The progress of reading a document: the indexed pages and the outcome of previous attempts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use super::walk::Stamp;
 use crate::documents::passages::Piece;
 use crate::documents::{READER_VERSION, Span};
 
-/// How long after the first failure that may pass a document is tried again; doubles with each further one.
+/// The delay before a temporary failure is retried for the first time; doubles with each further failure.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);
-/// The longest time until it is tried again.
+/// The maximum retry delay.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most separate runs of pages of one document. More are not kept: they are read again.
+/// The maximum number of separate page ranges per document. Further ranges are not recorded and will be read again.
 const RUNS_MAX: usize = 64;
 
-/// What is wanted of a document: the whole of it, or some pages where it has pages.
+/// The part of a document to extract: the whole document, or a range of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The file, in the file system.
+    /// The path in the file system.
     pub file: PathBuf,
-    /// The first and last page; all that there are unless given.
+    /// The first and last page; all pages if `None`.
     pub pages: Option<(u32, u32)>,
-    /// After this time no further page should be begun. The reading is dropped after twice as long.
+    /// The time after which no further page should be begun. Extraction is cancelled after twice this time.
     pub time: Duration,
 }
 
@@ -33,23 +33,23 @@ pub struct Wanted {
 pub struct Batch {
     /// The passages in reading order.
     pub pieces: Vec<Piece>,
-    /// The pages that they were read from; `None` for a document that was read as a whole.
+    /// The pages that were read; `None` for a document that was read as a whole.
     pub span: Option<Span>,
 }
 
-/// Why a document gives no passages, or no more of them.
+/// The reason why a document has no passages, or no further ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtractionProblem {
     /// The kind of reason.
     pub reason: UnreadReason,
-    /// What is wrong, for a model.
+    /// An explanation for the model.
     pub text: String,
-    /// Whether another attempt may come to another end though the file is the same.
+    /// True if a retry may succeed although the file is unchanged.
     pub passing: bool,
 }
 
 impl ExtractionProblem {
-    /// The problem of a document that was not read in time.
+    /// Creates the problem of a document that was not read in time.
     #[must_use]
     pub fn too_slow(time: Duration) -> Self {
         let text = format!("it was not read within {} s", time.as_secs());
@@ -57,45 +57,45 @@ impl ExtractionProblem {
     }
 }
 
-/// What the index knows of a file.
+/// The state of a file in the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexedFile {
-    /// The file as it was read.
+    /// The stamp of the file when it was read.
     pub stamp: Stamp,
-    /// Whether nothing is left to read.
+    /// True if nothing is left to read.
     pub complete: bool,
-    /// The pages that are there, and how many there are to be.
+    /// The indexed pages and the total number of pages.
     pub pages: Option<(Runs, u32)>,
-    /// What went wrong in the last attempt.
+    /// The problem of the last attempt.
     pub problem: Option<ExtractionProblem>,
-    /// How many attempts in a row went wrong.
+    /// The number of consecutive failed attempts.
     pub attempts: u32,
-    /// When it may be tried again, in seconds since 1970.
+    /// The time of the next retry, in Unix seconds.
     pub retry_at: Option<i64>,
-    /// The reader's version of the last attempt.
+    /// The reader version of the last attempt.
     pub reader: i64,
 }
 
-/// What is left to do for a file.
+/// The remaining work for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexQueue {
-    /// The pages to read next; the whole document unless given.
+    /// The pages to read next; the whole document if `None`.
     pub pages: Option<(u32, u32)>,
-    /// How many attempts in a row went wrong.
+    /// The number of consecutive failed attempts.
     pub attempts: u32,
-    /// How many pages are read, and of how many.
+    /// The number of pages read and the total.
     pub reached: Option<(u32, u32)>,
 }
 
 impl IndexQueue {
-    /// All of a document of which nothing is read.
+    /// Returns the work for a document of which nothing has been read.
     pub(super) const fn whole() -> Self {
         Self { pages: None, attempts: 0, reached: None }
     }
 }
 
 impl IndexedFile {
-    /// A file of which nothing is read.
+    /// Creates the state of a file of which nothing has been read.
     pub(super) fn new(stamp: Stamp) -> Self {
         Self {
             stamp,
@@ -108,13 +108,14 @@ impl IndexedFile {
         }
     }
 
-    /// Whether another version of the reader may do better.
+    /// Returns true if the current reader version may succeed where the recorded one failed.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.reader != READER_VERSION && (self.problem.is_some() || !self.complete)
     }
 
-    /// What is left to do for the file as it stands now; `None` when nothing is, or not yet.
+    /// Returns the remaining work for the file's current state; `None` if there is none, or none before the next
+    /// retry.
     #[must_use]
     pub fn todo(&self, present: &Stamp, now: i64) -> Option<IndexQueue> {
         if self.stamp != *present || self.is_outdated() {
@@ -135,19 +136,19 @@ impl IndexedFile {
     }
 }
 
-/// When a document is tried again after so many failures in a row, in seconds since 1970.
+/// Returns the time of the next retry after this number of consecutive failures, in Unix seconds.
 pub(super) fn retry_at(now: i64, attempts: u32) -> i64 {
     let doublings = attempts.saturating_sub(1).min(16);
     let wait = RETRY_AFTER.saturating_mul(1 << doublings).min(RETRY_AFTER_MAX);
     now.saturating_add_unsigned(wait.as_secs())
 }
 
-/// Runs of pages, in order, that do not touch each other.
+/// Ordered page ranges that do not touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Runs(Vec<(u32, u32)>);
 
 impl Runs {
-    /// The runs that [`Runs::text`] wrote.
+    /// Parses the output of [`Runs::text`].
     pub(super) fn parse(text: &str) -> Self {
         let run = |part: &str| {
             let (first, last) = part.split_once('-')?;
@@ -156,30 +157,30 @@ impl Runs {
         Self(text.split(',').filter_map(run).collect())
     }
 
-    /// The runs as text: `1-40,90-99`.
+    /// Formats the ranges: `1-40,90-99`.
     pub(super) fn text(&self) -> String {
         self.0.iter().map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether the page is there.
+    /// Returns true if a range contains the page.
     #[must_use]
     pub fn has(&self, page: u32) -> bool {
         self.end_of(page).is_some()
     }
 
-    /// The last page of the run that has this one.
+    /// Returns the last page of the range that contains this one.
     #[must_use]
     pub fn end_of(&self, page: u32) -> Option<u32> {
         self.0.iter().find(|(first, last)| (*first..=*last).contains(&page)).map(|(_, last)| *last)
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Adds a run, unless there are too many.
+    /// Adds a range. Returns `false` if there are too many.
     pub(super) fn add(&mut self, first: u32, last: u32) -> bool {
         if last < first {
             return true;
@@ -197,7 +198,7 @@ impl Runs {
         true
     }
 
-    /// The first pages that are missing of so many.
+    /// Returns the first range of missing pages in a document of `of` pages.
     #[must_use]
     pub fn missing_pages(&self, of: u32) -> Option<(u32, u32)> {
         let mut next = 1;

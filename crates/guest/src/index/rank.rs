@@ -1,8 +1,7 @@
-//! Which passages fit a query best.
+//! Ranks passages by how well they match a query.
 //!
-//! SQLite's BM25 chooses candidates; the order among them is decided here, where more is known than counts
-//! of stems: related words, headings and titles, words that the document holds elsewhere, words that stand
-//! close together, and forms that agree to the letter.
+//! SQLite's BM25 selects candidates; this module orders them with more information than counts of stems: related
+//! words, headings and titles, words elsewhere in the document, words close together, and exact word forms.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -13,40 +12,40 @@ use text_analysis::{Language, Term, fold, synonyms::related, terms};
 use super::Scope;
 use super::store::{Candidate, Index, IndexError};
 
-/// The most words of a query that are looked at; more rare ones first would need all to be counted.
+/// The maximum number of query words. Preferring rare words would require counting all of them.
 const QUERY_WORDS_MAX: usize = 40;
-/// The longest query that is read, in bytes.
+/// The maximum length of a query, in bytes.
 const QUERY_MAX_BYTES: usize = 4_096;
-/// How many candidates are taken by the query's own words, and how many by related ones.
+/// The maximum number of candidates for the query's own words, and for related ones.
 const CANDIDATES_MAX: usize = 160;
 const RELATED_CANDIDATES_MAX: usize = 80;
-/// A stem in more passages than this says too little about a file to be looked up for it.
+/// A stem in more passages than this is too common to be looked up per file.
 const SPREAD_MAX_PASSAGES: u64 = 5_000;
 
-/// What a word counts when only a related one stands in the passage.
+/// The weight of a word if the passage contains only a related one.
 const RELATED_WEIGHT: f64 = 0.55;
-/// What a word counts when it stands in the heading, the title or the file's name only.
+/// The weight of a word that occurs only in the heading, the title or the file name.
 const CONTEXT_WEIGHT: f64 = 0.5;
-/// What a word counts when it stands elsewhere in the document only.
+/// The weight of a word that occurs only elsewhere in the document.
 const DOCUMENT_WEIGHT: f64 = 0.22;
-/// BM25's saturation and length constants.
+/// The saturation and length parameters of BM25.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.4;
-/// The length of a passage, in words, that is neither rewarded nor punished.
+/// The reference length of a passage, in words.
 const USUAL_WORDS: f64 = 90.0;
 
 /// A word of the query.
 #[derive(Debug, Clone)]
 pub(super) struct QueryTerm {
-    /// The word as it was written.
+    /// The word as written.
     pub(super) word: String,
-    /// Its stems, by the rules of the languages it may belong to.
+    /// Its stems in the languages that it may belong to.
     pub(super) stems: Vec<String>,
     /// Stems of related words.
     pub(super) related: Vec<String>,
-    /// How many passages hold one of its stems.
+    /// The number of passages with one of its stems.
     pub(super) passages: u64,
-    /// How much it tells: high when it is rare.
+    /// Its weight: high if it is rare.
     pub(super) weight: f64,
 }
 
@@ -57,7 +56,7 @@ pub(super) struct Ranked {
     pub(super) score: f64,
 }
 
-/// The words of a query, each once, with their weights in this index.
+/// Returns the distinct words of a query with their weights in this index.
 pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, IndexError> {
     let query = &query[..query.floor_char_boundary(QUERY_MAX_BYTES)];
     let total = index.passages()?;
@@ -94,27 +93,27 @@ fn count(index: &Index, stems: &[String]) -> Result<u64, IndexError> {
     stems.iter().map(|stem| index.passages_with(stem)).sum()
 }
 
-/// BM25's inverse document frequency.
+/// Computes the inverse document frequency of BM25.
 fn rarity(passages: u64, total: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of passages are far below 2^52")]
     let (passages, total) = (passages as f64, total.max(passages) as f64);
     (1.0 + (total - passages + 0.5) / (passages + 0.5)).ln()
 }
 
-/// The passages that fit best, best first; ties go by path, page and line.
+/// Returns the best passages, best first; breaks ties by path, page and line.
 pub(super) fn rank(
     index: &Index,
-    asked: &[QueryTerm],
+    query_terms: &[QueryTerm],
     scope: &Scope,
     limit: usize,
 ) -> Result<Vec<Ranked>, IndexError> {
-    let own: Vec<String> = asked.iter().flat_map(|word| word.stems.iter().cloned()).collect();
-    let related: Vec<String> = asked.iter().flat_map(|word| word.related.iter().cloned()).collect();
+    let own: Vec<String> = query_terms.iter().flat_map(|word| word.stems.iter().cloned()).collect();
+    let related: Vec<String> = query_terms.iter().flat_map(|word| word.related.iter().cloned()).collect();
     let mut candidates = index.candidates(&own, &scope.paths, &scope.named, CANDIDATES_MAX)?;
     let known: HashSet<i64> = candidates.iter().map(|candidate| candidate.id).collect();
     let more = index.candidates(&related, &scope.paths, &scope.named, RELATED_CANDIDATES_MAX)?;
     candidates.extend(more.into_iter().filter(|candidate| !known.contains(&candidate.id)));
-    let in_files: Vec<HashSet<i64>> = asked
+    let in_files: Vec<HashSet<i64>> = query_terms
         .iter()
         .map(|word| match word.passages {
             1..=SPREAD_MAX_PASSAGES => Ok(index.files_with(&word.stems)?.into_iter().collect()),
@@ -123,7 +122,7 @@ pub(super) fn rank(
         .collect::<Result<_, IndexError>>()?;
     let mut ranked: Vec<Ranked> = candidates
         .into_iter()
-        .map(|candidate| Ranked { score: score(asked, &in_files, &candidate), candidate })
+        .map(|candidate| Ranked { score: score(query_terms, &in_files, &candidate), candidate })
         .filter(|ranked| ranked.score > 0.0)
         .collect();
     ranked.sort_by(|one, other| {
@@ -140,7 +139,7 @@ fn by_place(one: &Candidate, other: &Candidate) -> Ordering {
     (&one.path, one.page, one.lines, one.id).cmp(&(&other.path, other.page, other.lines, other.id))
 }
 
-fn score(asked: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
+fn score(query_terms: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
     let body = terms(&candidate.text, candidate.language);
     let context: HashSet<String> =
         terms(&format!("{} {} {}", candidate.path, candidate.title, candidate.heading), candidate.language)
@@ -151,7 +150,7 @@ fn score(asked: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) 
     let mut score = 0.0;
     let mut possible = 0.0;
     let mut covered = 0.0;
-    for (word, files) in asked.iter().zip(in_files) {
+    for (word, files) in query_terms.iter().zip(in_files) {
         possible += word.weight;
         let own = places.times(&word.stems);
         let share = if own > 0 {
@@ -166,7 +165,7 @@ fn score(asked: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) 
         } else {
             continue;
         };
-        // A word of the heading counts a little besides: it says what the passage is about.
+        // A word in the heading counts extra: it indicates the topic of the passage.
         let share = if own > 0 && word.stems.iter().any(|stem| context.contains(stem)) {
             share + 0.15
         } else {
@@ -178,7 +177,7 @@ fn score(asked: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) 
     if possible <= 0.0 {
         return 0.0;
     }
-    score * (0.4 + 0.6 * covered / possible) + closeness(asked, &places)
+    score * (0.4 + 0.6 * covered / possible) + closeness(query_terms, &places)
 }
 
 fn saturated(times: usize, words: usize) -> f64 {
@@ -188,7 +187,7 @@ fn saturated(times: usize, words: usize) -> f64 {
     (times * (SATURATION + 1.0) / (times + SATURATION * length)).min(1.5)
 }
 
-/// Where each stem stands in a passage.
+/// The positions of each stem in a passage.
 struct Places<'a>(HashMap<&'a str, Vec<usize>>);
 
 impl<'a> Places<'a> {
@@ -209,10 +208,10 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A bonus for neighbours in the query that are close in the passage.
-fn closeness(asked: &[QueryTerm], places: &Places<'_>) -> f64 {
+/// Computes a bonus for adjacent query words that are close to each other in the passage.
+fn closeness(query_terms: &[QueryTerm], places: &Places<'_>) -> f64 {
     let mut bonus = 0.0;
-    for pair in asked.windows(2) {
+    for pair in query_terms.windows(2) {
         let (one, other) = (places.of_word(&pair[0]), places.of_word(&pair[1]));
         let nearest =
             one.iter().flat_map(|a| other.iter().map(|b| a.abs_diff(*b))).filter(|gap| *gap > 0).min();

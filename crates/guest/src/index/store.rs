@@ -1,4 +1,4 @@
-//! The index on disk: a SQLite file beside the workspace, which can be thrown away at any time.
+//! The index on disk: a SQLite file beside the workspace, which can be deleted at any time.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use crate::documents::passages::Piece;
 use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
 use text_analysis::{Language, detect_language, terms};
 
-/// The form of the tables; a file with another one is made anew.
+/// The version of the schema; a file with another version is rebuilt.
 const SCHEMA_VERSION: i64 = 2;
-/// The name of the index in its folder.
+/// The file name of the index.
 const FILE_NAME: &str = "passages.sqlite";
-/// The most text that all passages may have, in bytes. A document that would go beyond it is left out.
+/// The maximum text of all passages, in bytes. A document that would exceed it is left out.
 const TEXT_MAX_BYTES: i64 = 512 * 1024 * 1024;
-/// The most passages of one document; what follows them is left out.
+/// The maximum number of passages per document; further ones are left out.
 const PASSAGES_PER_FILE_MAX: usize = 20_000;
-/// How much of a document's beginning counts as its title, in bytes.
+/// The length of the document's beginning that counts as its title, in bytes.
 const TITLE_MAX_BYTES: usize = 240;
-/// How much of a document tells its language, in bytes.
+/// The length of the sample that determines the language of a document, in bytes.
 const LANGUAGE_SAMPLE_MAX_BYTES: usize = 16 * 1024;
 
 const SCHEMA: &str = "
@@ -39,18 +39,18 @@ CREATE VIRTUAL TABLE stems USING fts5 (body, context, content='', contentless_de
 CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
 ";
 
-/// Why the index can't be used.
+/// The reason why the index is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// Its folder or file can't be written.
+    /// The folder or file cannot be written.
     #[error("the index cannot be written")]
     Io(#[from] std::io::Error),
-    /// SQLite refused.
+    /// An error from SQLite.
     #[error("the index cannot be used")]
     Sqlite(#[from] rusqlite::Error),
 }
 
-/// The passages of the documents that were indexed.
+/// The passages of the indexed documents.
 #[derive(Debug)]
 pub struct Index {
     connection: Connection,
@@ -59,28 +59,28 @@ pub struct Index {
 /// A document that could not be read.
 #[derive(Debug, Clone)]
 pub struct Unreadable {
-    /// Its workspace path.
+    /// The workspace path.
     pub path: String,
-    /// Whether it is hidden.
+    /// True if the file is hidden.
     pub hidden: bool,
     /// The kind of reason.
     pub reason: UnreadReason,
-    /// What is wrong, for a model.
+    /// An explanation for the model.
     pub text: String,
 }
 
-/// Pages of a document that the index holds.
+/// Indexed pages of a document.
 #[derive(Debug)]
 pub struct Stored {
-    /// The passages, from the page that was asked for on.
+    /// The passages, from the requested page on.
     pub pieces: Vec<Piece>,
-    /// The last page in a row that the index has.
+    /// The last page of the contiguous indexed range.
     pub through: u32,
-    /// How many pages are read of the document.
+    /// The number of pages of the document.
     pub of: u32,
 }
 
-/// A passage with all that ranking asks of it.
+/// A passage with the data that ranking needs.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) id: i64,
@@ -95,11 +95,11 @@ pub(super) struct Candidate {
 }
 
 impl Index {
-    /// Opens the index in this folder, which is made if need be. One that is damaged or of another form is
-    /// thrown away and begun anew.
+    /// Opens the index in this folder and creates it if necessary. A damaged index, or one with another schema
+    /// version, is deleted and recreated.
     ///
     /// # Errors
-    /// When the folder can't be written.
+    /// Fails if the folder cannot be written.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         std::fs::create_dir_all(folder)?;
         let path = folder.join(FILE_NAME);
@@ -112,7 +112,7 @@ impl Index {
 
     fn open_file(path: &Path) -> Result<Self, IndexError> {
         let connection = Connection::open(path)?;
-        // What is lost in a crash is read again from the documents.
+        // Data lost in a crash is read again from the documents.
         connection.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;",
         )?;
@@ -127,7 +127,7 @@ impl Index {
         if sound != "ok" {
             return Err(rusqlite::Error::InvalidQuery.into());
         }
-        // Each table is touched once, so that a hole in any of them shows now.
+        // Queries each table once to detect corruption now.
         connection.query_row("SELECT count(*) FROM file", [], |_| Ok(()))?;
         connection.query_row("SELECT count(*) FROM stems", [], |_| Ok(()))?;
         Ok(Self { connection })
@@ -138,30 +138,30 @@ impl Index {
         &self.connection
     }
 
-    /// The files that are in the index, those without text included, and whether each is hidden.
+    /// Returns the indexed files by path, including those without text, and whether each is hidden.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// Fails if the index is damaged.
     pub fn files(&self) -> Result<HashMap<String, (IndexedFile, bool)>, IndexError> {
         let mut statement = self.connection.prepare(&format!("SELECT path, hidden, {KNOWN} FROM file"))?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, (known(row, 2)?, row.get(1)?))))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What the index knows of one file.
+    /// Returns the state of one file.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// Fails if the index is damaged.
     pub fn file(&self, path: &str) -> Result<Option<IndexedFile>, IndexError> {
         let mut statement = self.connection.prepare(&format!("SELECT {KNOWN} FROM file WHERE path = ?1"))?;
         Ok(statement.query_row([path], |row| known(row, 0)).optional()?)
     }
 
-    /// Adds what came of an attempt to read a file, which stood so before. Pages are added to those that are there of
-    /// the same file; everything else takes the place of what the index had.
+    /// Adds the outcome of reading a file with its stamp. Pages are added to those of the same stamp; anything else
+    /// replaces what the index has.
     ///
     /// # Errors
-    /// When the index can't be written.
+    /// Fails if the index cannot be written.
     pub fn add(
         &mut self,
         file: &Found,
@@ -179,10 +179,10 @@ impl Index {
         Ok(known)
     }
 
-    /// The passages from a page on, if the index has that page of the file as it stands.
+    /// Returns the passages from a page on, if the index has that page of the file's current state.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// Fails if the index is damaged.
     pub fn stored(
         &self,
         path: &str,
@@ -206,10 +206,10 @@ impl Index {
         Ok(Some(Stored { pieces: rows.collect::<Result<_, _>>()?, through, of }))
     }
 
-    /// Drops files that are no more.
+    /// Removes deleted files.
     ///
     /// # Errors
-    /// When the index can't be written.
+    /// Fails if the index cannot be written.
     pub fn drop_files<'a>(&mut self, paths: impl Iterator<Item = &'a str>) -> Result<(), IndexError> {
         let transaction = self.connection.transaction()?;
         for path in paths {
@@ -219,10 +219,10 @@ impl Index {
         Ok(())
     }
 
-    /// The documents that could not be read, by path, with the reason and whether they are hidden.
+    /// Returns the unreadable documents, sorted by path, with the reasons and whether they are hidden.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// Fails if the index is damaged.
     pub fn problems(&self, at_most: usize) -> Result<Vec<Unreadable>, IndexError> {
         let mut statement = self.connection.prepare(
             "SELECT path, hidden, reason, problem FROM file WHERE problem IS NOT NULL ORDER BY path LIMIT ?1",
@@ -236,23 +236,23 @@ impl Index {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// How many passages there are.
+    /// Returns the number of passages.
     ///
     /// # Errors
-    /// When the index is damaged.
+    /// Fails if the index is damaged.
     pub fn passages(&self) -> Result<u64, IndexError> {
         let count: i64 = self.connection.query_row("SELECT count(*) FROM passage", [], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// How many passages hold this stem.
+    /// Returns the number of passages with this stem.
     pub(super) fn passages_with(&self, stem: &str) -> Result<u64, IndexError> {
         let mut statement = self.connection.prepare("SELECT doc FROM stems_in WHERE term = ?1")?;
         let count: Option<i64> = statement.query_row([stem], |row| row.get(0)).optional()?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }
 
-    /// The files in which a passage holds one of these stems.
+    /// Returns the files that have a passage with one of these stems.
     pub(super) fn files_with(&self, stems: &[String]) -> Result<Vec<i64>, IndexError> {
         let mut statement = self.connection.prepare(
             "SELECT DISTINCT passage.file FROM stems JOIN passage ON passage.id = stems.rowid WHERE stems MATCH ?1",
@@ -261,8 +261,8 @@ impl Index {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The passages with the best plain scores among those that hold any of the stems, within the given
-    /// files or folders. Of hidden files only those at or below `named` count.
+    /// Returns the passages with the best BM25 scores among those with any of the stems, within the given files or
+    /// folders. Includes hidden files only at or below `named`.
     pub(super) fn candidates(
         &self,
         stems: &[String],
@@ -320,7 +320,7 @@ impl Index {
     }
 }
 
-/// Removes the file of an index with what SQLite keeps beside it.
+/// Deletes the index file and SQLite's auxiliary files.
 fn remove(path: &Path) -> Result<(), IndexError> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
@@ -349,7 +349,7 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
     Ok(())
 }
 
-/// The columns of [`IndexedFile`], in the order in which [`known`] takes them.
+/// The columns of [`IndexedFile`], in the order that [`known`] expects.
 const KNOWN: &str =
     "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader";
 
@@ -379,13 +379,13 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
     })
 }
 
-/// The row of a file with its number.
+/// Returns the row of a file with its id.
 fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, IndexedFile)>, IndexError> {
     let mut statement = connection.prepare(&format!("SELECT id, {KNOWN} FROM file WHERE path = ?1"))?;
     Ok(statement.query_row([path], |row| Ok((row.get(0)?, known(row, 1)?))).optional()?)
 }
 
-/// Makes the row of a file anew, without passages.
+/// Recreates the row of a file, without passages.
 fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> Result<i64, IndexError> {
     drop_file(transaction, &file.path)?;
     let stamp = file.stamp;
@@ -408,7 +408,7 @@ fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> 
     Ok(transaction.last_insert_rowid())
 }
 
-/// Adds passages to a file that was begun before with the same stamp, or else to one that is begun now.
+/// Adds passages to the row of the same stamp, or to a new row.
 fn add_batch(
     transaction: &Transaction<'_>,
     file: &Found,
@@ -462,7 +462,7 @@ fn add_batch(
     Ok(known)
 }
 
-/// Notes what went wrong. What was read of the same file before stays.
+/// Records a problem. Passages of the same stamp are retained.
 fn add_problem(
     transaction: &Transaction<'_>,
     file: &Found,
@@ -540,7 +540,7 @@ fn insert_pieces(
     Ok(())
 }
 
-/// The stems of a text with blanks between them, stop words left out.
+/// Returns the stems of a text separated by spaces, without stop words.
 fn stemmed(text: &str, language: Language) -> String {
     let mut out = String::with_capacity(text.len());
     for term in terms(text, language).into_iter().filter(|term| !term.stop) {
@@ -552,7 +552,7 @@ fn stemmed(text: &str, language: Language) -> String {
     out
 }
 
-/// The first lines of a document.
+/// Returns the first lines of a document.
 fn title(pieces: &[Piece]) -> String {
     let mut out = String::new();
     for line in
@@ -568,7 +568,7 @@ fn title(pieces: &[Piece]) -> String {
     out.trim_end().to_owned()
 }
 
-/// The language of a document; English, whose endings are the least, where nothing tells.
+/// Detects the language of a document. Defaults to English, which has the fewest endings.
 fn language_of(pieces: &[Piece]) -> Language {
     let mut sample = String::new();
     for piece in pieces {
@@ -581,7 +581,7 @@ fn language_of(pieces: &[Piece]) -> Language {
     detect_language(&sample).unwrap_or(Language::English)
 }
 
-/// A query of SQLite's for passages that hold any of the stems.
+/// Builds an FTS query for passages with any of the stems.
 fn any_of<'a>(stems: impl Iterator<Item = &'a String>) -> String {
     stems.map(|stem| format!("\"{}\"", stem.replace('"', ""))).collect::<Vec<_>>().join(" OR ")
 }

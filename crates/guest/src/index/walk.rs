@@ -1,52 +1,52 @@
-//! What files the workspace holds now.
+//! Lists the files of the workspace.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most files that are indexed; those beyond it, by path, are named as left out.
+/// The maximum number of indexed files; the result reports when the workspace has more.
 pub const FILES_MAX: usize = 20_000;
-/// The most entries of folders that one walk looks at.
+/// The maximum number of folder entries per walk.
 const ENTRIES_MAX: usize = 200_000;
-/// How deep folders are followed.
+/// The maximum folder depth.
 const DEPTH_MAX: usize = 32;
 /// The longest workspace path that is indexed, in bytes.
 const PATH_MAX_BYTES: usize = 1_024;
 
-/// A file as it stands.
+/// A file in its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// The workspace path, starting with a slash.
     pub path: String,
-    /// What changes when the file does.
+    /// The change stamp.
     pub stamp: Stamp,
-    /// Whether it is hidden or lies in a hidden folder: found only where it is named.
+    /// True if the file or one of its folders is hidden; such files are found only if they are named.
     pub hidden: bool,
 }
 
-/// What changes when a file does.
+/// Detects changes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: i64,
-    /// When its content changed, in nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     pub modified_nanos: i64,
-    /// When its content or attributes changed, in nanoseconds since 1970: no program sets this one.
+    /// The time of the last change of content or attributes, in nanoseconds since 1970; programs cannot set it.
     pub changed_nanos: i64,
-    /// Its number in the file system.
+    /// The inode number.
     pub inode: i64,
 }
 
-/// What a walk found.
+/// The outcome of a walk.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// The files, by path.
+    /// The files, sorted by path.
     pub files: Vec<Found>,
-    /// Whether there are more than the bounds allow.
+    /// True if a bound was exceeded.
     pub cut: bool,
 }
 
-/// The files under `root` that are neither hidden nor links nor too deep, and those at or below `named`, also where
-/// these paths are hidden, in the order of their paths.
+/// Lists the files under `root` that are neither hidden nor links nor too deep, and those at or below `named` even
+/// if these paths are hidden. Sorted by path.
 #[must_use]
 pub fn walk(root: &Path, named: &[String]) -> Walk {
     let mut walk = Walk::default();
@@ -68,26 +68,26 @@ pub fn walk(root: &Path, named: &[String]) -> Walk {
     walk.files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
     walk.files.dedup_by(|one, other| one.path == other.path);
     if walk.files.len() > FILES_MAX {
-        // What was named does not give way to what comes before it by path.
+        // Named files are not displaced by files that sort before them.
         let mut room = [FILES_MAX; 2];
         walk.files.retain(|file| {
             let room = &mut room[usize::from(file.hidden)];
-            let kept = *room > 0;
+            let retained = *room > 0;
             *room = room.saturating_sub(1);
-            kept
+            retained
         });
         walk.cut = true;
     }
     walk
 }
 
-/// Whether the path or a folder on the way is hidden.
+/// Returns true if the path or one of its folders is hidden.
 #[must_use]
 pub(super) fn is_hidden(path: &str) -> bool {
     path.split('/').any(|name| name.starts_with('.'))
 }
 
-/// Whether something on the way to the path is a link.
+/// Returns true if a component of the path is a link.
 fn passes_link(root: &Path, path: &str) -> bool {
     let mut place = root.to_owned();
     path.split('/').filter(|name| !name.is_empty()).any(|name| {
@@ -108,7 +108,7 @@ fn below(root: PathBuf, path: String, hidden: bool, entries_left: &mut usize, wa
             };
             *entries_left = left;
             let name = entry.file_name();
-            // A name that is no UTF-8 can't be said in a citation; the other tools still reach the file.
+            // A name that is not UTF-8 cannot appear in a citation; the other tools can still access the file.
             let Some(name) = name.to_str() else { continue };
             if name.starts_with('.') || path.len() + name.len() >= PATH_MAX_BYTES {
                 continue;
@@ -128,14 +128,14 @@ fn below(root: PathBuf, path: String, hidden: bool, entries_left: &mut usize, wa
     }
 }
 
-/// What of a file changes when it does.
+/// Returns the change stamp of a file.
 pub(crate) fn stamp(metadata: &std::fs::Metadata) -> Stamp {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
     Stamp {
         size: i64::try_from(metadata.size()).unwrap_or(i64::MAX),
         modified_nanos: nanos(metadata.mtime(), metadata.mtime_nsec()),
         changed_nanos: nanos(metadata.ctime(), metadata.ctime_nsec()),
-        // The bits count, not the number: SQLite's integers are signed.
+        // Reinterprets the bits, because SQLite's integers are signed.
         inode: metadata.ino().cast_signed(),
     }
 }

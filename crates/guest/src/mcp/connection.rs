@@ -1,11 +1,11 @@
-//! The pipes to one life of a server: messages out, messages in, and what it says for people.
+//! The pipes of one server process: outgoing messages, incoming messages, and its log.
 //!
 //! ```text
-//!   request -> lines -> [writer] -> standard input       whoever waits is in `pending`, by number
-//!   request <- answer <- [reader] <- standard output     what is no message is passed over, within bounds
-//!                        [listener] <- standard error    the last of it is kept
+//!   request -> lines -> [writer] -> standard input            pending calls are in `pending`, by id
+//!   request <- answer <- [reader] <- standard output          other output is ignored, within bounds
+//!                       [listener] <- standard error          the end of the log is retained
 //! ```
-//! The server ends when the connection is dropped: its standard input ends then, and its watcher sees to the rest.
+//! Dropping the connection ends the server: its standard input is closed, and its supervisor does the rest.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,62 +23,62 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::lines::{Cutter, LINE_MAX_BYTES};
 
-/// What a server may write between two answers, in bytes.
+/// The maximum output of a server between two answers, in bytes.
 pub(super) const FLOOD_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// How much of what it says for people is kept, in bytes.
+/// The number of bytes that are retained of the log.
 const STDERR_KEPT_BYTES: usize = 4 * 1024;
-/// How much of that is told, in bytes.
+/// The number of bytes of the log that are shown in errors.
 const STDERR_SHOWN_BYTES: usize = 1000;
-/// Messages that wait to be written.
+/// The number of messages that may wait to be written.
 const LINES_WAITING_MAX: usize = 64;
-/// In this time a server may ask [`REPLIES_MAX`] times.
+/// The period in which a server may send [`REPLIES_MAX`] requests.
 const REPLIES_EVERY: Duration = Duration::from_secs(10);
-/// How long the last words of a server that has ended may take to come.
+/// The time in which remaining log output is read after a server exits.
 const STDERR_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Why there is no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// The server is gone; nothing was sent.
+    /// The server was gone before the request was sent.
     NotSent,
-    /// It ended before it answered.
+    /// The server ended before it answered.
     Ended,
-    /// It took too long, and was told so.
+    /// The request timed out and was cancelled.
     Late,
 }
 
 /// The end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
-    /// Why.
+    /// The reason.
     pub(super) why: String,
-    /// When.
+    /// The time.
     pub(super) at: Instant,
 }
 
-/// One life of a server. Dropped, it ends.
+/// A connection to one server process. Dropping it ends the server.
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
     lines: mpsc::Sender<String>,
     numbers: AtomicU64,
-    /// The stateless revision that is spoken; empty before and in revisions with a handshake.
+    /// The stateless revision in use; unset before negotiation and in revisions with a handshake.
     revision: OnceLock<&'static str>,
 }
 
-/// No request has this number.
+/// The id that no request has.
 const NO_REQUEST: u64 = 0;
 
 #[derive(Debug)]
 struct Shared {
     pending: Mutex<Pending>,
     list_changed: AtomicBool,
-    /// Whether the server may ask: it may from `initialize` on, and never in a stateless revision.
+    /// True if the server may send requests: from `initialize` on, and never in a stateless revision.
     may_ask: AtomicBool,
-    /// The request that subscribes to changes of the list of tools, while it holds.
+    /// The id of the request that subscribes to changes of the tool list, while it is open.
     subscription: AtomicU64,
     words: Mutex<Vec<u8>>,
-    /// Why it is over, once it is.
+    /// The reason why the connection ended.
     ended: watch::Sender<Option<Ended>>,
 }
 
@@ -94,7 +94,7 @@ struct Waiting {
     progress: watch::Sender<u64>,
 }
 
-/// How long an answer may take: so long, again from each sign of progress, but not longer than `at_most`.
+/// The timeouts of an answer: `quiet` restarts with each progress notification, `at_most` does not.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     pub(super) quiet: Duration,
@@ -108,7 +108,7 @@ impl Timeouts {
 }
 
 impl Connection {
-    /// Speaks over these pipes.
+    /// Communicates over these pipes.
     pub(super) fn new(
         stdin: impl AsyncWrite + Unpin + Send + 'static,
         stdout: impl AsyncRead + Unpin + Send + 'static,
@@ -134,26 +134,26 @@ impl Connection {
         tokio::spawn(async move {
             let shared = reader.shared.clone();
             let why = reader.read(stdout).await;
-            // Its last words often say more.
+            // The last log lines are often more informative.
             let _ = timeout(STDERR_DRAIN_TIMEOUT, listener).await;
             shared.close(why);
         });
         Self { shared, lines, numbers: AtomicU64::new(NO_REQUEST + 1), revision: OnceLock::new() }
     }
 
-    /// Speaks this stateless revision from now on.
+    /// Selects the stateless revision to use from now on.
     pub(super) fn set_revision(&self, revision: &'static str) {
         let _set_before = self.revision.set(revision);
         self.shared.may_ask.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the server sends word when its list of tools changes, as far as the client can know.
+    /// Returns true if the server announces changes of its tool list, as far as the client can know.
     pub(super) fn is_notified(&self) -> bool {
         self.revision.get().is_none() || self.shared.subscription.load(Ordering::SeqCst) != NO_REQUEST
     }
 
-    /// Subscribes to changes of the list of tools, as stateless revisions want it. Its answer, which ends the
-    /// subscription, is not waited for.
+    /// Subscribes to changes of the tool list in a stateless revision. Does not wait for the answer, which would
+    /// end the subscription.
     pub(super) async fn subscribe(&self, time: Duration) -> bool {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let params = self.with_meta(json!({ "notifications": { "toolsListChanged": true } }));
@@ -168,34 +168,35 @@ impl Connection {
         }
     }
 
-    /// Why it is over, if it is.
+    /// Returns the end of the connection, if it has ended.
     pub(super) fn ended(&self) -> Option<Ended> {
         self.shared.ended.borrow().clone()
     }
 
-    /// What ends it from outside.
+    /// Returns a handle that can end the connection.
     pub(super) fn ending(&self) -> Ending {
         Ending(Arc::downgrade(&self.shared))
     }
 
-    /// Takes note that it is of no use any more.
+    /// Closes the connection as unusable.
     pub(super) fn give_up(&self, why: &str) {
         self.shared.close(why.to_owned());
     }
 
-    /// Whether the server told that its list of tools is another, since this was asked last.
+    /// Returns true if the server has announced a change of its tool list since the last call.
     pub(super) fn took_list_change(&self) -> bool {
         self.shared.list_changed.swap(false, Ordering::SeqCst)
     }
 
-    /// The last that the server said for people: plain text, for the diagnosis of a failure.
+    /// Returns the end of the server's log as plain text, to explain a failure.
     pub(super) fn words(&self) -> String {
         let words = lock(&self.shared.words);
         let words = paragraphs(&String::from_utf8_lossy(&words));
         words[words.ceil_char_boundary(words.len().saturating_sub(STDERR_SHOWN_BYTES))..].to_owned()
     }
 
-    /// Asks, and waits for the answer. Whoever drops this, or is kept waiting too long, has the server told.
+    /// Sends a request and waits for the answer. On timeout, and when the future is dropped, the server receives a
+    /// cancellation.
     pub(super) async fn request(
         &self,
         method: &str,
@@ -219,26 +220,26 @@ impl Connection {
             }
             pending.waiting.insert(number, Waiting { answer, progress });
         }
-        // A handshake may not be cancelled, and a server that is asked for its revisions may not know how that is done.
-        let mut asked = PendingCall { connection: self, number, tells: false };
+        // A handshake must not be cancelled, and a server may not know how to cancel the discovery.
+        let mut call = PendingCall { connection: self, number, tells: false };
         let until = Instant::now() + max_wait.at_most;
         match tokio::time::timeout_at(until, self.lines.send(line)).await {
-            Ok(Ok(())) => asked.tells = !["initialize", DISCOVER].contains(&method),
+            Ok(Ok(())) => call.tells = !["initialize", DISCOVER].contains(&method),
             Ok(Err(_)) => return Err(Unanswered::Ended),
             Err(_) => return Err(Unanswered::Late),
         }
         let answer = awaited(answered, progressed, max_wait.quiet, until).await?;
-        asked.tells = false;
+        call.tells = false;
         Ok(answer)
     }
 
-    /// Tells something that wants no answer.
+    /// Sends a notification. Returns `false` if it was not queued in time.
     pub(super) async fn notify(&self, line: String, time: Duration) -> bool {
         matches!(timeout(time, self.lines.send(line)).await, Ok(Ok(())))
     }
 }
 
-/// Ends a connection, if it is still there.
+/// Ends a connection, if it still exists.
 #[derive(Debug)]
 pub(super) struct Ending(Weak<Shared>);
 
@@ -269,15 +270,15 @@ async fn awaited(
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.close("it is not needed any more".to_owned());
+        self.shared.close("it is no longer needed".to_owned());
     }
 }
 
-/// A request whose answer somebody waits for.
+/// A request that waits for its answer.
 struct PendingCall<'a> {
     connection: &'a Connection,
     number: u64,
-    /// Whether the server is to be told when nobody waits any more.
+    /// True if the server must be notified when nobody waits any longer.
     tells: bool,
 }
 
@@ -285,8 +286,9 @@ impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         let waited = lock(&self.connection.shared.pending).waiting.remove(&self.number).is_some();
         if waited && self.tells {
-            // One that does not even read is told nothing.
-            let _ = self.connection.lines.try_send(::mcp::cancelled(self.number, "nobody waits for it"));
+            // A server that does not read gets no notification.
+            let _ =
+                self.connection.lines.try_send(::mcp::cancelled(self.number, "the caller no longer waits"));
         }
     }
 }
@@ -296,7 +298,7 @@ impl Shared {
         let Notification { method, progress, subscription } = notification;
         match method.as_str() {
             LIST_CHANGED => {
-                // Stateless revisions send it for a subscription alone.
+                // Stateless revisions send it only for a subscription.
                 let wanted = self.may_ask.load(Ordering::SeqCst)
                     || subscription.is_some_and(|of| of == self.subscription.load(Ordering::SeqCst));
                 self.list_changed.fetch_or(wanted, Ordering::SeqCst);
@@ -314,13 +316,13 @@ impl Shared {
         }
     }
 
-    /// Takes note that the subscription is over, if this request is the one that subscribed.
+    /// Ends the subscription if this request opened it.
     fn end_subscription(&self, number: u64) {
         let _another =
             self.subscription.compare_exchange(number, NO_REQUEST, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Nobody is answered any more. The first reason counts.
+    /// Fails all pending requests. Only the first reason is recorded.
     fn close(&self, why: String) {
         {
             let mut pending = lock(&self.pending);
@@ -338,13 +340,13 @@ impl Shared {
 struct Reader {
     shared: Arc<Shared>,
     replies: mpsc::WeakSender<String>,
-    /// How often the server may still ask.
+    /// The number of requests that the server may still send in this period.
     left: usize,
     since: Instant,
 }
 
 impl Reader {
-    /// Reads until the server is of no use any more, and tells why.
+    /// Reads until the server is unusable and returns the reason.
     async fn read(mut self, mut stdout: impl AsyncRead + Unpin) -> String {
         let mut cutter = Cutter::default();
         let mut buffer = vec![0; 64 * 1024];
@@ -374,13 +376,13 @@ impl Reader {
         }
     }
 
-    /// Whether it is an answer that somebody waited for.
+    /// Handles a message. Returns true if it answered a pending request.
     fn take(&mut self, message: Message) -> bool {
         match message {
             Message::Answer(number, answer) => {
                 self.shared.end_subscription(number);
                 let waiting = lock(&self.shared.pending).waiting.remove(&number);
-                // Whoever waited may have gone this moment.
+                // The caller may have gone meanwhile.
                 return waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok());
             }
             Message::Notification(notification) => self.shared.notify(&notification),
@@ -391,7 +393,7 @@ impl Reader {
                 }
                 if let (Some(left), Some(replies)) = (self.left.checked_sub(1), self.replies.upgrade()) {
                     self.left = left;
-                    // One that does not read what it asked for gets nothing.
+                    // A server that does not read gets no replies.
                     let _ = replies.try_send(::mcp::reply(&id, &method));
                 }
             }
@@ -400,7 +402,7 @@ impl Reader {
     }
 }
 
-/// Writes until the connection is over, which ends the server's standard input and with it the server.
+/// Writes until the connection ends. Closing standard input then ends the server.
 async fn write(
     mut stdin: impl AsyncWrite + Unpin,
     mut waiting: mpsc::Receiver<String>,
@@ -409,7 +411,7 @@ async fn write(
     let writing = async {
         while let Some(mut line) = waiting.recv().await {
             line.push('\n');
-            // One that reads no more has ended, or its calls come to nothing.
+            // The server has ended, or its calls will time out.
             if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
                 return std::future::pending().await;
             }

@@ -1,14 +1,14 @@
-//! Lines of bounded length, each of which is a message: a longer one is never held, let alone parsed.
+//! Splits messages into lines of bounded length; a longer line is never buffered or parsed.
 
 /// The longest line of a server, in bytes.
 pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Cuts what a server writes into lines of bounded length.
+/// Splits a server's output into lines of bounded length.
 #[derive(Debug, Default)]
 pub struct Cutter(Vec<u8>);
 
 impl Cutter {
-    /// The lines that are whole now; `None` for one that is too long, after which there are no others.
+    /// Returns the complete lines. `None` stands for a line that is too long; no more follow it.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut lines = Vec::new();
         let mut pieces = bytes.split(|byte| *byte == b'\n');

@@ -1,9 +1,8 @@
 //! MCP servers in the machine, over standard input and output (<https://modelcontextprotocol.io/>, transport stdio).
 //!
-//! Which there are stands in a file that the host writes. Each is a process under the tools' user, within the bounds of
-//! command lines; it is started when it is first needed and kept as long as the machine runs and its plugin is the
-//! same. What it says is hostile, and it may hang, flood, break or write nonsense: its own calls fail then, and nothing
-//! else.
+//! The servers are listed in a file that the host writes. Each is a process under the tools' user, bounded like a
+//! command; it is started on first use and kept while the machine runs and its plugin is unchanged. Its output is
+//! untrusted, and it may hang, flood, crash or violate the protocol: only its own calls fail then.
 
 mod connection;
 mod lines;
@@ -29,10 +28,10 @@ use crate::tools::{Limits, failed};
 pub use lines::Cutter;
 use server::Server;
 
-/// How long the host is kept waiting for a server that begins; it begins all the same.
+/// The time that the host waits for a server to start; the server continues to start afterwards.
 const TELL_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// The servers that plugins bring. Cheap to clone.
+/// The MCP servers of plugins. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Servers(Arc<Inner>);
 
@@ -42,7 +41,7 @@ struct Inner {
     known: Mutex<CachedConfig>,
 }
 
-/// The file as it was read last.
+/// The file as it was last read.
 #[derive(Debug, Default)]
 struct CachedConfig {
     mark: Option<[u64; 4]>,
@@ -51,18 +50,18 @@ struct CachedConfig {
 }
 
 impl Servers {
-    /// Those of the file in the folder of plugins' files.
+    /// Reads the servers from the file in the plugins' folder.
     #[must_use]
     pub fn below(folder: &Path) -> Self {
         Self(Arc::new(Inner { file: folder.join(SERVERS_FILE), known: Mutex::default() }))
     }
 
-    /// Whether a tool of this name would be one of a server's.
+    /// Returns true if the tool's name belongs to a server.
     pub(crate) fn has(&self, tool: &str) -> bool {
         server_of(tool).is_some_and(|server| self.seen().servers.contains_key(server))
     }
 
-    /// Calls a tool, until `stopped`. Whatever goes wrong is told in the result.
+    /// Calls a tool, until `stopped`. Failures are reported in the result.
     pub(crate) async fn call(
         &self,
         tool: &str,
@@ -73,35 +72,35 @@ impl Servers {
         let server = server_of(tool).and_then(|name| self.seen().servers.get(name).cloned());
         let Some(server) = server else { return failed("there is no such MCP server") };
         let Some(arguments) = ::mcp::arguments(arguments) else {
-            return failed("the arguments are no JSON object, or too long");
+            return failed("the arguments are not a JSON object, or too long");
         };
         tokio::select! {
             output = server.call(tool, arguments, limits) => output,
-            () = stopped => failed("stopped before it was done; the MCP server was told"),
+            () = stopped => failed("stopped before it was done; the request to the MCP server was cancelled"),
         }
     }
 
-    /// What the host asks: the tools of all servers. Those that the host knows are not started for it.
-    pub(crate) async fn list_tools(&self, asked: &ToolsRequest, limits: &Arc<Limits>) -> ToolsReply {
+    /// Lists the tools of all servers for the host. Does not start servers whose tools the host already knows.
+    pub(crate) async fn list_tools(&self, request: &ToolsRequest, limits: &Arc<Limits>) -> ToolsReply {
         let servers: Vec<Arc<Server>> = {
             let seen = self.seen();
             seen.order.iter().filter_map(|name| seen.servers.get(name).cloned()).collect()
         };
-        let told = servers.into_iter().map(|server| {
-            let known = asked.known.get(&server.spec().name).cloned();
-            told_of(server, known, limits.clone())
+        let lists = servers.into_iter().map(|server| {
+            let known = request.known.get(&server.spec().name).cloned();
+            list_server_tools(server, known, limits.clone())
         });
-        ToolsReply { servers: futures_util::future::join_all(told).await }
+        ToolsReply { servers: futures_util::future::join_all(lists).await }
     }
 
-    /// The servers as the file names them now. Those that are gone or changed end with the last call of theirs.
+    /// Returns the servers that the file lists now. Removed or changed servers end with their last call.
     fn seen(&self) -> MutexGuard<'_, CachedConfig> {
         let mut seen = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = mark(&self.0.file);
         if seen.mark != mark {
             let listed =
                 if mark.is_some() { read(&self.0.file) } else { Some(protocol::mcp::Servers::default()) };
-            // What cannot be read is read again the next time; until then they are as they were.
+            // On a read error the servers stay as they are; the next call reads the file again.
             if let Some(listed) = listed {
                 seen.mark = mark;
                 seen.take(listed);
@@ -123,7 +122,7 @@ impl CachedConfig {
     }
 }
 
-/// Changes whenever the file does; `None` when there is none.
+/// Returns a stamp that changes with the file; `None` if it does not exist.
 fn mark(file: &Path) -> Option<[u64; 4]> {
     let metadata = std::fs::metadata(file).ok()?;
     let time = [metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
@@ -138,20 +137,20 @@ fn read(file: &Path) -> Option<protocol::mcp::Servers> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-async fn told_of(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTools {
+async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTools {
     let spec = server.spec();
     let (name, version) = (spec.name.clone(), spec.version.clone());
     let known = known.filter(|known| known.version == version);
     if known.is_some() && !server.is_up() {
         return ServerTools { name, version, tools: Told::Unchanged };
     }
-    // It begins also when the host does not wait for it.
+    // The server continues to start even if the host does not wait for it.
     let listing = tokio::spawn(async move { server.tools(&limits).await });
     let tools = match timeout(TELL_TIME_MAX, listing).await {
         Ok(Ok(Ok(tools))) => to_reply(&tools, known),
         Ok(Ok(Err(reason))) => missing(&reason),
         Ok(Err(_)) => missing("it broke"),
-        Err(_) => missing("it takes long to begin"),
+        Err(_) => missing("it takes long to start"),
     };
     ServerTools { name, version, tools }
 }

@@ -1,9 +1,9 @@
-//! How a server begins: which revision of the protocol both sides speak.
+//! Negotiates the protocol revision with a server.
 //!
 //! ```text
-//!   server/discover --+--> a stateless revision: nothing more is needed
-//!                     +--> an error, or silence: initialize, notifications/initialized
-//!                     +--> the server ends: it is started anew, and begins with initialize
+//!   server/discover --+--> a stateless revision: ready
+//!                     +--> an error, or a timeout: initialize, notifications/initialized
+//!                     +--> the server exits: it is restarted with initialize
 //! ```
 
 use std::time::Duration;
@@ -15,28 +15,28 @@ use tokio::time::timeout;
 use super::connection::{Connection, Timeouts, Unanswered};
 use super::server::{START_TIMEOUT, TELL_TIMEOUT};
 
-/// How long a server may take to say its revisions before a handshake is tried: some of older ones pass over what
-/// they do not know. One that is slow to begin is still heard when it refuses the handshake.
+/// The timeout of the discovery before a handshake is tried: some servers of older revisions ignore unknown
+/// requests. A slow server is still heard if it rejects the handshake.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const OTHER_VERSION: &str = "it speaks another version of the protocol";
 
-/// What a server and the client agreed on.
+/// The outcome of the negotiation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Agreement {
     pub(super) is_stateless: bool,
     pub(super) has_tools: bool,
-    /// Whether changes of the list of tools have to be subscribed to.
+    /// True if changes of the tool list require a subscription.
     pub(super) subscribes: bool,
 }
 
-/// Why nothing was agreed on.
+/// The reason why the negotiation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The server ended when it was asked for its revisions.
+    /// The server exited on the discovery request.
     EndedByProbe,
-    /// The server ended.
+    /// The server exited.
     Ended,
-    /// Something else.
+    /// Any other reason.
     Other(String),
 }
 
@@ -51,7 +51,7 @@ impl Refusal {
     }
 }
 
-/// Begins with a server: with a handshake at once where `shakes_hands`, else after it was asked for its revisions.
+/// Negotiates with a server: with a handshake right away if `shakes_hands`, otherwise with a discovery first.
 pub(super) async fn negotiate(connection: &Connection, shakes_hands: bool) -> Result<Agreement, Refusal> {
     if shakes_hands {
         return handshake(connection).await;
@@ -75,7 +75,7 @@ pub(super) async fn negotiate(connection: &Connection, shakes_hands: bool) -> Re
     }
 }
 
-/// What the answer to [`DISCOVER`] agrees on; `None` when a handshake is needed.
+/// Evaluates the answer to [`DISCOVER`]; `None` if a handshake is required.
 fn agreed(connection: &Connection, answer: &Answer) -> Result<Option<Agreement>, Refusal> {
     match ::mcp::lifecycle(answer) {
         Some(Lifecycle::Stateless { revision, has_tools, notifies }) => {
@@ -93,7 +93,7 @@ async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
     let about = match begun {
         Ok(Answer::Result(about)) => about,
         Ok(Answer::Error(error)) => return Err(Refusal::Other(error.message)),
-        Err(Unanswered::Late) => return Err(other("it does not begin")),
+        Err(Unanswered::Late) => return Err(other("it does not start")),
         Err(Unanswered::NotSent | Unanswered::Ended) => return Err(Refusal::Ended),
     };
     let version = about.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
@@ -102,7 +102,7 @@ async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
     }
     let initialized = ::mcp::notification("notifications/initialized", &Value::Null);
     if !connection.notify(initialized, TELL_TIMEOUT).await {
-        return Err(other("it does not read what it is told"));
+        return Err(other("it does not read its input"));
     }
     let has_tools = about.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
     Ok(Agreement { is_stateless: false, has_tools, subscribes: false })

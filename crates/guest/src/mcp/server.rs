@@ -1,13 +1,13 @@
-//! One server: started when it is first needed, kept, started anew a bounded number of times.
+//! One server: started on first use, kept running, restarted a bounded number of times.
 //!
 //! ```text
 //!            start, negotiate, tools/list            tools/call
 //!   down ----------------------------------> up -----------------> answer
 //!    ^  \                                     |
-//!    |   +-- rest, longer with each failure   |
-//!    +----------------------------------------+   it ended, hung, or wrote what nobody asked for
+//!    |   +-- backoff, doubles with failures   |
+//!    +----------------------------------------+   it ended, hung or flooded
 //! ```
-//! A call that was sent is never sent again.
+//! A call that was sent is never repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,26 +24,26 @@ use super::connection::{Connection, Timeouts, Unanswered};
 use super::negotiation::{Agreement, Refusal, negotiate};
 use crate::tools::{self, Confinement, Ended, Limits, ProtectedProcess, Request, Task, failed};
 
-/// How long a server may take to begin: some load a whole language first.
+/// The timeout of starting a server: some load a language runtime first.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a page of its list may take.
+/// The timeout of one page of the tool list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a call may take without a sign of progress, and with any number of them.
+/// The timeout of a call without progress, and its overall timeout.
 const CALL: Timeouts = Timeouts { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
-/// How long a server that let a call wait may take to say that it lives.
+/// The timeout of the liveness check after a call timed out.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a message that wants no answer may take to be written.
+/// The timeout of writing a notification.
 pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a list is believed where the server does not tell of changes.
+/// The time that a tool list stays valid if the server does not announce changes.
 const LIST_FRESH: Duration = Duration::from_mins(5);
-/// Failures in a row after which it is left alone for good: until it changes, or the machine is started anew.
+/// The number of consecutive failures after which the server is disabled until it changes or the machine restarts.
 const FAILURES_MAX: u32 = 8;
-/// The rest after the first failure; doubles with each in a row.
+/// The backoff after the first failure; doubles with each consecutive one.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 const RETRY_DOUBLINGS_MAX: u32 = 6;
-/// A rest that is nearly over is waited for.
+/// A backoff that ends within this time is waited for.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How many calls of a server run at once.
+/// The number of concurrent calls per server.
 const CALLS_MAX: usize = 16;
 
 /// A server of this machine.
@@ -57,16 +57,16 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct ServerState {
     up: Option<Arc<RunningServer>>,
-    /// Failures in a row.
+    /// The number of consecutive failures.
     failures: u32,
     rest_until: Option<Instant>,
-    /// What the last failure was.
+    /// The last failure.
     failure: String,
-    /// It began with a handshake when it began last, so it is not asked for its revisions.
+    /// True if the last start used a handshake, so that discovery is skipped.
     shakes_hands: bool,
 }
 
-/// A life of the server, with the list that it told.
+/// A running server process with its tool list.
 #[derive(Debug)]
 struct RunningServer {
     connection: Connection,
@@ -83,20 +83,20 @@ impl Server {
         &self.spec
     }
 
-    /// Whether it runs; not while it begins.
+    /// Returns true if it runs; false while it starts.
     pub(super) fn is_up(&self) -> bool {
         self.state
             .try_lock()
             .is_ok_and(|state| state.up.as_ref().is_some_and(|up| up.connection.ended().is_none()))
     }
 
-    /// Its tools; it is started when it does not run.
+    /// Returns its tools. Starts the server if it does not run.
     pub(super) async fn tools(&self, limits: &Limits) -> Result<Arc<[Tool]>, String> {
         let up = self.up(limits).await?;
         self.list(&up).await
     }
 
-    /// Calls one of its tools. Whatever goes wrong is told in the result.
+    /// Calls one of its tools. Failures are reported in the result.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -122,9 +122,9 @@ impl Server {
             return Err("It was not called: the MCP server has no such tool.".to_owned());
         };
         let params = json!({ "name": tool.original, "arguments": arguments });
-        let asked = up.connection.request("tools/call", params, CALL);
+        let request = up.connection.request("tools/call", params, CALL);
         let answer = tokio::select! {
-            answer = asked => answer,
+            answer = request => answer,
             why = tools::watch::resources(limits) => {
                 up.connection.give_up(&why);
                 return Err(format!("The MCP server was ended: {why}. The call may have run."));
@@ -145,7 +145,7 @@ impl Server {
             Err(Unanswered::NotSent) => Err(self.over(&up, "It was not called").await),
             Err(Unanswered::Ended) => Err(self.over(&up, "The call may have run").await),
             Err(Unanswered::Late) => {
-                // One that hangs altogether is of no use to the next call either.
+                // A server that hangs is useless to the next call, too.
                 let ping = if up.agreement.is_stateless { DISCOVER } else { "ping" };
                 let lives = up.connection.request(ping, json!({}), Timeouts::of(PING_TIMEOUT)).await.is_ok();
                 if !lives {
@@ -158,24 +158,24 @@ impl Server {
         }
     }
 
-    /// What is said of a call whose server is gone.
+    /// Explains the failure of a call whose server is gone.
     async fn over(&self, up: &RunningServer, what: &str) -> String {
         let why = up.connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
-        format!("{what}: the MCP server is gone ({}).", with_words(&why, &up.connection))
+        format!("{what}: the MCP server is gone ({}).", with_log(&why, &up.connection))
     }
 
     async fn record_success(&self) {
         self.state.lock().await.failures = 0;
     }
 
-    /// The server, started if need be. Others wait meanwhile.
+    /// Returns the running server and starts it if necessary. Concurrent callers wait.
     async fn up(&self, limits: &Limits) -> Result<Arc<RunningServer>, String> {
         let mut state = self.state.lock().await;
         if let Some(up) = &state.up {
             match up.connection.ended() {
                 None => return Ok(up.clone()),
                 Some(ended) => {
-                    let why = with_words(&ended.why, &up.connection);
+                    let why = with_log(&ended.why, &up.connection);
                     state.up = None;
                     state.failed(why, ended.at);
                 }
@@ -186,15 +186,12 @@ impl Server {
         }
         if let Some(until) = state.rest_until {
             if until.saturating_duration_since(Instant::now()) > RETRY_WAIT_MAX {
-                return Err(format!(
-                    "the MCP server failed and is left alone for a while ({})",
-                    state.failure
-                ));
+                return Err(format!("the MCP server failed and is not restarted yet ({})", state.failure));
             }
             sleep_until(until).await;
         }
         let begun = timeout(START_TIMEOUT, self.start(limits, state.shakes_hands)).await;
-        match begun.unwrap_or_else(|_| Err(format!("it did not begin within {} s", START_TIMEOUT.as_secs())))
+        match begun.unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIMEOUT.as_secs())))
         {
             Ok(up) => {
                 state.shakes_hands = !up.agreement.is_stateless;
@@ -210,8 +207,8 @@ impl Server {
         }
     }
 
-    /// A new life of the server, as far as the protocol's beginning. One that ends when it is asked for its revisions,
-    /// as some of older ones do, is started once more and not asked.
+    /// Starts the process and negotiates the protocol. A server that exits on discovery, as some of older revisions
+    /// do, is started once more without it.
     async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<RunningServer, String> {
         let mut connection = spawn(&self.spec, limits).await?;
         let mut begun = negotiate(&connection, shakes_hands).await;
@@ -219,7 +216,7 @@ impl Server {
             connection = spawn(&self.spec, limits).await?;
             begun = negotiate(&connection, true).await;
         }
-        let agreement = begun.map_err(|refusal| with_words(&refusal.reason(&connection), &connection))?;
+        let agreement = begun.map_err(|refusal| with_log(&refusal.reason(&connection), &connection))?;
         Ok(RunningServer { connection, agreement, tools: Mutex::default() })
     }
 
@@ -233,7 +230,7 @@ impl Server {
             return Ok(tools.clone());
         }
         if up.agreement.subscribes && !is_notified {
-            // Before the list is asked for, so that no change is missed.
+            // Subscribes before listing, so that no change is missed.
             let _sent = up.connection.subscribe(TELL_TIMEOUT).await;
         }
         match self.listed(up).await {
@@ -243,9 +240,9 @@ impl Server {
                 Ok(tools)
             }
             Err(why) => {
-                // A server that cannot say what it has is begun anew.
+                // A server that cannot list its tools is restarted.
                 up.connection.give_up(&why);
-                Err(with_words(&format!("the MCP server does not list its tools: {why}"), &up.connection))
+                Err(with_log(&format!("the MCP server does not list its tools: {why}"), &up.connection))
             }
         }
     }
@@ -281,7 +278,7 @@ impl ServerState {
     }
 }
 
-/// The server's process, and those who see to it.
+/// Starts the server's process and the tasks that supervise it.
 async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
     use tokio::io::AsyncWriteExt;
     let request = Request {
@@ -290,25 +287,25 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
         task: Task::Server { server: spec.clone(), temp: limits.temp.clone() },
     };
     let line = tools::line(&request)?;
-    // What is left behind is not swept away while it begins.
+    // Holds off the sweep of leftover processes while the server starts.
     let _running = tools::running().await;
     let mut child = tools::spawn("server", limits)?;
-    let kept = ProtectedProcess::of(&child);
+    let protection = ProtectedProcess::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the server's process has no pipes".to_owned());
     };
     stdin.write_all(&line).await.map_err(|error| format!("the server cannot be started: {error}"))?;
     let connection = Connection::new(stdin, stdout, stderr);
-    tokio::spawn(see_to(child, kept, limits.clone(), connection.ending()));
+    tokio::spawn(supervise_child(child, protection, limits.clone(), connection.ending()));
     Ok(connection)
 }
 
-/// Waits for the watcher's end, which comes after that of the server and all that it started; meanwhile looks at the
-/// disk, which a server may fill while nobody calls it.
-async fn see_to(
+/// Waits for the supervisor, which exits after the server and all its descendants. Meanwhile watches the disk,
+/// which a server may fill between calls.
+async fn supervise_child(
     mut child: Child,
-    kept: Option<ProtectedProcess>,
+    protection: Option<ProtectedProcess>,
     limits: Limits,
     ending: super::connection::Ending,
 ) {
@@ -319,13 +316,13 @@ async fn see_to(
             let _ = child.wait().await;
         }
     }
-    drop(kept);
+    drop(protection);
 }
 
-/// Why something failed, with what the server said last.
-fn with_words(why: &str, connection: &Connection) -> String {
+/// Adds the end of the server's log to a failure.
+fn with_log(why: &str, connection: &Connection) -> String {
     let words = connection.words();
-    // The last line is its watcher's: how it ended.
+    // The last line is the supervisor's report of the exit.
     let (before, last) = words.rsplit_once('\n').unwrap_or(("", &words));
     let (before, ended) = match serde_json::from_str::<Ended>(last) {
         Ok(Ended::Exit { status, .. }) => (before, format!(" with status {status}")),
@@ -335,7 +332,7 @@ fn with_words(why: &str, connection: &Connection) -> String {
     };
     match before.trim() {
         "" => format!("{why}{ended}"),
-        before => format!("{why}{ended}; its last words: {before}"),
+        before => format!("{why}{ended}; its log ends with: {before}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Workers from the agent's side: one process for one request.
+//! Runs workers from the agent's side: one process per request.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use super::request::{Request, Task};
 use super::{Limits, kill, path};
 use crate::index::Batch;
 
-/// Workers at once; each may take as much memory as the limits allow.
+/// The number of concurrent workers; each may use as much memory as the limits allow.
 const WORKERS_MAX: usize = 4;
-/// The longest answer of a worker, in bytes: all pieces of the longest document as JSON.
+/// The longest response of a worker, in bytes: all pieces of the longest document as JSON.
 const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// How much of a worker's last words is kept, in bytes.
+/// The number of bytes that are read of a worker's standard error.
 const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
 static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
-/// Held for reading by every call that has processes: the sweep waits until there is none.
+/// Held for reading by every call that has processes; the sweep needs the write lock.
 static RUNNING: RwLock<()> = RwLock::const_new(());
 
-/// The watchers of what outlives its call: MCP servers.
+/// Supervisors of processes that outlive a call: MCP servers.
 static PROTECTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
-/// Spares what descends from a watcher when left-overs are ended, for as long as it lives.
+/// Excludes the descendants of a supervisor from sweeps until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ProtectedProcess(i32);
 
@@ -46,40 +46,41 @@ impl ProtectedProcess {
 
 impl Drop for ProtectedProcess {
     fn drop(&mut self) {
-        let mut kept = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|pid| *pid == self.0) {
-            kept.swap_remove(at);
+        let mut protected = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = protected.iter().position(|pid| *pid == self.0) {
+            protected.swap_remove(at);
         }
     }
 }
 
-/// What a worker answers.
+/// The response of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Output(ToolOutput),
-    /// What `read` gives, with the passages of whole pages that it was made from, for the index.
+    /// The result of `read`, and the passages of whole pages that it was made from, for the index.
     Read(ToolOutput, Option<Batch>),
-    /// Passages of a document, or why it has none.
+    /// Passages of a document, or the reason why there are none.
     Batch(Result<Batch, Unreadable>),
-    /// Bytes on the disk, where they could be counted.
+    /// The disk usage in bytes, if it could be measured.
     Usage(Option<u64>),
 }
 
-/// Why a document gives no passages, as it travels.
+/// The serialized reason why a document has no passages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Unreadable {
-    /// The code of the reason.
+    /// The reason code.
     pub(crate) reason: String,
-    /// What is wrong, for a model.
+    /// An explanation for the model.
     pub(crate) text: String,
 }
 
-/// Why a worker gave no answer.
+/// The reason why a worker gave no response.
 #[derive(Debug)]
 pub(crate) struct WorkerError {
-    /// In words for the model.
+    /// An explanation for the model.
     pub(crate) text: String,
-    /// What that says of the document it worked on; `None` when it says nothing of it.
+    /// The resulting reason why the document could not be read; `None` if the failure does not concern the
+    /// document.
     pub(crate) reason: Option<UnreadReason>,
 }
 
@@ -101,19 +102,19 @@ impl From<WorkerError> for String {
     }
 }
 
-/// Notes that a call has processes for as long as the guard lives.
+/// Registers a call that has processes until the guard is dropped.
 pub(crate) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
     RUNNING.read().await
 }
 
-/// Ends what the tools' user left behind, if no call runs. Nothing is left behind as a rule: this is for
-/// processes whose watcher was killed.
+/// Kills leftover processes of the tools' user if no call is running. Normally there are none; this handles
+/// processes whose supervisor was killed.
 pub(super) async fn sweep(limits: &Limits) {
     let Some((user, _)) = limits.tools_user else { return };
     if let Ok(alone) = RUNNING.try_write() {
         let _ = tokio::task::spawn_blocking(move || {
             let _alone = alone;
-            // None begins meanwhile: whoever starts one is a call that runs.
+            // No process is started meanwhile: starting one requires the read lock.
             let spared: Vec<i32> = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
             kill::end_user(user, &spared);
         })
@@ -121,10 +122,10 @@ pub(super) async fn sweep(limits: &Limits) {
     }
 }
 
-/// Has a worker do the task.
+/// Runs the task in a worker.
 ///
 /// # Errors
-/// In words for the model: when the worker took too long or too much memory, or broke.
+/// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
 pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
     let work = async {
         let _place = WORKERS.acquire().await.map_err(|_| "no more tools can be run")?;
@@ -151,7 +152,7 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
     tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late())
 }
 
-/// Starts the agent's own program anew in another role.
+/// Starts the agent's program in another role.
 pub(crate) fn spawn(role: &str, limits: &Limits) -> Result<Child, String> {
     let mut command = Command::new(program(limits));
     command
@@ -173,7 +174,7 @@ fn program(limits: &Limits) -> PathBuf {
     }
 }
 
-/// The request as the line that a child reads.
+/// Serializes the request as the line that a child reads.
 pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
     let mut line =
         serde_json::to_vec(request).map_err(|error| format!("the request cannot be written: {error}"))?;
@@ -193,7 +194,7 @@ async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec
     let (mut stdout, mut stderr) = (stdout.take(ANSWER_MAX_BYTES), stderr.take(REPORT_MAX_BYTES));
     let (_, read, _) = tokio::join!(
         async move {
-            // A worker that died does not read; its end says more.
+            // A worker that died does not read; its exit status is more informative.
             let _ = stdin.write_all(&line).await;
         },
         stdout.read_to_end(&mut answer),
@@ -201,13 +202,13 @@ async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec
     );
     let lost = |error: std::io::Error| format!("the worker was lost: {error}");
     read.map_err(lost)?;
-    // Reading may have stopped at the bound, with the worker still writing.
+    // Reading may have stopped at the bound while the worker is still writing.
     drop((stdout, stderr));
     let status = child.0.wait().await.map_err(lost)?;
     Ok((status, answer, report))
 }
 
-/// A child that is killed when nobody waits for it any more.
+/// A child process that is killed on drop.
 struct KillGuard(Child);
 
 impl Drop for KillGuard {
@@ -216,7 +217,7 @@ impl Drop for KillGuard {
     }
 }
 
-/// Why a worker ended without an answer.
+/// Explains why a worker exited without a response.
 fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> WorkerError {
     let memory = limits.memory_bytes / (1 << 20);
     let (text, reason) = match status.signal() {

@@ -1,5 +1,5 @@
-//! What a tool's process gives up before it looks at anything: its user, its privileges, memory, system calls,
-//! and files outside the workspace.
+//! Confines a tool's process before it handles untrusted input: user, privileges, memory, system calls, and access
+//! to files outside the workspace.
 #![expect(unsafe_code, reason = "forking, and closing descriptors by number, have no safe form")]
 
 use std::io;
@@ -20,19 +20,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limits, kill, watch};
 
-/// Programs reserve far more addresses than memory; this many times as many are allowed to command lines.
+/// The address space per byte of memory that commands may reserve; programs reserve far more addresses than they
+/// use.
 const ADDRESSES_PER_MEMORY: u64 = 64;
-/// Open files of a process.
+/// The maximum number of open files per process.
 const OPEN_FILES_MAX: u64 = 1024;
-/// How long an MCP server may compute in all its life, in seconds; then it is started anew.
+/// The CPU time of an MCP server, in seconds; the kernel kills it afterwards and it is restarted.
 const SERVER_CPU_SECONDS: u64 = 3600;
-/// Devices that command lines may write to.
+/// Devices that commands may write to.
 const DEVICES: [&str; 7] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/shm"];
-/// Where a static program takes random bytes; ciphers of documents want some.
+/// The sources of random bytes for a static program; ciphers of documents need them.
 const RANDOM: [&str; 2] = ["/dev/random", "/dev/urandom"];
 
-/// What is left to a tool's process.
+/// The resources and rights of a tool's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     user: Option<(u32, u32)>,
@@ -41,16 +42,16 @@ pub(crate) struct Confinement {
     processes: u64,
     file_bytes: u64,
     cpu_seconds: u64,
-    /// Folders to read in.
+    /// Readable folders.
     readable: Vec<PathBuf>,
-    /// Folders to write in.
+    /// Writable folders.
     writable: Vec<PathBuf>,
-    /// Whether it may start processes and programs.
+    /// True if it may start processes and execute programs.
     may_start: bool,
 }
 
 impl Confinement {
-    /// For a worker, which sees the workspace alone, and random bytes.
+    /// Creates the confinement of a worker: it sees only the workspace and random bytes.
     pub(super) fn of_worker(limits: &Limits, time_max: Duration, writes: bool) -> Self {
         Self {
             user: limits.tools_user,
@@ -65,7 +66,7 @@ impl Confinement {
         }
     }
 
-    /// For an MCP server, which runs as a command line does and lives on.
+    /// Creates the confinement of an MCP server: that of a command, but for a long-lived process.
     pub(crate) fn of_server(limits: &Limits) -> Self {
         Self {
             cpu_seconds: SERVER_CPU_SECONDS,
@@ -74,9 +75,9 @@ impl Confinement {
         }
     }
 
-    /// For a command line, which may run what the machine has.
+    /// Creates the confinement of a command, which may execute the machine's programs.
     pub(super) fn of_shell(limits: &Limits, time_max: Duration) -> Self {
-        // Under the agent's own user its other processes count, too.
+        // Other processes of the agent's user count towards the same limit.
         let others = if limits.tools_user.is_none() { kill::count_user(getuid().as_raw()) } else { 0 };
         let mut writable = vec![limits.workspace.clone(), limits.temp.clone()];
         writable.extend(DEVICES.into_iter().map(PathBuf::from));
@@ -94,7 +95,7 @@ impl Confinement {
     }
 }
 
-/// Why a process could not be confined; it must not go on.
+/// The reason why a process could not be confined; it must exit.
 #[derive(Debug, thiserror::Error)]
 #[error("the tool cannot be confined: {doing}: {source}")]
 pub(crate) struct ConfineError {
@@ -112,17 +113,17 @@ impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     }
 }
 
-/// Confines the calling process, which must have one thread, and all that it will start. Descriptors above
-/// standard error are closed, at the latest when it executes something.
+/// Confines the calling process and all its descendants. The process must have a single thread. Descriptors above
+/// standard error are closed on exec.
 ///
 /// # Errors
-/// When anything but Landlock, which not every kernel has, can't be had.
+/// Fails if any layer but Landlock, which not every kernel supports, is unavailable.
 pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
     close_on_exec().doing("closing descriptors")?;
-    // It leads a session already when it was forked for that.
+    // A forked process may already lead a session.
     let _ = setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    // When memory runs out, tools go before the agent does.
+    // When memory runs out, the kernel kills tools before the agent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     limit(confinement)?;
     if let Some((user, group)) = confinement.user {
@@ -161,7 +162,7 @@ fn limit(confinement: &Confinement) -> Result<(), ConfineError> {
 fn become_user(user: u32, group: u32) -> Result<(), ConfineError> {
     let (user, group) = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     if let Err(error) = set_thread_groups(&[]) {
-        // Where groups can't be set, none must be there.
+        // Without permission to set groups, the process must have none.
         if !getgroups().doing("reading groups")?.is_empty() {
             return Err(error).doing("leaving groups");
         }
@@ -169,12 +170,12 @@ fn become_user(user: u32, group: u32) -> Result<(), ConfineError> {
     set_thread_res_gid(group, group, group).doing("changing the group")?;
     set_thread_res_uid(user, user, user).doing("changing the user")?;
     if getuid() != user || rustix::process::getgid() != group {
-        return Err(io::Error::other("another user is in force")).doing("changing the user");
+        return Err(io::Error::other("the user ID did not change")).doing("changing the user");
     }
     Ok(())
 }
 
-/// Best effort: kernels without Landlock have the other layers.
+/// Restricts file access with Landlock, best effort: kernels without it rely on the other layers.
 fn restrict_files(confinement: &Confinement) -> Result<(), RulesetError> {
     const KNOWN: ABI = ABI::V7;
     let every = AccessFs::from_all(KNOWN);
@@ -197,19 +198,19 @@ fn close_on_exec() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Which of two a process is after [`fork`].
+/// The return of [`fork`] in each of the two processes.
 pub(super) enum Fork {
     Parent(Pid),
     Child,
 }
 
-/// Forks the calling process, which must have one thread.
+/// Forks the calling process, which must have a single thread.
 ///
 /// # Errors
-/// When the kernel has no room for another process.
+/// Fails if the process limit is reached.
 pub(super) fn fork() -> io::Result<Fork> {
-    // SAFETY: the process has one thread, so the child may do all that its parent may; both go on with memory of
-    // their own.
+    // SAFETY: the process has a single thread, so the child may do anything that its parent may; each continues
+    // with its own memory.
     match unsafe { libc::fork() } {
         0 => Ok(Fork::Child),
         pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Fork::Parent).ok_or_else(io::Error::last_os_error),

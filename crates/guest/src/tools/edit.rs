@@ -1,4 +1,4 @@
-//! `edit`: one exact piece of text becomes another.
+//! `edit`: replaces an exact piece of text in a file.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use super::jail::Jail;
 use super::path::display_path;
 use super::write::{WRITE_MAX_BYTES, put};
 
-/// How many places are named.
+/// The maximum number of occurrences that are listed.
 const PLACES_MAX: usize = 10;
 
 pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput, String> {
@@ -69,7 +69,7 @@ fn lines(places: &[usize]) -> String {
     format!("line{} {}{more}", if places.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
 
-/// Where the text stands with other white space or other line ends, which is the usual mistake.
+/// Explains the usual mistake: the text occurs with other white space or other line endings.
 fn hint(text: &str, old: &str) -> String {
     let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     if text.contains("\r\n") && !old.contains('\r') && text.replace("\r\n", "\n").contains(old) {

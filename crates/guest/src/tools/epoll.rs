@@ -1,9 +1,9 @@
-//! Bounds how many epoll watches a program adds. The kernel counts them for each user of the whole host, and where an
-//! ordinary user runs the service its tools are that user: without a bound a command could leave the service none, and
-//! it would take no connection any more.
+//! Limits the epoll watches that a program adds. The kernel limits them per user of the whole host. If an ordinary
+//! user runs the service, its tools run as the same user: without a limit, a command could use up all watches and
+//! the service could no longer accept connections.
 //!
-//! The program's filter hands each `epoll_ctl` that adds a watch to the process that watches over it, which counts and
-//! lets the call go on. Kernels and surroundings that cannot do this do without.
+//! A seccomp filter sends each `epoll_ctl` call that adds a watch to the supervisor, which counts it and lets it
+//! continue. On kernels and in environments without such filters there is no limit.
 #![expect(unsafe_code, reason = "filters with a listener have no safe form")]
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -16,20 +16,20 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-/// The most watches that a command line adds in all, and an MCP server in its life.
+/// The maximum number of watches that a command adds, and an MCP server in its lifetime.
 pub(super) const COMMAND_WATCHES_MAX: u32 = 4096;
 pub(super) const SERVER_WATCHES_MAX: u32 = 65_536;
 
-/// Makes the two ends over which the program's listener is handed over: the watcher's and the program's.
+/// Creates the two ends of the socket that transfers the listener: the supervisor's and the program's.
 pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(Into::into)
 }
 
-/// Filters the calling process and all that it starts, and hands the listener over. It must have given up new
-/// privileges.
+/// Installs the filter for the calling process and its descendants and sends the listener to the supervisor. The
+/// process must have set `no_new_privs`.
 ///
 /// # Errors
-/// When the kernel gives no listener.
+/// Fails if the kernel provides no listener.
 pub(super) fn hand_over(to: &OwnedFd) -> io::Result<()> {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -38,7 +38,7 @@ pub(super) fn hand_over(to: &OwnedFd) -> io::Result<()> {
     const SECOND_ARGUMENT: u32 = 24;
     let call = u32::try_from(libc::SYS_epoll_ctl).map_err(io::Error::other)?;
     let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // Calls of other architectures never come this far: another filter ends the process.
+    // Calls of other architectures never reach this filter: another one kills the process.
     let mut program = [
         instruction(LOAD_WORD, 0, 0, NUMBER),
         instruction(JUMP_IF_EQUAL, 0, 3, call),
@@ -49,7 +49,8 @@ pub(super) fn hand_over(to: &OwnedFd) -> io::Result<()> {
     ];
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
-    // SAFETY: the program lives through the call, which copies it; the descriptor that comes back is fresh.
+    // SAFETY: the program outlives the call, which copies it; the returned descriptor is new and owned by no one
+    // else.
     let listener = unsafe {
         let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
         match libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) {
@@ -72,7 +73,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Waits for the listener until it comes or the program's end is closed, which executing something does.
+    /// Waits for the listener. Returns `None` if the program closes its end first, which `exec` does.
     pub(super) fn receive(from: &OwnedFd, watches_max: u32) -> Option<Self> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = RecvAncillaryBuffer::new(&mut space);
@@ -92,39 +93,41 @@ impl Counter {
         Some(Self { listener, left: watches_max })
     }
 
-    /// Is readable when a call waits, and hangs up when nobody is left to make one.
+    /// Returns the descriptor to poll: readable when a call waits, hung up when no process is left to make one.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
-    /// Lets the call that waits go on, or refuses it when there were too many. `false` when the listener is broken.
+    /// Lets the waiting call continue, or rejects it with `ENOSPC` above the limit. Returns `false` if the listener
+    /// is broken.
     pub(super) fn answer(&mut self) -> bool {
-        // SAFETY: the structures are plain numbers, live through the calls, and are as long as the requests say.
+        // SAFETY: the structures are plain integers, outlive the calls and have the size that the requests encode.
         unsafe {
-            let mut asked: libc::seccomp_notif = mem::zeroed();
-            if libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) == -1 {
-                // Whoever asked may be gone by now.
+            let mut request: libc::seccomp_notif = mem::zeroed();
+            if libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut request) == -1
+            {
+                // The calling process may have exited already.
                 return matches!(
                     io::Error::last_os_error().raw_os_error(),
                     Some(libc::ENOENT | libc::EINTR | libc::EAGAIN)
                 );
             }
-            let mut told: libc::seccomp_notif_resp = mem::zeroed();
-            told.id = asked.id;
+            let mut response: libc::seccomp_notif_resp = mem::zeroed();
+            response.id = request.id;
             match self.left.checked_sub(1) {
                 Some(left) => {
                     self.left = left;
-                    told.flags = 1; // Go on with the call.
+                    response.flags = 1; // Go on with the call.
                 }
-                None => told.error = -libc::ENOSPC,
+                None => response.error = -libc::ENOSPC,
             }
-            let _ = libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut told);
+            let _ = libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut response);
         }
         true
     }
 }
 
-/// Answers a call when polling says that one waits, and lets go of a counter that nobody asks any more.
+/// Handles a waiting call, and drops the counter once no process can make further calls.
 pub(super) fn serve(counter: &mut Option<Counter>, polled: PollFlags) {
     let goes_on = match counter {
         Some(counting) if polled.contains(PollFlags::IN) => counting.answer(),

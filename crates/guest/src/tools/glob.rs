@@ -1,22 +1,22 @@
-//! Globs over workspace paths: `*`, `?`, `**`, `[a-z]`, `{one,two}`; case and diacritics do not matter.
+//! Matches globs against workspace paths: `*`, `?`, `**`, `[a-z]`, `{one,two}`; ignores case and diacritics.
 //!
-//! `globset` was measured and not taken: it brings a regex engine into the agent, 928 KB of machine code (1,237 KB
-//! against 309 KB for a program that does nothing else), and it refuses `x[`, which here is a name like any other.
+//! `globset` was evaluated and rejected: it adds a regex engine to the agent, 928 KB of machine code (1,237 KB
+//! against 309 KB for an otherwise empty program), and it rejects `x[`, which is an ordinary name here.
 
 /// The longest glob, in characters.
 const GLOB_MAX_CHARS: usize = 500;
-/// The most patterns that braces may stand for.
+/// The maximum number of patterns that braces may expand to.
 const ALTERNATIVES_MAX: usize = 100;
 
-/// A glob, ready to match.
+/// A compiled glob.
 #[derive(Debug)]
 pub(crate) struct Glob {
-    /// Each alternative in path components.
+    /// The path components of each alternative.
     patterns: Vec<Vec<String>>,
 }
 
 impl Glob {
-    /// A glob without a slash matches names at any depth; a leading slash is the workspace.
+    /// Compiles a glob. Without a slash it matches names at any depth; a leading slash anchors it at the workspace.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         if text.chars().count() > GLOB_MAX_CHARS {
             return Err(format!("the glob is longer than {GLOB_MAX_CHARS} characters"));
@@ -44,14 +44,14 @@ impl Glob {
         Ok(Self { patterns })
     }
 
-    /// Whether it matches a path relative to the workspace, folded.
+    /// Returns true if it matches a folded path relative to the workspace.
     pub(crate) fn matches(&self, folded_path: &str) -> bool {
         let names: Vec<&str> = folded_path.split('/').filter(|name| !name.is_empty()).collect();
         self.patterns.iter().any(|pattern| path_matches(pattern, &names))
     }
 }
 
-/// Braces become alternatives, the innermost of each level left to right.
+/// Expands braces to alternatives, the innermost of each level from left to right.
 fn expand(text: &str, into: &mut Vec<String>) -> Result<(), String> {
     let Some(open) = text.find('{') else {
         into.push(text.to_owned());
@@ -87,7 +87,7 @@ fn expand(text: &str, into: &mut Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// Matches components; `**` stands for any number of them. Keeps one place to come back to, so the time is
+/// Matches path components; `**` matches any number of them. Backtracks to one position only, so the time is
 /// bounded by the product of the lengths.
 fn path_matches(pattern: &[String], names: &[&str]) -> bool {
     greedy(
@@ -109,7 +109,7 @@ fn name_matches(pattern: &str, name: &str) -> bool {
     )
 }
 
-/// The matching of patterns whose only repetition is "any number of anything".
+/// Matches a pattern whose only repetition is "any number of anything".
 fn greedy(
     pattern_len: usize,
     text_len: usize,

@@ -1,10 +1,10 @@
-//! The workspace as tools see it: everything is opened beneath its folder, so that no link and no `..` leads out,
-//! whatever changes meanwhile.
+//! Access to the workspace for tools: everything is opened beneath its folder, so that no link and no `..` leads
+//! outside, even if files change concurrently.
 //!
-//! A path is walked name by name. Each is opened in the folder that the one before gave, without following a link;
-//! links are read and walked the same way, and `..` goes back to a folder that the walk came through. So nothing
-//! outside is ever opened. `openat2` would do this in one call, but its arguments lie in memory, where no filter of
-//! system calls can look for modes that make a program run as its owner; therefore nothing in a machine may call it.
+//! A path is resolved name by name. Each is opened relative to the folder before it, without following a link;
+//! links are read and resolved in the same way, and `..` returns to a folder that the walk came through. So nothing
+//! outside is ever opened. `openat2` would do this in one call, but its arguments are in memory, where no seccomp
+//! filter can check for set-id modes; therefore it is forbidden in machines.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,14 +18,14 @@ use rustix::io::Errno;
 use super::path::{self, PathError, display_path};
 use crate::index::{Found, stamp};
 
-/// The most links that one path may lead through, as in the kernel.
+/// The maximum number of links that one path may traverse, as in the kernel.
 const LINKS_MAX: u32 = 40;
-/// The most names that one path may have, those of its links included.
+/// The maximum number of names in one path, including those of its links.
 const NAMES_MAX: u32 = 4096;
-/// The deepest folder that a walk goes to; each takes a descriptor.
+/// The maximum depth of a walk; each level uses a descriptor.
 const DEPTH_MAX: usize = 512;
 
-/// Why something in the workspace can't be worked on.
+/// The reason why a file of the workspace is not accessible.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JailError {
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub(crate) enum JailError {
     Os(String, Errno),
 }
 
-/// The workspace's folder, opened.
+/// The opened folder of the workspace.
 pub(crate) struct Jail {
     root: OwnedFd,
 }
@@ -56,7 +56,7 @@ impl Jail {
         Ok(Self { root })
     }
 
-    /// Opens what a path relative to the workspace names. Never blocks on a pipe.
+    /// Opens a path relative to the workspace. Never blocks on a pipe.
     pub(crate) fn at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
@@ -64,7 +64,7 @@ impl Jail {
     }
 
     fn walk(&self, path: &Path, flags: OFlags, mode: Mode, links_max: u32) -> Result<OwnedFd, Errno> {
-        // Folders below the root that the walk is in, and the names that are left, the next one last.
+        // The opened folders below the root, and the remaining names, the next one last.
         let mut folders: Vec<OwnedFd> = Vec::new();
         let mut left = Vec::new();
         push_names(path, &mut left)?;
@@ -75,7 +75,7 @@ impl Jail {
                 return Err(Errno::NAMETOOLONG);
             }
             if name == ".." {
-                // Above the root there is nothing.
+                // `..` above the root is outside.
                 folders.pop().ok_or(Errno::XDEV)?;
                 continue;
             }
@@ -94,7 +94,7 @@ impl Jail {
                 {
                     return Err(error);
                 }
-                // A link, or what was one a moment ago.
+                // A link, or a file that was one a moment ago.
                 Ok(_) | Err(Errno::LOOP | Errno::NOTDIR) => {
                     links += 1;
                     if links > links_max {
@@ -111,11 +111,11 @@ impl Jail {
                 Err(error) => return Err(error),
             }
         }
-        // Nothing but folders to go back to.
+        // Only folders were traversed.
         openat(folders.last().unwrap_or(&self.root), ".", flags, mode)
     }
 
-    /// Opens a file for reading by a path as a model writes it. Gives its path relative to the workspace, too.
+    /// Opens a file for reading, by a path that a model wrote. Also returns its path relative to the workspace.
     pub(crate) fn file(&self, text: &str) -> Result<(PathBuf, File), JailError> {
         let (path, file) = self.named(text, OFlags::RDONLY)?;
         let kind = fstat(&file).map_err(|error| path_error(&display_path(&path), error))?.st_mode;
@@ -126,8 +126,8 @@ impl Jail {
         }
     }
 
-    /// The file that a path names without passing a link or counting back: its path in the index, and what changes
-    /// when it does. `None` when it is no such file.
+    /// Returns the index path and stamp of a file, or `None` if the path passes a link, contains `..`, or is not a
+    /// regular file.
     pub(crate) fn found(&self, text: &str) -> Option<Found> {
         let path = path::parse(text).ok()?;
         if path.components().any(|name| name == Component::ParentDir) {
@@ -141,12 +141,12 @@ impl Jail {
         Some(Found { path, stamp: stamp(&metadata), hidden })
     }
 
-    /// Opens a folder for listing by a path as a model writes it.
+    /// Opens a folder for listing, by a path that a model wrote.
     pub(crate) fn folder(&self, text: &str) -> Result<(PathBuf, OwnedFd), JailError> {
         self.named(text, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// The name as written, else as results show it.
+    /// Opens the name as written, or else as results display it.
     fn named(&self, text: &str, flags: OFlags) -> Result<(PathBuf, OwnedFd), JailError> {
         let path = path::parse(text)?;
         match self.at(&path, flags, Mode::empty()) {
@@ -159,7 +159,7 @@ impl Jail {
         }
     }
 
-    /// The folder of a file that is to be written, made with those above it where they are missing.
+    /// Opens the parent folder of a file to be written; creates missing folders.
     pub(crate) fn parent(&self, path: &Path) -> Result<OwnedFd, JailError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -180,32 +180,32 @@ impl Jail {
         Ok(folder)
     }
 
-    /// Asks what is free on the workspace's disk.
+    /// Returns the free space on the workspace's disk.
     pub(crate) fn free(workspace: &Path) -> Option<Free> {
         let folder =
             open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let disk = rustix::fs::fstatvfs(folder).ok()?;
-        // Some file systems have no bound on files; they say 0.
+        // Some file systems have no limit on files and report 0.
         let files = (disk.f_files > 0).then_some(Files { total: disk.f_files, free: disk.f_favail });
         Some(Free { bytes: disk.f_bavail.saturating_mul(disk.f_frsize), files })
     }
 }
 
-/// What is free on a disk.
+/// The free space on a disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Free {
     pub(crate) bytes: u64,
     pub(crate) files: Option<Files>,
 }
 
-/// How many files a disk can hold.
+/// The number of files that a disk can hold.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Files {
     pub(crate) total: u64,
     pub(crate) free: u64,
 }
 
-/// Puts a path's names before those that are left to walk.
+/// Pushes the names of a path onto the names that remain to be resolved.
 fn push_names(path: &Path, left: &mut Vec<OsString>) -> Result<(), Errno> {
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT);
@@ -223,7 +223,7 @@ fn push_names(path: &Path, left: &mut Vec<OsString>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the walk opened a link itself that was to be followed: with `O_PATH` the kernel opens links.
+/// Returns true if the walk opened a link that must be followed: with `O_PATH` the kernel opens links themselves.
 fn is_followed_link(opened: &OwnedFd, flags: OFlags) -> Result<bool, Errno> {
     if !flags.contains(OFlags::PATH) || flags.contains(OFlags::NOFOLLOW) {
         return Ok(false);
@@ -231,7 +231,7 @@ fn is_followed_link(opened: &OwnedFd, flags: OFlags) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(fstat(opened)?.st_mode) == FileType::Symlink)
 }
 
-/// Whether a path names something, without following it where it ends in a link.
+/// Returns the type and mode of an entry without following links.
 pub(crate) fn kind_at(folder: &OwnedFd, name: &std::ffi::OsStr) -> Option<(FileType, u32)> {
     let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
     Some((FileType::from_raw_mode(stat.st_mode), stat.st_mode & 0o777))
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// Without any confinement: the kernel's resolution alone keeps links inside.
+    /// Runs without any confinement: path resolution alone must keep links inside.
     #[test]
     fn links_and_climbing_lead_nowhere() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Documents from the agent's side: what the index has is not read again, what a worker reads goes into the index.
+//! Documents from the agent's side: avoids reading again what the index has, and stores what workers read in the
+//! index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,13 +20,13 @@ use super::{FILE_TIME_MAX, Limits};
 use crate::documents::Format;
 use crate::index::{Batch, ExtractionProblem, Found, Wanted};
 
-/// How long all attached files are read, and how long one of them.
+/// The timeout of reading all attached files, and of one of them.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(60);
 const ATTACHED_FILE_TIME_MAX: Duration = Duration::from_secs(20);
-/// What a worker that took too long has taken at least.
+/// A worker that exceeded its time has used at least this much of it.
 const FAIR_TIME: Duration = Duration::from_secs(5);
 
-/// Runs `read`: from the index if it has the pages, else by a worker.
+/// Runs `read`: from the index if it has the pages, otherwise in a worker.
 pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<ToolOutput, String> {
     let found = found(&arguments.path, limits).await;
     if let Some(output) = stored(&arguments, found.as_ref(), limits).await {
@@ -50,14 +51,14 @@ pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<To
     }
 }
 
-/// The file as it stands, off the agent's own threads.
+/// Returns the file's current state, off the agent's own threads.
 async fn found(path: &str, limits: &Limits) -> Option<Found> {
     let (path, workspace) = (path.to_owned(), limits.workspace.clone());
     let found = tokio::task::spawn_blocking(move || Jail::open(&workspace).ok()?.found(&path));
     found.await.ok().flatten()
 }
 
-/// What `read` gives of a document whose pages the index has.
+/// Returns the output of `read` from the index, if it has the pages.
 async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limits) -> Option<ToolOutput> {
     let (library, found) = (limits.library.as_ref()?, found?);
     let page = arguments.first_page.unwrap_or(1).max(1);
@@ -76,16 +77,16 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
         notes: Vec::new(),
         truncated: false,
     };
-    // A run that holds no text says nothing of what follows it: the worker looks further.
+    // An indexed range without text does not tell what follows it: the worker reads on.
     let output = read::output(shown, arguments).ok()?;
     (!output.passages.is_empty()).then_some(output)
 }
 
-/// The passages that are wanted of a document of the workspace, read in a worker.
+/// Extracts passages of a document in a worker.
 ///
 /// # Errors
-/// Why the file gives no passages, also when it takes longer than twice the time or more memory than the limits
-/// allow.
+/// Returns the reason why the file has no passages; also if extraction takes more than twice the time or more
+/// memory than the limits allow.
 pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, ExtractionProblem> {
     let passing =
         |text: &str| ExtractionProblem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
@@ -101,7 +102,7 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
         Ok(Answer::Output(_) | Answer::Read(..) | Answer::Usage(_)) => {
             Err(passing("the worker gave an answer of another kind"))
         }
-        // What a worker ran into may be how busy the machine was.
+        // The worker's problem may be caused by load on the machine.
         Err(WorkerError { text, reason }) => {
             Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
         }
@@ -112,8 +113,8 @@ fn inside(file: &Path, limits: &Limits) -> Option<String> {
     file.strip_prefix(&limits.workspace).ok().map(path::display_path)
 }
 
-/// Reads what is attached to a question, each file in a worker of its own: one that breaks its reader takes no other
-/// with it.
+/// Reads the attached files, each in a worker of its own, so that a file that crashes its parser does not affect
+/// the others.
 pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> ToolOutput {
     let until = Instant::now() + ATTACHED_TIME_MAX;
     let mut room = arguments.text_max_bytes;
@@ -124,19 +125,19 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
             _ => None,
         };
-        // An image is none that can be searched, and may be shown all the same.
+        // An image cannot be searched but may be shown.
         let problem = problem.filter(|problem| problem.reason != UnreadReason::Image);
         let left = until.saturating_duration_since(Instant::now());
         let time = left.min(ATTACHED_FILE_TIME_MAX);
         let one = AttachedArguments { paths: vec![path.clone()], text_max_bytes: room };
-        let told = match problem {
+        let result = match problem {
             Some(problem) => Err(problem),
             None if time.is_zero() => {
                 output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
                 continue;
             }
             None => match ask(Task::Attached(one), limits, time).await {
-                Ok(Answer::Output(told)) => Ok(told),
+                Ok(Answer::Output(result)) => Ok(result),
                 Ok(_) => Err(ExtractionProblem {
                     reason: UnreadReason::Broken,
                     text: "the worker gave an answer of another kind".to_owned(),
@@ -152,8 +153,8 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
                 }
             },
         };
-        match told {
-            Ok(told) => add(&mut output, told, &mut room),
+        match result {
+            Ok(result) => add(&mut output, result, &mut room),
             Err(problem) => {
                 output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
                 let file = UnreadFile { path: path.clone(), reason: problem.reason };
@@ -164,21 +165,21 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
     output
 }
 
-/// Adds what was told of one file, as far as there is room for it.
-fn add(output: &mut ToolOutput, told: ToolOutput, room: &mut usize) {
-    let bytes: usize = told.passages.iter().map(|passage| passage.text.len()).sum();
-    let name = told.text.split(": ").next().unwrap_or_default().to_owned();
-    let fits = output.passages.len() + told.passages.len() <= OUTPUT_PASSAGES_MAX
-        && output.images.len() + told.images.len() <= IMAGES_MAX;
+/// Adds the result of one file if it fits.
+fn add(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) {
+    let bytes: usize = result.passages.iter().map(|passage| passage.text.len()).sum();
+    let name = result.text.split(": ").next().unwrap_or_default().to_owned();
+    let fits = output.passages.len() + result.passages.len() <= OUTPUT_PASSAGES_MAX
+        && output.images.len() + result.images.len() <= IMAGES_MAX;
     if fits {
         *room = room.saturating_sub(bytes);
-        output.text.push_str(&told.text);
-        output.passages.extend(told.passages);
-        output.images.extend(told.images);
+        output.text.push_str(&result.text);
+        output.passages.extend(result.passages);
+        output.images.extend(result.images);
     } else {
         output
             .text
             .push_str(&format!("{name}: too many files are attached to show it here; use search and read"));
     }
-    output.unread.extend(told.unread);
+    output.unread.extend(result.unread);
 }

@@ -1,4 +1,4 @@
-//! What tools may use, as the machine's driver tells it.
+//! The limits of tools, as configured by the machine's driver.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -7,36 +7,35 @@ use protocol::tool::WORKSPACE;
 
 use crate::index::Library;
 
-/// What tools may use, and where they work.
+/// The limits of tools and the folders that they work in.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Memory of each process, in bytes.
+    /// The memory of each process, in bytes.
     pub memory_bytes: u64,
-    /// Whether a control group counts the memory of all processes together.
+    /// True if a control group limits the memory of all processes together.
     pub memory_counted: bool,
-    /// Processes and threads of the tools' user, all calls together.
+    /// The number of processes and threads of the tools' user, over all calls.
     pub processes: u64,
-    /// Sockets that commands have open together, without a control group; each holds up to some hundred KiB of the kernel's
-    /// memory. Those of the whole network namespace count, which is the machine's own.
+    /// The number of sockets that commands may open together where no control group counts memory; each may hold
+    /// some hundred KiB of kernel memory. Counts the sockets of the machine's network namespace.
     pub sockets: u64,
-    /// How long a command line may run at most, in seconds, whatever its call says.
+    /// The maximum time of a command, in seconds; a call may set a shorter one.
     pub shell_seconds: u32,
-    /// How large the workspace may grow, in bytes.
+    /// The maximum size of the workspace, in bytes.
     pub workspace_bytes: u64,
     /// The largest file that a tool may write, in bytes.
     pub file_bytes: u64,
-    /// Space on the workspace's disk that stays free, in bytes.
+    /// The space on the workspace's disk that must stay free, in bytes.
     pub disk_free_floor_bytes: u64,
-    /// The user and group of tools; `None` leaves them under the agent's own, for tests and hosts that can't do
-    /// otherwise.
+    /// The user and group of tools. `None` runs them as the agent's user, for tests and hosts without alternatives.
     pub tools_user: Option<(u32, u32)>,
-    /// The workspace's folder.
+    /// The folder of the workspace.
     pub workspace: PathBuf,
     /// The folder of temporary files.
     pub temp: PathBuf,
-    /// The index that `search` asks.
+    /// The index for `search`.
     pub library: Option<Library>,
-    /// The agent's program, which workers are made of; `/proc/self/exe` unless given.
+    /// The agent's program, which workers execute; `/proc/self/exe` by default.
     pub program: Option<PathBuf>,
 }
 
@@ -61,10 +60,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The limits that the machine's driver left in the environment, each with its default: `CAUSERIE_TOOLS_UID`
-    /// and `CAUSERIE_TOOLS_GID`, `CAUSERIE_WORKSPACE`, `CAUSERIE_INDEX`, `CAUSERIE_MEMORY_BYTES`,
-    /// `CAUSERIE_MEMORY_COUNTED` (1 or 0), `CAUSERIE_PROCESSES`, `CAUSERIE_WORKSPACE_BYTES`, `CAUSERIE_FILE_BYTES`, `CAUSERIE_DISK_FREE_BYTES`,
-    /// `CAUSERIE_SHELL_SECONDS`.
+    /// Reads the limits from the environment that the machine's driver set, each with a default:
+    /// `CAUSERIE_TOOLS_UID` and `CAUSERIE_TOOLS_GID`, `CAUSERIE_WORKSPACE`, `CAUSERIE_INDEX`,
+    /// `CAUSERIE_MEMORY_BYTES`, `CAUSERIE_MEMORY_COUNTED` (1 or 0), `CAUSERIE_PROCESSES`,
+    /// `CAUSERIE_WORKSPACE_BYTES`, `CAUSERIE_FILE_BYTES`, `CAUSERIE_DISK_FREE_BYTES`, `CAUSERIE_SHELL_SECONDS`.
     #[must_use]
     pub fn from_environment() -> Self {
         let default = Self::default();

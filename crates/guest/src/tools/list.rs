@@ -1,4 +1,4 @@
-//! `list`: one folder.
+//! `list`: lists one folder.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -10,7 +10,7 @@ use super::jail::{Jail, JailError};
 use super::output::done;
 use super::path::{display_path, shown_name};
 
-/// The most entries that are shown.
+/// The maximum number of listed entries.
 const SHOWN_MAX: usize = 1_000;
 /// The longest listing, in bytes.
 const TEXT_MAX_BYTES: usize = 48 * 1024;

@@ -1,10 +1,10 @@
-//! `causerie-guest server`: watches over an MCP server as `shell` does over a command line. The server's standard
-//! streams are the watcher's own, which goes on without touching them.
+//! `causerie-guest server`: supervises an MCP server as `shell` supervises a command. The server inherits the
+//! supervisor's standard streams; the supervisor does not use them meanwhile.
 //!
 //! ```text
-//! agent ── request line, then messages ──> standard input    (its end asks the server to end, and then ends it)
-//! agent <── messages ──────────────────── standard output    (the server and what it starts hold it alone)
-//! agent <── what it says for people ───── standard error     (the last line is the watcher's: how it ended)
+//! agent ── request line, then messages ──> standard input    (closing it terminates, then kills the server)
+//! agent <── messages ──────────────────── standard output    (held only by the server and its descendants)
+//! agent <── log of the server ─────────── standard error     (the last line is the supervisor's: the exit)
 //! ```
 
 use std::io;
@@ -21,12 +21,12 @@ use super::epoll::{self, Counter};
 use super::request::{Request, Task};
 use super::supervise::{Ended, PATH, read_line, report, run_child};
 
-/// How long a server may take to end by itself, first after its standard input and then after it was told to.
+/// The time that a server has to exit after its standard input was closed, and again after SIGTERM.
 const ENDING: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
-/// Runs the server of the request on standard input to its end.
+/// Runs the server of the request on standard input until it exits.
 pub(crate) fn run_supervisor() -> ExitCode {
-    // The messages behind the request are the server's.
+    // The messages after the request line belong to the server.
     let ended = read_line(1).and_then(|request| watch(&request)).unwrap_or_else(Ended::Failed);
     report(&ended, rustix::stdio::stderr());
     ExitCode::SUCCESS
@@ -34,7 +34,7 @@ pub(crate) fn run_supervisor() -> ExitCode {
 
 fn watch(request: &Request) -> Result<Ended, String> {
     let Task::Server { server, temp } = &request.task else {
-        return Err("the request is none for a server".to_owned());
+        return Err("the request is not for a server".to_owned());
     };
     let start = |counting: &OwnedFd| {
         let why = become_server(request, server, temp, counting);
@@ -44,15 +44,15 @@ fn watch(request: &Request) -> Result<Ended, String> {
         .map_err(|error| format!("the server cannot be started: {error}"))
 }
 
-/// Waits until the server ends. When the agent closes its end of standard input, the server has seen that, too; then
-/// it is told to end, and what is left after that is for the caller to end.
+/// Waits until the server exits. When the agent closes standard input, the server has received end-of-file, too;
+/// after a grace period it receives SIGTERM, and the caller kills what is left after another.
 fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(server, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     let ended = || Ok(waitpid(Some(server), WaitOptions::empty())?.map(|(_, status)| status));
     loop {
-        // What the agent writes is the server's: only the end of it counts here, which is always told.
-        let (over, asked, calls) = {
+        // Incoming data belongs to the server: only a hangup counts here, which poll always reports.
+        let (over, closed, calls) = {
             let mut watched = vec![
                 PollFd::new(&handle, PollFlags::IN),
                 PollFd::from_borrowed_fd(stdin, PollFlags::empty()),
@@ -70,16 +70,16 @@ fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<W
         if over {
             return ended();
         }
-        if asked {
+        if closed {
             break;
         }
         epoll::serve(&mut counter, calls);
     }
-    // Whoever still adds a watch is refused.
+    // Further watches are rejected from now on.
     drop(counter);
-    for told in [None, Some(Signal::TERM)] {
-        if let Some(signal) = told {
-            // It may be gone by now.
+    for termination in [None, Some(Signal::TERM)] {
+        if let Some(signal) = termination {
+            // The server may have exited already.
             let _ = kill_process(server, signal);
         }
         let mut watched = [PollFd::new(&handle, PollFlags::IN)];
@@ -90,7 +90,7 @@ fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<W
     Ok(None)
 }
 
-/// Becomes the server; comes back only with what failed.
+/// Executes the server. Returns only on failure, with the reason.
 fn become_server(
     request: &Request,
     server: &protocol::mcp::Server,
@@ -100,7 +100,7 @@ fn become_server(
     if let Err(error) = confine(&request.confinement) {
         return error.to_string();
     }
-    // Not every surrounding lets a filter have a listener.
+    // Some environments do not allow a filter with a listener.
     let _ = epoll::hand_over(counting);
     let error = Command::new(&server.command)
         .args(&server.args)

@@ -1,9 +1,8 @@
 //! The tools of the machine.
 //!
-//! [`run`] is called by the agent's loop. Whatever looks at a document or runs a command does so in a child
-//! process under the tools' user (see [`confine`]): `causerie-guest worker` answers one request of any tool
-//! but the shell, `causerie-guest shell` watches over one command line, `causerie-guest server` over an MCP server. None
-//! has the agent's port.
+//! [`run`] executes one call. Code that parses documents or runs commands runs in a child process under the tools'
+//! user (see [`confine`]): `causerie-guest worker` handles one request of any tool but the shell, `causerie-guest
+//! shell` supervises a command, `causerie-guest server` an MCP server. None of them inherits the agent's socket.
 //! Results are text for a language model, within the bounds of [`protocol::tool`].
 
 mod attached;
@@ -49,14 +48,14 @@ pub(crate) use supervise::{Ended, read_request, supervise};
 
 use child::{Answer, ask};
 
-/// How long a tool that looks at one file or folder may take.
+/// The timeout of a tool that accesses one file or folder.
 const FILE_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a search may take, the reading of new documents included.
+/// The timeout of a search, including the reading of new documents.
 const SEARCH_TIME_MAX: Duration = Duration::from_secs(30);
-/// The length to which documents are cut for reading, in bytes.
+/// The maximum length of a passage, in bytes.
 const PIECE_MAX_BYTES: usize = 1_200;
 
-/// Runs one call. Whatever goes wrong is told in the result.
+/// Runs one call. Failures are reported in the result.
 ///
 /// `attached` are the paths of the conversation's questions, which are searched even where they are hidden.
 /// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
@@ -145,12 +144,12 @@ async fn dispatch(
     }
 }
 
-/// What a call says that was killed.
+/// The result of a killed call.
 const STOPPED: &str = "stopped before it was done";
 
 /// The arguments as the tool takes them, or what the model should do differently.
 fn parsed<T: DeserializeOwned>(tool: MachineTool, arguments: &str) -> Result<T, String> {
-    // Models leave the arguments out where none is needed.
+    // Models omit the arguments where none are required.
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).map_err(|error| {
         format!(

@@ -1,4 +1,4 @@
-//! Paths as models write them and as results show them.
+//! Parses paths written by models and formats paths in results.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use protocol::tool::WORKSPACE;
 
-/// The longest path that is taken, in bytes.
+/// The longest accepted path, in bytes.
 const PATH_MAX_BYTES: usize = 4096;
 
-/// Why a path is not taken.
+/// The reason why a path is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
     #[error("{0} is outside the workspace")]
@@ -18,8 +18,8 @@ pub(crate) enum PathError {
     Malformed,
 }
 
-/// The path relative to the workspace, `.` for the workspace itself. `/a`, `a` and `/workspace/a` are the same;
-/// `..` counts back, and one that climbs above the workspace is refused before anything is opened.
+/// Returns the path relative to the workspace; `.` is the workspace itself. `/a`, `a` and `/workspace/a` are the
+/// same. `..` is allowed, but a path that climbs above the workspace is rejected before anything is opened.
 pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
     if text.len() > PATH_MAX_BYTES || text.contains('\0') {
         return Err(PathError::Malformed);
@@ -46,7 +46,7 @@ pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
     Ok(out)
 }
 
-/// A path that results show, with the bytes that were shown percent-encoded.
+/// Decodes the percent-encoding of [`display_path`]. Returns `None` if nothing is encoded.
 pub(crate) fn decoded(path: &Path) -> Option<PathBuf> {
     let bytes = path.as_os_str().as_bytes();
     if !bytes.contains(&b'%') {
@@ -71,8 +71,8 @@ pub(crate) fn decoded(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(out)))
 }
 
-/// The workspace path of a path relative to the workspace: `/a/b`. Control characters and bytes that are no
-/// UTF-8 are percent-encoded, so that a name is one line and can be given back.
+/// Formats a relative path as a workspace path: `/a/b`. Control characters and invalid UTF-8 are percent-encoded,
+/// so that a name fits on one line and can be passed back.
 pub(crate) fn display_path(path: &Path) -> String {
     let mut out = String::new();
     for component in path.components() {
@@ -84,7 +84,7 @@ pub(crate) fn display_path(path: &Path) -> String {
     if out.is_empty() { "/".to_owned() } else { out }
 }
 
-/// One name, as [`shown`].
+/// Formats one name in the same way.
 pub(crate) fn shown_name(name: &[u8]) -> String {
     let mut out = String::new();
     for chunk in name.utf8_chunks() {
@@ -101,13 +101,13 @@ pub(crate) fn shown_name(name: &[u8]) -> String {
     out
 }
 
-/// What would break the line, or turn the reading direction, of a text that shows a name.
+/// Returns true for characters that break the line or change the reading direction of a text.
 fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Text of somebody else's in one line and not too long, for messages.
+/// Formats untrusted text for a message: on one line and bounded.
 pub(crate) fn plain(text: &str) -> String {
     const PLAIN_MAX_CHARS: usize = 300;
     text.chars().take(PLAIN_MAX_CHARS).map(|c| if is_odd(c) { ' ' } else { c }).collect()

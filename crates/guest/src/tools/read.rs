@@ -1,4 +1,4 @@
-//! `read`: a document as numbered passages, a piece at a time.
+//! `read`: returns a document as numbered passages, one part per call.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -20,17 +20,17 @@ use crate::documents::passages::{Piece, split};
 use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
 use crate::index::Batch;
 
-/// The most text that one call gives, in bytes.
+/// The maximum text of one call, in bytes.
 const READ_MAX_BYTES: usize = 32 * 1024;
-/// The text after which a document that is read by pages is not read on, in bytes: what one call gives and as much
-/// again, so that it is known what follows.
+/// The text after which no further page of a paged document is read, in bytes: twice the output of a call, so that
+/// the next page is known.
 const PAGES_MAX_BYTES: usize = 2 * READ_MAX_BYTES;
-/// How much of a file tells whether it is an image, in bytes.
+/// The number of bytes that determine whether a file is an image.
 const IMAGE_MARK_BYTES: usize = 16;
-/// How long pages are read that nobody waits for, since those shown do not fill a call.
+/// The timeout of reading further pages when the pages read so far do not fill a call.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// A document, or the part of it that reading begins with.
+/// A document, or the part of it at which reading begins.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) name: String,
@@ -38,15 +38,15 @@ pub(crate) struct Shown {
     pub(crate) format: Format,
     pub(crate) pages: Option<u32>,
     pub(crate) lines: Option<u32>,
-    /// The passages from the place on at which reading begins.
+    /// The passages from the starting place on.
     pub(crate) pieces: Vec<Piece>,
-    /// The page after the last one that the passages are of, when there are more.
+    /// The page after the last one that was read, if there are more.
     pub(crate) next_page: Option<u32>,
     pub(crate) notes: Vec<String>,
     pub(crate) truncated: bool,
 }
 
-/// Reads a file as a model asked for it. Of a document that was read by pages its passages are given besides.
+/// Reads a file for a model. For a document that was read by pages, also returns the passages for the index.
 pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput, Option<Batch>), String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
@@ -94,7 +94,7 @@ impl Shown {
     }
 }
 
-/// What one call gives of a document.
+/// Formats one call's part of a document.
 pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutput, String> {
     let Shown { name, path, format, pages, lines, pieces, next_page, notes, truncated } = shown;
     let about = format!("{name}: {}{}", format.name(), extent(format, pages, lines));
@@ -102,7 +102,7 @@ pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutp
     let part = Part::of(pieces, arguments.skip_passages.unwrap_or(0) as usize, next_page);
     let Some(part) = part else { return Err(format!("{about}; there is nothing from there on")) };
     let whole = begins_at_start && arguments.skip_passages.is_none();
-    let mut text = format!("{about}. {}", part.told(format, (pages, lines), whole));
+    let mut text = format!("{about}. {}", part.continuation(format, (pages, lines), whole));
     for note in &notes {
         text.push_str(&format!(" Note: {}.", plain(note)));
     }
@@ -113,10 +113,10 @@ pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutp
     Ok(ToolOutput { text, passages, ..ToolOutput::default() })
 }
 
-/// An image with its width and height, or why it can't be shown.
+/// An image with its width and height in pixels, or the reason why it cannot be shown.
 type Found = Result<(ImageRef, (u32, u32)), String>;
 
-/// The image that a file is; `None` when it is none.
+/// Returns the image in a file, or `None` if it is not an image.
 pub(crate) fn image(name: &str, mut file: &File) -> Option<Found> {
     let mut bytes = vec![0; IMAGE_MARK_BYTES];
     let read = file.read(&mut bytes);
@@ -136,7 +136,7 @@ fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
     Ok(ToolOutput { text, images: vec![image_out(&image)], ..ToolOutput::default() })
 }
 
-/// The passages of a document or of some of its pages, for the index.
+/// Returns the passages of a document or of some of its pages, for the index.
 pub(crate) fn batch(
     jail: &Jail,
     path: &str,
@@ -168,7 +168,7 @@ pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
     }
 }
 
-/// How long the document is: `, 12 pages`.
+/// Describes the length of a document: `, 12 pages`.
 pub(crate) fn extent(format: Format, pages: Option<u32>, lines: Option<u32>) -> String {
     let counted = |count: u32, word: &str| format!(", {count} {word}{}", if count == 1 { "" } else { "s" });
     match (pages, lines) {
@@ -178,7 +178,7 @@ pub(crate) fn extent(format: Format, pages: Option<u32>, lines: Option<u32>) -> 
     }
 }
 
-/// Drops what stands before the page and line to begin at.
+/// Drops the text before the starting page and line.
 fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Option<u32>)) {
     let page = first_page.unwrap_or(1);
     document.segments.retain(|segment| segment.page.is_none_or(|own| own >= page));
@@ -199,22 +199,22 @@ fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Optio
     document.segments.retain(|segment| !segment.text.trim().is_empty());
 }
 
-/// Where reading goes on.
+/// The place where the next call continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Nothing is left.
+    /// The end of the document was reached.
     End,
-    /// At a page.
+    /// The start of a page.
     Page(u32),
-    /// At a line.
+    /// The start of a line.
     Line(u32),
-    /// In a workbook: at a line of a sheet.
+    /// The line of a sheet in a workbook.
     Both(u32, u32),
-    /// In the page or line with which this part began, after so many of its passages.
+    /// The page or line at which this part began, after this number of its passages.
     Within(Place, usize),
 }
 
-/// A page and a line at which reading can begin.
+/// A page and line at which reading can begin.
 type Place = (Option<u32>, Option<u32>);
 
 struct Part {
@@ -223,10 +223,11 @@ struct Part {
 }
 
 impl Part {
-    /// As many passages as one call gives, after `skip` of the first page or line. `None` when there are none.
+    /// Returns as many passages as fit into one call, after `skip` of the first page or line. Returns `None` if
+    /// there are none.
     fn of(mut pieces: Vec<Piece>, skip: usize, next_page: Option<u32>) -> Option<Self> {
         let Some(begins) = pieces.first().map(place) else {
-            // Pages without text, and others that may have some.
+            // These pages have no text, but later ones may.
             return next_page.map(|page| Self { pieces, next: Next::Page(page) });
         };
         let here = pieces.iter().take_while(|piece| place(piece) == begins).count();
@@ -238,17 +239,22 @@ impl Part {
         let first = place(&pieces[0]);
         let ends = place(&rest);
         if ends == first {
-            // One page or line that does not fit: it goes on in its middle.
+            // A single page or line does not fit: the next call continues in its middle.
             let before = if first == begins { skip.min(here) } else { 0 };
             let next = Next::Within(first, before + pieces.len());
             return Some(Self { pieces, next });
         }
-        // Begin anew where the first piece stands that does not fit, its page or line as a whole.
+        // The next call begins at the page or line of the first piece that does not fit.
         pieces.retain(|piece| place(piece) != ends);
         Some(Self { pieces, next: next(&rest) })
     }
 
-    fn told(&self, format: Format, (pages, lines): (Option<u32>, Option<u32>), whole: bool) -> String {
+    fn continuation(
+        &self,
+        format: Format,
+        (pages, lines): (Option<u32>, Option<u32>),
+        whole: bool,
+    ) -> String {
         let word = format.page_word();
         match self.next {
             Next::End if whole => "Shown whole.".to_owned(),
@@ -279,7 +285,7 @@ impl Part {
     }
 }
 
-/// Where reading can begin that reaches the piece.
+/// Returns the place at which reading must begin to reach the piece.
 fn place(piece: &Piece) -> Place {
     (piece.page, piece.lines.map(|(first, _)| first))
 }
@@ -293,7 +299,7 @@ fn next(piece: &Piece) -> Next {
     }
 }
 
-/// Keeps the pieces that fit; gives the first that does not.
+/// Retains the pieces that fit and returns the first that does not.
 fn fitting(pieces: &mut Vec<Piece>, max_bytes: usize) -> Option<Piece> {
     let mut bytes = 0;
     let fit = pieces
@@ -312,13 +318,13 @@ mod tests {
     use super::*;
     use crate::documents::extract_bytes;
 
-    fn asked(place: Place, skip: Option<usize>) -> ReadArguments {
+    fn arguments_at(place: Place, skip: Option<usize>) -> ReadArguments {
         let skip_passages = skip.map(|skip| u32::try_from(skip).unwrap());
         ReadArguments { path: "a.txt".into(), first_page: place.0, first_line: place.1, skip_passages }
     }
 
     fn part(document: Extracted, place: Place, skip: usize) -> Part {
-        let shown = Shown::of("/a.txt".into(), "a.txt".into(), document, &asked(place, Some(skip)));
+        let shown = Shown::of("/a.txt".into(), "a.txt".into(), document, &arguments_at(place, Some(skip)));
         Part::of(shown.pieces, skip, shown.next_page).unwrap()
     }
 
@@ -389,7 +395,9 @@ mod tests {
         let Next::Page(next) = first.next else { panic!("{:?}", first.next) };
         assert!(next > 2 && first.pieces.iter().all(|piece| piece.page.unwrap() < next));
         assert!(
-            first.told(Format::Pdf, (Some(10), None), true).contains(&format!("read with first_page {next}"))
+            first
+                .continuation(Format::Pdf, (Some(10), None), true)
+                .contains(&format!("read with first_page {next}"))
         );
         let whole: String = pdf.segments.iter().map(|segment| format!("{} ", segment.text)).collect();
         assert_eq!(squeezed(&text(&read_on(&pdf))), squeezed(&whole));

@@ -1,4 +1,4 @@
-//! What the agent asks of a worker, and the answer to it.
+//! The requests that the agent sends to workers, and their handling.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::jail::Jail;
 use super::output::{failed, within_bounds};
 use super::{attached, edit, find, list, read, write};
 
-/// How long the workspace is measured.
+/// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// One piece of work for a child process.
+/// A request to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) confinement: Confinement,
@@ -26,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) task: Task,
 }
 
-/// The work itself.
+/// The task of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     Read(ReadArguments),
@@ -35,29 +35,29 @@ pub(crate) enum Task {
     List(ListArguments),
     Find(FindArguments),
     Attached(AttachedArguments),
-    /// The passages of a document, or of some of its pages, for the index.
+    /// Extracts passages of a document, or of some of its pages, for the index.
     Extract {
         path: String,
         piece_max_bytes: usize,
         pages: Option<(u32, u32)>,
-        /// After this time no further page is begun.
+        /// No page is begun after this time.
         time: Duration,
     },
-    /// How much the workspace takes on the disk.
+    /// Measures the disk usage of the workspace.
     Measure,
-    /// A command line; for `causerie-guest shell` alone.
+    /// Runs a command; only for `causerie-guest shell`.
     Shell {
         command: String,
         temp: PathBuf,
     },
-    /// An MCP server; for `causerie-guest server` alone.
+    /// Runs an MCP server; only for `causerie-guest server`.
     Server {
         server: protocol::mcp::Server,
         temp: PathBuf,
     },
 }
 
-/// Does the work of a confined worker.
+/// Handles a request in a confined worker.
 pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
     let jail = match Jail::open(workspace) {
         Ok(jail) => jail,
@@ -82,7 +82,7 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
     Answer::Output(within_bounds(output.unwrap_or_else(|error| failed(&error))))
 }
 
-/// Bytes that the workspace takes on the disk, `None` when it is too large to be measured.
+/// Returns the disk usage of the workspace in bytes, or `None` if it is too large to measure.
 fn measure(jail: &Jail) -> Option<u64> {
     let mut bytes = 0_u64;
     let walked = walk(jail, Path::new("."), Instant::now() + MEASURE_TIME_MAX, |entry| {

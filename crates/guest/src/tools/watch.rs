@@ -1,7 +1,7 @@
-//! What a command line takes while it runs, where the kernel bounds it for each process or file alone: the disk's
-//! space and files, the workspace's size, memory of all processes together, sockets.
+//! Watches the resources that the kernel limits only per process or per file: disk space and files, workspace size,
+//! the total memory of all processes, sockets.
 //!
-//! Each is looked at the more often the less of it is left, so that whatever can be taken in between stays small.
+//! Polls a resource more often the less of it is left, so that little can be used between two polls.
 
 use std::fs;
 use std::time::Duration;
@@ -12,31 +12,32 @@ use super::child::{Answer, ask};
 use super::jail::{Free, Jail};
 use super::{Limits, kill, request::Task};
 
-/// How often free space is looked at, at least and at most.
+/// The longest and the shortest interval between two checks of free space.
 const FREE_EVERY: Duration = Duration::from_millis(500);
 const FREE_OFTEN: Duration = Duration::from_millis(2);
-/// What a disk can take in a second, in bytes and in files: faster than any that was measured.
+/// The maximum rate at which a disk fills, in bytes and in files per second: above all measurements.
 const BYTES_PER_SECOND: u64 = 8 << 30;
 const FILES_PER_SECOND: u64 = 400_000;
-/// How often the workspace is measured, at most.
+/// The minimum interval between two measurements of the workspace.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
-/// Measuring takes no more than one part in this many of the time, while it cannot have grown too large since.
+/// Measuring uses at most one part in this many of the time, unless the workspace may have exceeded its limit.
 const MEASURE_SHARE: u32 = 20;
-/// How long a measuring may take.
+/// The timeout of one measurement.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(15);
-/// What a command may still write on a disk that was full before, in bytes and in files: so that it can clean up.
+/// The bytes and files that a command may still write on a full disk, so that it can clean up.
 const LEEWAY_BYTES: u64 = 16 * 1024 * 1024;
 const LEEWAY_FILES: u64 = 1024;
-/// One part in this many of the files that a disk can hold stays free.
+/// One part in this many of the disk's file capacity stays free.
 const FILES_FLOOR_SHARE: u64 = 100;
-/// How often memory and sockets are looked at.
+/// The interval between two checks of memory and sockets.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 const MEMORY_BETWEEN_CALLS_EVERY: Duration = Duration::from_secs(1);
-/// Memory that processes share is seen in each of them; so much more than there may be is let pass.
+/// The factor by which total memory may exceed the limit, because shared memory counts once per process.
 const MEMORY_SEEN_TWICE: u64 = 2;
 
-/// Gives why a command must end, once it must: it took the last of the disk, more than the workspace may have, or more
-/// memory than all commands together. What was so before counts as allowed, for how else could it be cleaned up.
+/// Returns the reason why a command must be killed, as soon as there is one: it filled the disk, exceeded the
+/// workspace limit, or all commands exceeded their memory. Usage at the start counts as allowed; otherwise cleaning
+/// up would be impossible.
 pub(crate) async fn resources(limits: &Limits) -> String {
     tokio::select! {
         why = disk(limits) => why,
@@ -45,7 +46,7 @@ pub(crate) async fn resources(limits: &Limits) -> String {
     }
 }
 
-/// The same for what runs while nobody waits for it, as far as it can be had for little.
+/// Does the same for processes between calls, with cheap checks only.
 pub(crate) async fn between_calls(limits: &Limits) -> String {
     tokio::select! {
         why = disk(limits) => why,
@@ -53,7 +54,7 @@ pub(crate) async fn between_calls(limits: &Limits) -> String {
     }
 }
 
-/// The largest file that a command may write: one that leaves the disk its floor.
+/// Returns the largest file that a command may write without using the disk's reserve, in bytes.
 pub(super) fn file_bytes(limits: &Limits) -> u64 {
     Jail::free(&limits.workspace).map_or(limits.file_bytes, |free| {
         let room = free.bytes.saturating_sub(limits.disk_free_floor_bytes);
@@ -62,11 +63,11 @@ pub(super) fn file_bytes(limits: &Limits) -> u64 {
 }
 
 async fn disk(limits: &Limits) -> String {
-    let began = Jail::free(&limits.workspace);
-    let bytes_floor = began.map_or(limits.disk_free_floor_bytes, |free| {
+    let at_start = Jail::free(&limits.workspace);
+    let bytes_floor = at_start.map_or(limits.disk_free_floor_bytes, |free| {
         limits.disk_free_floor_bytes.min(free.bytes.saturating_sub(LEEWAY_BYTES))
     });
-    let files_floor = began
+    let files_floor = at_start
         .and_then(|free| free.files)
         .map_or(0, |files| (files.total / FILES_FLOOR_SHARE).min(files.free.saturating_sub(LEEWAY_FILES)));
     loop {
@@ -87,7 +88,7 @@ async fn disk(limits: &Limits) -> String {
     }
 }
 
-/// Half the time in which so much can be taken.
+/// Returns half of the time in which this amount can be used up.
 fn time_to_take(room: u64, per_second: u64) -> Duration {
     Duration::from_millis(room.saturating_mul(500) / per_second)
 }
@@ -107,7 +108,7 @@ async fn growth(limits: &Limits) -> String {
                 }
                 allowed - used
             }
-            // Too large to be measured: what the disk has lost since the beginning stands for it.
+            // Too large to measure: the decrease of free space since the start is used instead.
             _ if at_first.saturating_sub(free()) > limits.workspace_bytes => {
                 return format!("the workspace grew by more than {} bytes", limits.workspace_bytes);
             }
@@ -126,7 +127,7 @@ async fn growth(limits: &Limits) -> String {
     }
 }
 
-/// Watches what no bound of a single process holds; with a control group the kernel counts the memory of all.
+/// Watches what per-process limits do not cover; with a control group the kernel limits the memory.
 async fn memory(limits: &Limits, every: Duration) -> String {
     let Some((user, _)) = limits.tools_user.filter(|_| !limits.memory_counted) else {
         return std::future::pending().await;
@@ -144,7 +145,7 @@ async fn memory(limits: &Limits, every: Duration) -> String {
     }
 }
 
-/// The sockets of the machine, open or on their way between processes.
+/// Counts the sockets of the machine, including those in transit between processes.
 fn sockets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let used = text.lines().find_map(|line| line.strip_prefix("sockets: used "));

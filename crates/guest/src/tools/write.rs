@@ -1,4 +1,4 @@
-//! `write`: a whole file, put in place at once.
+//! `write`: replaces a whole file atomically.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use super::jail::{Jail, JailError, kind_at, path_error};
 use super::path::{self, display_path};
 
-/// The largest file that `write` and `edit` make, in bytes.
+/// The largest file that `write` and `edit` create, in bytes.
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Names that are tried for the file before it is put in place.
+/// The number of temporary names that are tried.
 const NAMES_MAX: u32 = 16;
 
 pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutput, String> {
@@ -36,7 +36,7 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
     })
 }
 
-/// Puts the content at the path, as a whole or not at all. Gives whether a file stood there.
+/// Writes a file atomically. Returns true if it replaced one.
 pub(crate) fn put(jail: &Jail, path: &Path, content: &[u8]) -> Result<bool, JailError> {
     let name = path.file_name().ok_or_else(|| JailError::IsFolder(display_path(path)))?;
     let folder = jail.parent(path)?;
@@ -44,7 +44,7 @@ pub(crate) fn put(jail: &Jail, path: &Path, content: &[u8]) -> Result<bool, Jail
         None => (0o644, false),
         Some((FileType::RegularFile, mode)) => (mode, true),
         Some((FileType::Directory, _)) => return Err(JailError::IsFolder(display_path(path))),
-        // Following it would need the kernel's guard for its end, too; the model can write there itself.
+        // Following the link would require the same checks for its target; the model can write there directly.
         Some((FileType::Symlink, _)) => return Err(JailError::LeadsOut(display_path(path))),
         Some(_) => return Err(JailError::Special(display_path(path))),
     };
@@ -61,7 +61,7 @@ pub(crate) fn put(jail: &Jail, path: &Path, content: &[u8]) -> Result<bool, Jail
     Ok(existed)
 }
 
-/// A new file beside the one that it will replace.
+/// Creates a temporary file next to the one that it will replace.
 fn temporary(folder: &OwnedFd, mode: u32) -> Result<(OwnedFd, String), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let own = std::process::id();
