@@ -1,4 +1,4 @@
-//! Embeds the plugin that comes with the service: every file below `plugins/` at the root of the project.
+//! Embeds the plugin that is part of the service: every file below `plugins/` at the root of the project.
 
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -1,19 +1,19 @@
-//! Addresses of pages.
+//! URLs of pages.
 
 use std::fmt;
 
 use reqwest::Url;
 
-/// The longest address, in bytes.
+/// The longest URL, in bytes.
 pub const URL_MAX_BYTES: usize = 2048;
 
-/// An address of a page in its one spelling: http or https, with a host, without user and fragment.
+/// A canonical URL of a page: http or https, with a host, without user and fragment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WebUrl(Url);
 
 impl WebUrl {
-    /// The address that this text is, if it is one. A host in an odd spelling (decimal, octal, hexadecimal) becomes
-    /// the address that it stands for.
+    /// Parses a URL. A host in an unusual notation (decimal, octal, hexadecimal) is normalized to the address that it
+    /// denotes. Returns `None` if the text is not the URL of a page.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -23,7 +23,7 @@ impl WebUrl {
         Self::of(Url::parse(text).ok()?)
     }
 
-    /// The address that a page at this one means by `reference`.
+    /// Resolves a reference found on the page at this URL.
     pub(crate) fn join(&self, reference: &str) -> Option<Self> {
         let reference = reference.trim();
         if reference.len() > URL_MAX_BYTES || reference.chars().any(crate::text::is_hidden) {
@@ -38,30 +38,30 @@ impl WebUrl {
         if !clean || !matches!(url.scheme(), "http" | "https") || url.as_str().len() > URL_MAX_BYTES {
             return None;
         }
-        // The same host, with the dot of the root and without.
+        // A trailing dot denotes the same host.
         let host = url.host_str()?;
         if let Some(bare) = host.strip_suffix('.') {
             let bare = bare.to_owned();
             url.set_host(Some(&bare)).ok()?;
         }
-        // Resolvers pass over a dot too many, so that the name would mean what another one does.
+        // Resolvers ignore additional dots, so such a name would denote the same host as another one.
         let whole = url.host_str()?.split('.').all(|label| !label.is_empty());
         whole.then_some(Self(url))
     }
 
-    /// The address as a text.
+    /// Returns the URL as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// The host: a name in lower case, or a number.
+    /// Returns the host: a name in lower case, or an IP address.
     #[must_use]
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or("")
     }
 
-    /// Whether the host is one of the public web, as far as that can be told without a look-up.
+    /// Returns true if the host is public, as far as this can be decided without a DNS lookup.
     #[must_use]
     pub fn is_public(&self) -> bool {
         crate::fetch::is_public(self)

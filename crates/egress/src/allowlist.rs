@@ -1,6 +1,7 @@
-//! Which addresses a conversation may fetch: those in the user's own words and those that came back to it.
+//! The URLs that a conversation may fetch: those in the user's own words and those returned to it by searches and
+//! fetches.
 //!
-//! Without this set whoever writes a page or a document could have a model send what it knows to an address of theirs.
+//! Without the allowlist, the author of a page or document could make a model send data to a URL of their choice.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -8,16 +9,16 @@ use sha2::{Digest, Sha256};
 
 use crate::WebUrl;
 
-/// The most addresses of one conversation; the oldest go when there are more.
+/// The maximum number of URLs per conversation; the oldest are evicted.
 pub const ALLOWED_MAX: usize = 4000;
-/// The most addresses that one text brings.
+/// The maximum number of URLs taken from one text.
 const PER_TEXT_MAX: usize = 500;
-/// What ends an address in running text, whatever follows.
+/// Characters that end a URL in running text.
 const ENDS: [char; 9] = ['<', '>', '"', '`', '|', '\\', '“', '”', '„'];
-/// What stands after an address and is not of it.
+/// Characters that are stripped from the end of a URL.
 const TRAILING: &[char] = &['.', ',', ';', ':', '!', '?', '\'', '’', '…', '*', '_', '»', ')', ']', '}'];
 
-/// The addresses that a conversation may fetch, in constant memory.
+/// The URLs that a conversation may fetch, in constant memory.
 #[derive(Debug, Clone, Default)]
 pub struct UrlAllowlist {
     known: HashSet<[u8; 16]>,
@@ -25,13 +26,13 @@ pub struct UrlAllowlist {
 }
 
 impl UrlAllowlist {
-    /// Nothing yet.
+    /// Creates an empty allowlist.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An address that came back from a search or a fetch, in its one spelling.
+    /// Adds a URL returned by a search or a fetch, in its canonical form.
     pub fn add(&mut self, url: &WebUrl) {
         self.insert(url.as_str());
     }
@@ -49,7 +50,7 @@ impl UrlAllowlist {
         }
     }
 
-    /// The addresses in the user's own words: as they stand there, and in their one spelling.
+    /// Adds the URLs in the user's own words, as written and in their canonical form.
     pub fn add_words(&mut self, text: &str) {
         for (written, url) in urls(text) {
             self.insert(&written);
@@ -57,16 +58,16 @@ impl UrlAllowlist {
         }
     }
 
-    /// Whether the address may be fetched: letter by letter one that was given. Nothing is trimmed or made alike, since
-    /// each difference that did not count would carry something out.
+    /// Returns true if the URL may be fetched: it must equal an added one exactly. Nothing is trimmed or
+    /// normalized, because every ignored difference could carry data out.
     #[must_use]
     pub fn contains(&self, address: &str) -> bool {
         self.known.contains(&key(address))
     }
 }
 
-/// The addresses in a text, as people write them: with a scheme, or a host alone (`example.org/a`, `www.example.org`),
-/// which is meant over https. Each as it stands there and in its one spelling.
+/// Finds the URLs in a text: with a scheme, or only a host (`example.org/a`, `www.example.org`), which implies
+/// https. Returns each as written and in its canonical form.
 fn urls(text: &str) -> Vec<(String, WebUrl)> {
     let mut found = Vec::new();
     for word in text.split(|letter: char| letter.is_whitespace() || ENDS.contains(&letter)) {
@@ -84,15 +85,15 @@ fn in_word(word: &str) -> Option<(String, WebUrl)> {
     Some((written, url))
 }
 
-/// The address in a word with its scheme, otherwise as it stands there.
+/// Returns the URL in a word, with its scheme if it has one, otherwise as written.
 fn written_in(word: &str) -> Option<String> {
-    // ASCII letters alone change, so places in one are places in the other.
+    // Only ASCII letters change, so byte offsets stay the same.
     let lower = word.to_ascii_lowercase();
     let scheme = ["https://", "http://"].iter().filter_map(|scheme| lower.find(scheme)).min();
     if let Some(at) = scheme {
         return Some(trimmed(&word[at..]).to_owned());
     }
-    // The target of a link in Markdown, or something in brackets.
+    // The target of a Markdown link, or a URL in brackets.
     let bare =
         trimmed(word.rsplit("](").next()?.trim_start_matches(['(', '[', '{', '«', '‚', '\'', '*', '_']));
     let host = bare.split(['/', '?', '#', ':']).next()?;
@@ -108,9 +109,9 @@ fn written_in(word: &str) -> Option<String> {
     Some(format!("https://{bare}"))
 }
 
-/// The address without what the sentence around it adds; brackets that it opens itself stay.
+/// Removes punctuation of the surrounding sentence from a URL; balanced brackets stay.
 fn trimmed(text: &str) -> &str {
-    // `[a](https://example.org/a)` and `https://example.org](` end with the bracket.
+    // `[a](https://example.org/a)` and `https://example.org](` end at the bracket.
     let mut text = text.split("](").next().unwrap_or(text);
     while let Some(last) = text.chars().next_back().filter(|last| TRAILING.contains(last)) {
         let opening = match last {
@@ -143,7 +144,7 @@ mod tests {
         WebUrl::parse(text).expect("an address")
     }
 
-    fn told(text: &str) -> Vec<String> {
+    fn urls_in(text: &str) -> Vec<String> {
         urls(text).iter().map(|(_, url)| url.to_string()).collect()
     }
 
@@ -162,14 +163,14 @@ mod tests {
             ("**example.org**", "https://example.org/"),
             ("háček.cz", "https://xn--hek-ela4t.cz/"),
         ] {
-            assert_eq!(told(text), [wanted], "{text}");
+            assert_eq!(urls_in(text), [wanted], "{text}");
         }
         for text in
             ["", "no address. None", "me@example.org", "1.2", "§ 2235 odst. 1", "a..b", "...", ".org", "e.g."]
         {
-            assert!(told(text).is_empty(), "{text}: {:?}", told(text));
+            assert!(urls_in(text).is_empty(), "{text}: {:?}", urls_in(text));
         }
-        assert_eq!(told(&"https://example.org ".repeat(PER_TEXT_MAX + 1)).len(), PER_TEXT_MAX);
+        assert_eq!(urls_in(&"https://example.org ".repeat(PER_TEXT_MAX + 1)).len(), PER_TEXT_MAX);
     }
 
     #[test]

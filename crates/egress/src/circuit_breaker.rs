@@ -1,16 +1,16 @@
-//! The rest of a server that failed: for a while it is not asked again, longer with each failure.
+//! Pauses requests to a server after a failure; the pause grows with each consecutive failure.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The rest after the first failure; each further one doubles it.
+/// The pause after the first failure; doubles with each consecutive one.
 const FIRST: Duration = Duration::from_secs(2);
-/// The longest rest that nobody asked for.
+/// The maximum pause, unless the server requests a longer one.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// How a server has fared lately.
+/// The recent failures of a server.
 #[derive(Debug, Default)]
 pub(crate) struct CircuitBreaker(Mutex<BreakerState>);
 
@@ -21,18 +21,18 @@ struct BreakerState {
 }
 
 impl CircuitBreaker {
-    /// How long it is still left alone; `None` when it may be asked.
+    /// Returns the remaining pause; `None` if requests are allowed.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         let until = self.state().until?;
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// It answered.
+    /// Resets the pause.
     pub(crate) fn record_success(&self) {
         *self.state() = BreakerState::default();
     }
 
-    /// It failed, and perhaps said when to come again.
+    /// Starts a pause, at least as long as the server requested.
     pub(crate) fn record_failure(&self, retry_after: Option<Duration>) {
         let mut state = self.state();
         let own = FIRST.saturating_mul(1 << state.failures.min(16)).min(LONGEST);

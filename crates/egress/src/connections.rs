@@ -1,4 +1,4 @@
-//! How servers are reached, and how their answers are read within bounds.
+//! Connects to servers and reads their responses within bounds.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -9,22 +9,22 @@ use reqwest::{Client, ClientBuilder, Response, Url, redirect};
 
 use crate::ConfigError;
 
-/// How the service calls itself to servers.
+/// The `User-Agent` of outbound requests.
 pub const USER_AGENT: &str = concat!("causerie/", env!("CARGO_PKG_VERSION"));
-/// How long a connection may take to be made.
+/// The connect timeout.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection without use is kept.
+/// The idle timeout of pooled connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many connections without use are kept for each server.
+/// The maximum number of idle connections per server.
 const IDLE_MAX: usize = 4;
 
-/// The connections to servers that the operator named, made when they are first needed: reading the system's
-/// certificates takes a while. Cheap to clone.
+/// The HTTP client for servers that the operator configured, created on first use, because loading the system's
+/// certificates takes time. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Connections(Arc<OnceLock<Client>>);
 
 impl Connections {
-    /// The client.
+    /// Returns the client and creates it if necessary.
     pub(crate) fn client(&self) -> Result<&Client, reqwest::Error> {
         if let Some(client) = self.0.get() {
             return Ok(client);
@@ -34,10 +34,10 @@ impl Connections {
     }
 }
 
-/// What all clients have in common: they follow nothing, try nothing again, decode nothing, and tell no more of the
-/// service than its name.
+/// Creates the common configuration of all clients: no redirects, no retries, no decompression, and no information
+/// about the service beyond its name.
 pub(crate) fn builder() -> ClientBuilder {
-    // Whoever installed a provider first has installed this one: the build has no other.
+    // An error means that a provider is installed already; the build contains only this one.
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .user_agent(USER_AGENT)
@@ -54,10 +54,10 @@ pub(crate) fn builder() -> ClientBuilder {
         .referer(false)
 }
 
-/// The address below which a server is: a plain one, whose path ends without a slash.
+/// Parses the base URL of a server and removes trailing slashes of its path.
 ///
 /// # Errors
-/// [`ConfigError::BaseUrl`], of `what`.
+/// [`ConfigError::BaseUrl`], naming `what`.
 pub(crate) fn base_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     let mut url = plain_url(text, what)?;
     let path = url.path().trim_end_matches('/').to_owned();
@@ -65,10 +65,10 @@ pub(crate) fn base_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
-/// The address of a server as an operator writes it: http or https, without user, query or fragment.
+/// Parses the URL of a server as configured: http or https, without user, query or fragment.
 ///
 /// # Errors
-/// [`ConfigError::BaseUrl`], of `what`.
+/// [`ConfigError::BaseUrl`], naming `what`.
 pub(crate) fn plain_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     let wrong = || ConfigError::BaseUrl { what: what.to_owned() };
     let url = Url::parse(text.trim()).map_err(|_| wrong())?;
@@ -82,23 +82,23 @@ pub(crate) fn plain_url(text: &str, what: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
-/// An address below another.
+/// Appends a path to a base URL.
 pub(crate) fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     url
 }
 
-/// Why a body was not read.
+/// The reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyError {
-    /// It is longer than it may be.
+    /// The body exceeds the limit.
     TooLarge,
-    /// It ended before its end.
+    /// The connection closed before the end of the body.
     Cut,
 }
 
-/// A body of at most `max_bytes`. Cancel safe.
+/// Reads a body of at most `max_bytes`. Cancel safe.
 pub(crate) async fn body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
     if response.content_length().is_some_and(|length| length > max_bytes as u64) {
         return Err(BodyError::TooLarge);
@@ -113,21 +113,21 @@ pub(crate) async fn body(mut response: Response, max_bytes: usize) -> Result<Vec
     Ok(bytes)
 }
 
-/// When the server wants to be asked again.
+/// Returns the delay from `Retry-After`.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     retry_after::parse(headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
-/// Why no answer came, without the address, which may carry what the user asked.
+/// Describes a transport error without the URL, which may contain the user's data.
 pub(crate) fn reason(error: reqwest::Error) -> String {
     let what = if error.is_timeout() {
-        "it took too long"
+        "timeout"
     } else if error.is_connect() {
-        "no connection could be made"
+        "connection failed"
     } else {
-        "the connection broke"
+        "connection lost"
     };
-    tracing::debug!(error = %error.without_url(), "no answer came");
+    tracing::debug!(error = %error.without_url(), "outbound request failed");
     what.to_owned()
 }
 

@@ -1,22 +1,22 @@
-//! All that leaves the host besides models: searches, pages that are read, and MCP servers that are spoken to.
+//! All outbound traffic except to models: searches, fetched pages, and MCP servers over HTTP.
 //!
-//! What comes back is hostile and is taken in within bounds: bytes, times, numbers, letters that nobody sees. What
-//! may leave is decided here as well: a page is fetched only of an address that is in the conversation's [`UrlAllowlist`]
-//! set, and only from public addresses of the network. Keys stand in headers alone.
+//! Responses are untrusted and bounded in bytes, time and number; invisible characters are removed. Outbound
+//! requests are restricted as well: a page is fetched only if its URL is in the conversation's [`UrlAllowlist`],
+//! and only from public network addresses. Secrets are sent in headers only.
 //!
-//! The way of a question that may search the web:
+//! The steps of a question that may use the web:
 //!
-//! 1. [`Search::search`] gives [`Found`] pages; each one's `url` goes into the conversation's [`UrlAllowlist`] set, as do
-//!    the user's own words ([`UrlAllowlist::add_words`]).
-//! 2. [`Fetcher::fetch`] takes an address, looks it up in that set, and gives the page as passages, or a document's
-//!    bytes that are to be read in the machine. Its links, and the place that it led to, go into the set
+//! 1. [`Search::search`] returns [`Found`] pages. Their `url`s are added to the conversation's [`UrlAllowlist`], as
+//!    are the URLs in the user's own words ([`UrlAllowlist::add_words`]).
+//! 2. [`Fetcher::fetch`] checks a URL against the allowlist and returns the page as passages, or the bytes of a
+//!    document, which must be parsed in the machine. Its links and its final URL are added to the allowlist
 //!    ([`Fetched::add_to`]).
 //!
-//! [`Mcp::tools`] gives the tools of the servers that the operator grants, [`Mcp::call`] calls one, and
-//! [`Mcp::is_repeatable`] says whether a call may run again after a crash.
+//! [`Mcp::tools`] returns the tools of the servers that the operator grants, [`Mcp::call`] calls one, and
+//! [`Mcp::is_repeatable`] returns whether a call may run again after a crash.
 //!
-//! Everything here is cheap to clone, connects when it is first used, and leaves nothing running. Whoever drops a
-//! future of it has ended its request.
+//! All clients are cheap to clone, connect on first use, and leave no background tasks except cancellations of MCP
+//! requests. Dropping a future aborts its request.
 
 mod address;
 mod allowlist;
@@ -46,63 +46,63 @@ pub use search::{
     Search, SearchConfig, SearchError, TITLE_MAX_BYTES,
 };
 
-/// What may leave the host besides models.
+/// The configuration of outbound traffic except to models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WebConfig {
     /// Search engines.
     pub search: SearchConfig,
-    /// Pages.
+    /// Fetching of pages.
     pub fetch: FetchConfig,
     /// MCP servers.
     pub mcp: Vec<McpServerConfig>,
 }
 
-/// A configuration cannot be used. Says nothing of its secrets.
+/// The reason why a configuration is invalid. Contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// An address is none, or not of HTTP, or carries a user, a query or a fragment.
+    /// The URL is invalid, not HTTP, or contains a user, a query or a fragment.
     #[error("{what}: the address is not a plain http or https address")]
     BaseUrl {
-        /// Whose.
+        /// The setting.
         what: String,
     },
-    /// A secret has characters that no header can carry.
-    #[error("{what}: the key has characters that no key has")]
+    /// The secret contains characters that are not allowed in a header.
+    #[error("{what}: the key contains characters that are not allowed in a header")]
     Secret {
-        /// Whose.
+        /// The setting.
         what: String,
     },
-    /// A server's name is none, or is there twice.
+    /// The server's name is invalid or not unique.
     #[error(
-        "{what}: a name of its own is wanted, of at most {SERVER_NAME_MAX_BYTES} small letters, digits and hyphens"
+        "{what}: the name must be unique and consist of at most {SERVER_NAME_MAX_BYTES} lower-case letters, digits and hyphens"
     )]
     Name {
-        /// Whose.
+        /// The setting.
         what: String,
     },
-    /// A header is none, or not for operators to set.
-    #[error("{what}: {name:?} is no header that can be set")]
+    /// The header is invalid or reserved.
+    #[error("{what}: {name:?} is not a header that can be set")]
     Header {
-        /// Whose.
+        /// The setting.
         what: String,
-        /// Which.
+        /// The header's name.
         name: String,
     },
-    /// There is more than can be used.
+    /// Too many entries.
     #[error("{what}: there are more than {most}")]
     TooMany {
-        /// Of what.
+        /// The setting.
         what: String,
-        /// How many there may be.
+        /// The maximum number.
         most: usize,
     },
-    /// No connections over TLS can be made here.
-    #[error("no connections over TLS can be made here")]
+    /// TLS could not be initialized.
+    #[error("TLS is not available")]
     Tls,
-    /// What is to be used alone is not configured.
-    #[error("{what} is chosen and not configured")]
+    /// The engine selected as the only one is not configured.
+    #[error("{what} is selected but not configured")]
     NotConfigured {
-        /// Which.
+        /// The engine.
         what: String,
     },
 }

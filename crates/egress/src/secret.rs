@@ -1,9 +1,9 @@
-//! Secrets as values of headers.
+//! Secrets as header values.
 
 use domain::secret::Secret;
 use reqwest::header::HeaderValue;
 
-/// The header's value of the secret after `before`; `None` when no header can carry it.
+/// Returns the header value of `before` followed by the secret; `None` if it contains invalid characters.
 pub(crate) fn header_value(before: &str, secret: &Secret) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("{before}{}", secret.expose())).ok()?;
     value.set_sensitive(true);

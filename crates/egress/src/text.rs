@@ -1,10 +1,10 @@
-//! Texts of others, made plain: no markup, no control characters, no letters that nobody sees, bounded.
+//! Converts untrusted texts to bounded plain text without markup, control characters and invisible characters.
 
 use html::{Token, Tokens};
 
 pub(crate) use ::mcp::text::{cut, is_hidden, line};
 
-/// A fragment of HTML as one line of text: tags go, entities become their letters.
+/// Converts a fragment of HTML to one line of text: removes tags and decodes entities.
 pub(crate) fn plain(fragment: &str) -> String {
     if !fragment.contains(['<', '&']) {
         return line(fragment);

@@ -23,7 +23,7 @@ async fn standin() -> test_support::Handle {
     test_support::start().await.expect("a port")
 }
 
-/// How often something was asked of the servers.
+/// Counts the requests with this method.
 fn asked(standin: &test_support::Handle, method: &str) -> usize {
     let requests = standin.web_requests();
     requests.iter().filter(|asked| asked.parameters["message"]["method"] == method).count()
@@ -136,7 +136,7 @@ async fn a_server_that_is_down_takes_only_its_own_tools_away() {
 }
 
 #[tokio::test]
-async fn a_call_that_broke_is_told_from_one_that_was_not_run() {
+async fn a_call_that_broke_is_distinguished_from_one_that_was_not_run() {
     let standin = standin().await;
     for mode in MODES {
         // Each on a server of its own: one that failed rests.
@@ -178,7 +178,7 @@ async fn a_server_may_ask_and_has_nothing_of_it() {
     assert_eq!((&replies[1]["id"], &replies[1]["error"]["code"]), (&"s".into(), &(-32601).into()));
     let lists = asked(&standin, "tools/list");
     mcp.tools().await;
-    assert!(asked(&standin, "tools/list") > lists, "it told that its list is another");
+    assert!(asked(&standin, "tools/list") > lists, "the server announced a change of its list");
 }
 
 #[tokio::test]
@@ -194,16 +194,16 @@ async fn what_a_server_lists_is_bounded_and_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_never_ends_is_given_up_and_the_server_is_told() {
+async fn a_call_that_never_ends_is_given_up_and_cancelled() {
     let standin = standin().await;
     let mcp = mcp(vec![config(&standin, "registry", "sse")]);
-    let error = mcp.call("registry__stall", "{}").await.expect_err("it took too long");
-    assert_eq!(error, McpError::Cut { reason: "it took too long".to_owned() });
+    let error = mcp.call("registry__stall", "{}").await.expect_err("timeout");
+    assert_eq!(error, McpError::Cut { reason: "timeout".to_owned() });
     tokio::time::resume();
     standin.until_web(cancelled).await;
 }
 
-/// Whether the server was told that the call it was sent is not waited for.
+/// Returns true if the server received the cancellation of its call.
 fn cancelled(asked: &[test_support::Asked]) -> bool {
     let messages = || asked.iter().map(|asked| &asked.parameters["message"]);
     let call = messages().find(|message| message["method"] == "tools/call").map(|call| &call["id"]);
@@ -233,10 +233,10 @@ async fn a_call_that_is_dropped_is_cancelled_at_its_server_and_the_session_is_en
     let before = requests.len();
     assert!(mcp.call("registry__echo", "{}").await.is_ok());
     let after = standin.web_requests();
-    let told = after[before..]
+    let cancelled = after[before..]
         .iter()
         .filter(|asked| asked.parameters["message"]["method"] == "notifications/cancelled");
-    assert_eq!(told.count(), 0, "what was answered is not cancelled");
+    assert_eq!(cancelled.count(), 0, "what was answered is not cancelled");
 }
 
 #[tokio::test]
@@ -261,17 +261,17 @@ async fn a_configuration_that_cannot_be_used_is_refused() {
     let standin = standin().await;
     let good = || config(&standin, "registry", "json");
     let header = |name: &str, value: &str| vec![(name.to_owned(), Secret::new(value))];
-    for (wrong, told) in [
-        (McpServerConfig { name: "a__b".to_owned(), ..good() }, "a name of its own"),
-        (McpServerConfig { name: String::new(), ..good() }, "a name of its own"),
+    for (wrong, expected) in [
+        (McpServerConfig { name: "a__b".to_owned(), ..good() }, "the name must be unique"),
+        (McpServerConfig { name: String::new(), ..good() }, "the name must be unique"),
         (McpServerConfig { url: "registry".to_owned(), ..good() }, "the address"),
         (McpServerConfig { url: "https://u:p@example.org/".to_owned(), ..good() }, "the address"),
-        (McpServerConfig { headers: header("a b", "c"), ..good() }, "no header"),
-        (McpServerConfig { headers: header("Mcp-Session-Id", "c"), ..good() }, "no header"),
+        (McpServerConfig { headers: header("a b", "c"), ..good() }, "not a header"),
+        (McpServerConfig { headers: header("Mcp-Session-Id", "c"), ..good() }, "not a header"),
         (McpServerConfig { headers: header("X-Key", "a\nb"), ..good() }, "the key"),
     ] {
         let error = Mcp::new(vec![wrong]).expect_err("refused").to_string();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     assert!(Mcp::new(vec![good(), good()]).is_err(), "a name is there once");
     assert!(!mcp(Vec::new()).is_configured());

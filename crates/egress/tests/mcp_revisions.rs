@@ -114,7 +114,7 @@ async fn tools_of_a_stateless_server_are_called_and_their_arguments_mirrored() {
 }
 
 #[tokio::test]
-async fn what_a_stateless_server_refuses_or_does_not_complete_is_told() {
+async fn what_a_stateless_server_refuses_or_does_not_complete_is_reported() {
     for mode in STATELESS {
         let standin = standin().await;
         let failed =
@@ -125,8 +125,8 @@ async fn what_a_stateless_server_refuses_or_does_not_complete_is_told() {
         assert_eq!(failed("error").await, "the key [secret] is wrong", "with the status of a refusal");
         assert!(failed("input").await.contains("asks for input"));
         assert!(failed("odd").await.contains("unknown type"));
-        assert!(failed("strange").await.contains("not of the protocol"));
-        assert!(failed("huge").await.contains("too long"));
+        assert!(failed("strange").await.contains("violates the protocol"));
+        assert!(failed("huge").await.contains("too large"));
         let (calls, lists) = (count(&standin, "tools/call"), count(&standin, "tools/list"));
         assert!(failed("moved").await.contains("Header mismatch"));
         let again = (count(&standin, "tools/call") - calls, count(&standin, "tools/list") - lists);
@@ -152,7 +152,7 @@ async fn a_stream_of_a_stateless_server_that_breaks_is_lost() {
     );
 }
 
-/// Whether the stream of a call was closed before its answer.
+/// Returns true if the stream of a call was closed before its answer.
 fn closed(asked: &[test_support::Asked]) -> bool {
     asked.iter().any(|asked| asked.parameters["closed"].is_u64())
 }
@@ -179,8 +179,8 @@ async fn a_call_of_a_stateless_server_is_cancelled_by_closing_its_stream() {
 async fn a_call_of_a_stateless_server_that_never_ends_is_given_up() {
     let standin = standin().await;
     let mcp = mcp(&standin, "stateless");
-    let error = mcp.call("registry__stall", "{}").await.expect_err("it took too long");
-    assert_eq!(error, McpError::Cut { reason: "it took too long".to_owned() });
+    let error = mcp.call("registry__stall", "{}").await.expect_err("timeout");
+    assert_eq!(error, McpError::Cut { reason: "timeout".to_owned() });
     tokio::time::resume();
     standin.until_web(closed).await;
 }

@@ -105,23 +105,23 @@ async fn what_is_asked_and_what_comes_back_is_bounded() {
 async fn failures_tell_what_to_do_about_them() {
     let standin = standin().await;
     for engine in ENGINES {
-        let told = |text: &'static str| {
+        let failing = |text: &'static str| {
             let search = search(&standin, Some(engine));
             async move { search.search(&query(text)).await.expect_err("it fails") }
         };
         let wait = Some(Duration::from_secs(7));
         for again in ["status-429", "status-503", "status-500"] {
-            let error = told(again).await;
+            let error = failing(again).await;
             assert!(
                 matches!(&error, SearchError::Unavailable { retry_after, .. } if *retry_after == wait),
                 "{engine:?} {error:?}"
             );
         }
         for never in ["status-400", "status-401", "status-403", "status-432"] {
-            assert!(matches!(told(never).await, SearchError::Rejected { .. }), "{engine:?} {never}");
+            assert!(matches!(failing(never).await, SearchError::Rejected { .. }), "{engine:?} {never}");
         }
         for broken in ["malformed", "huge", "status-302"] {
-            let error = told(broken).await;
+            let error = failing(broken).await;
             let unusable = matches!(error, SearchError::Unavailable { retry_after: None, .. });
             assert!(unusable || broken == "status-302", "{engine:?} {error:?}");
         }
@@ -137,12 +137,12 @@ async fn failures_tell_what_to_do_about_them() {
 async fn an_engine_that_never_answers_is_given_up() {
     let standin = standin().await;
     let search = search(&standin, Some(Engine::Searxng));
-    let error = search.search(&query("stall")).await.expect_err("it took too long");
-    assert_eq!(error.to_string(), "the search engine is not available: it took too long");
+    let error = search.search(&query("stall")).await.expect_err("timeout");
+    assert_eq!(error.to_string(), "the search engine is not available: timeout");
 }
 
 #[tokio::test]
-async fn a_wrong_key_is_told_and_not_shown() {
+async fn a_wrong_key_is_reported_and_not_shown() {
     let standin = standin().await;
     for (brave, tavily) in
         [(keyed(&standin, "brave", "wrong"), None), (None, keyed(&standin, "tavily", "wrong"))]
@@ -185,5 +185,5 @@ async fn without_an_engine_nothing_is_searched() {
     assert!(!none.is_configured());
     assert_eq!(none.search(&query("x")).await, Err(SearchError::NotConfigured));
     let chosen = SearchConfig { only: Some(Engine::Brave), ..SearchConfig::default() };
-    assert_eq!(Search::new(chosen).expect_err("refused").to_string(), "brave is chosen and not configured");
+    assert_eq!(Search::new(chosen).expect_err("refused").to_string(), "brave is selected but not configured");
 }

@@ -59,7 +59,7 @@ impl Stage {
         self.machine.call(tool, arguments).await
     }
 
-    /// What a tool says that works.
+    /// The output of a call that succeeds.
     async fn said(&self, tool: &str, text: &str) -> String {
         let output = self.call(tool, json!({ "text": text })).await;
         assert!(!output.failed, "{tool}: {}", output.text);
@@ -163,14 +163,14 @@ async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
 #[tokio::test]
 async fn a_server_has_what_tools_have_and_nothing_of_the_host() {
     let stage = Stage::with(&[("registry", "plain")]);
-    let told = stage.environment().await;
+    let environment = stage.environment().await;
     let workspace = stage.machine.limits.workspace.display().to_string();
-    assert_eq!(told["cwd"], workspace);
+    assert_eq!(environment["cwd"], workspace);
     if let Some((user, _)) = stage.machine.limits.tools_user {
-        assert_eq!(told["uid"], user);
+        assert_eq!(environment["uid"], user);
     }
     let mut names: Vec<&str> =
-        told["environment"].as_object().expect("variables").keys().map(String::as_str).collect();
+        environment["environment"].as_object().expect("variables").keys().map(String::as_str).collect();
     names.retain(|name| *name != "LC_CTYPE"); // Python sets it itself
     assert_eq!(names, ["HOME", "LANG", "PATH", "REGISTRY", "TMPDIR"]);
     let file = stage.machine.outside().join("notes.txt").display().to_string();
@@ -192,14 +192,14 @@ async fn what_a_resource_says_can_be_cited() {
 #[tokio::test]
 async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
     let stage = Stage::with(&[("registry", "plain")]);
-    for (tool, told) in [
+    for (tool, expected) in [
         ("crash", "it ended with status 3; its log ends with: the disk of the registry broke"),
         ("flood", "bytes that nobody asked for"),
         ("long", "a line of more than"),
     ] {
         let broken = stage.call(&format!("registry__{tool}"), json!({})).await;
         assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
-        assert!(broken.text.contains(told), "{}", broken.text);
+        assert!(broken.text.contains(expected), "{}", broken.text);
         assert_eq!(stage.said("registry__echo", tool).await, tool, "it is there again");
     }
     assert_eq!(stage.said("registry__garbage", "").await, "after it all");
@@ -231,7 +231,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     let (output, asked) = tokio::join!(running, stopping);
     assert!(output.failed && output.text.contains("stopped"), "{}", output.text);
     assert!(asked.elapsed() < Duration::from_millis(200), "{:?}", asked.elapsed());
-    // It is the same server, and it was told which call.
+    // It is the same server, and it received the id of the call.
     let cancelled: Vec<u64> =
         serde_json::from_str(&stage.said("registry__cancelled", "").await).expect("numbers");
     assert_eq!(cancelled.len(), 1, "{cancelled:?}");
@@ -277,15 +277,15 @@ async fn a_plugin_that_changes_gets_a_new_server() {
 #[tokio::test]
 async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     let stage = Stage::with(&[("registry", "plain")]);
-    let told = stage.tools(&ToolsRequest::default()).await;
-    let [ServerTools { name, version, tools: Told::Tools { digest, list } }] = told.as_slice() else {
-        panic!("a list: {told:?}")
+    let servers = stage.tools(&ToolsRequest::default()).await;
+    let [ServerTools { name, version, tools: Told::Tools { digest, list } }] = servers.as_slice() else {
+        panic!("a list: {servers:?}")
     };
     assert_eq!((name.as_str(), version.as_str(), list.len()), ("registry", "1", 19), "both pages");
     assert_eq!(list[0]["name"], "echo");
     let known = Known { version: version.clone(), digest: digest.clone() };
     let asked = ToolsRequest { known: [(name.clone(), known)].into() };
-    let unchanged = |told: &[ServerTools]| matches!(told, [ServerTools { tools: Told::Unchanged, .. }]);
+    let unchanged = |servers: &[ServerTools]| matches!(told, [ServerTools { tools: Told::Unchanged, .. }]);
     assert!(unchanged(&stage.tools(&asked).await));
     // Another life of the agent: nothing runs, and nothing is started.
     let other = Stage::with(&[("registry", "dead")]);
@@ -313,15 +313,15 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         ("fine", "plain"),
     ];
     let stage = Stage::with(&modes);
-    let told = stage.tools(&ToolsRequest::default()).await;
-    let reason = |at: usize| match &told[at].tools {
+    let servers = stage.tools(&ToolsRequest::default()).await;
+    let reason = |at: usize| match &servers[at].tools {
         Told::Missing { reason } => reason.as_str(),
         _ => "",
     };
     assert!(reason(0).contains("with status 4; its log ends with: there is no registry here"), "{}", reason(0));
     assert!(reason(1).contains("another version of the protocol"), "{}", reason(1));
     assert!(reason(2).contains("not of the protocol"), "{}", reason(2));
-    let count = |at: usize| match &told[at].tools {
+    let count = |at: usize| match &servers[at].tools {
         Told::Tools { list, .. } => list.len(),
         _ => 0,
     };
@@ -331,12 +331,12 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
     assert_eq!(stage.said("fine__echo", "here").await, "here");
 }
 
-/// What a server does while nobody calls it is bounded as well.
+/// Bounds what a server does between calls.
 #[tokio::test]
 async fn a_server_that_fills_the_disk_between_calls_is_ended() {
     const ROOM: u64 = 128 << 20;
     const OVERSHOOT_MAX: u64 = 256 << 20;
-    // Writes a gigabyte once it is told to.
+    // Writes a gigabyte on request.
     const FILL: &str = "import subprocess\n\
         subprocess.Popen(['sh', '-c', 'while ! test -e go; do sleep 0.02; done; for i in $(seq 64); do \
         head -c 16777216 /dev/zero > f$i; done; : > all'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)\n";

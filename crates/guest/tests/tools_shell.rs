@@ -260,7 +260,7 @@ async fn sockets_of_all_processes_together_are_bounded() {
     }
 }
 
-/// How much of the workspace's disk is taken, in bytes.
+/// Returns the used space of the workspace's disk, in bytes.
 fn taken(machine: &Machine) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(&machine.limits.workspace).expect("the folder is ours");
@@ -334,12 +334,12 @@ async fn a_lost_watcher_ends_the_call() {
     if machine.limits.tools_user.is_some() {
         assert!(is_gone(shell.as_raw_nonzero().get()));
     } else {
-        // Without a user of their own they can't be told from others.
+        // Without a user of their own they cannot be distinguished from others.
         let _ = rustix::process::kill_process(shell, rustix::process::Signal::KILL);
     }
 }
 
-/// Whether the process has ended, be it reaped or not.
+/// Returns true if the process has exited, reaped or not.
 fn is_gone(pid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.is_empty() || status.contains("State:\tZ")

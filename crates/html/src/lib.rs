@@ -1,35 +1,34 @@
-//! A tokenizer of HTML in one pass: time and memory grow with the length of a page alone, not with its depth, its
-//! attributes or what is left open in it.
+//! Splits HTML into tags and texts in one pass: time and memory are linear in its length, independent of nesting,
+//! attributes or unclosed elements. The output is never rendered as HTML, so only the text that a reader sees
+//! matters, not every rule of browsers for malformed pages.
 //!
-//! The output is only read as text, so the rules of browsers for broken pages are followed as far as readers see them.
-//!
-//! The tokenizer of `html5ever` is not used, because it compares each attribute of a tag with all before it: a page of
-//! one tag takes time by the square of its length (5 s for 208 KiB, 34 s for 868 KiB in a build for tests). Its tables of
-//! named characters are used.
+//! The tokenizer of `html5ever` was evaluated and rejected: it compares each attribute of a tag with all previous
+//! ones, so that a page consisting of one tag takes quadratic time on the host (5 s for 208 KiB, 34 s for 868 KiB
+//! in a debug build; hours for the maximum of 10 MiB). Its tables of named entities are used.
 
 use std::borrow::Cow;
 
 use html5ever::data::{C1_REPLACEMENTS, NAMED_ENTITIES};
 
-/// The most attributes of a tag that are kept.
+/// The maximum number of attributes per tag; further ones are ignored.
 const ATTRIBUTES_MAX: usize = 32;
-/// The longest value of an attribute that is kept, in bytes.
+/// The longest attribute value, in bytes; longer ones are ignored.
 const VALUE_MAX_BYTES: usize = 4096;
-/// The longest name of a character, in bytes.
+/// The longest name of an entity, in bytes.
 const ENTITY_MAX_BYTES: usize = 33;
 
-/// A piece of a page.
+/// A token of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// Text, with entities decoded.
+    /// Text with decoded entities.
     Text(Cow<'a, str>),
-    /// The start of an element.
+    /// A start tag.
     Start(Tag<'a>),
-    /// The end of an element; its name in lower case.
+    /// An end tag; its name in lower case.
     End(String),
 }
 
-/// The start tag of an element.
+/// A start tag.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag<'a> {
     /// The name, in lower case.
@@ -37,7 +36,7 @@ pub struct Tag<'a> {
     /// Whether it ends with `/>`.
     pub self_closing: bool,
     attributes: Vec<(&'a str, &'a str)>,
-    /// The content of an element that contains no markup.
+    /// The raw content of an element without markup.
     raw: Option<&'a str>,
 }
 
@@ -66,7 +65,7 @@ impl<'a> Tokens<'a> {
         Self { rest: page }
     }
 
-    /// Takes the text before `end`, and `end`; or everything.
+    /// Consumes the input up to and including `end`, or all of it. Returns the part before `end`.
     fn take_past(&mut self, end: &str) -> &'a str {
         let (taken, rest) = self.rest.split_once(end).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -74,7 +73,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn take_while(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
-        // Only ASCII ends a run, so it ends between characters.
+        // Only ASCII bytes end a run, so it ends at a character boundary.
         let end = self.rest.bytes().position(|byte| !wanted(byte)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
@@ -102,7 +101,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn attribute(&mut self) -> (&'a str, &'a str) {
-        // A name may begin with `=`, as odd as that is; so at least one letter is taken.
+        // A name may begin with `=`; consuming at least one character guarantees progress.
         let ends = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'=');
         let first = self.rest.chars().next().map_or(0, char::len_utf8);
         let end = self.rest.bytes().skip(first).position(ends).map_or(self.rest.len(), |at| at + first);
@@ -122,7 +121,7 @@ impl<'a> Tokens<'a> {
         (name, value)
     }
 
-    /// Takes the content of an element that contains no markup, and its end tag.
+    /// Returns the content of an element without markup, up to its end tag.
     fn raw(&mut self, name: &str) -> &'a str {
         let mut at = 0;
         while let Some(found) = self.rest[at..].find("</") {
@@ -160,7 +159,7 @@ impl<'a> Iterator for Tokens<'a> {
                 return Some(Token::Start(self.start()));
             }
             if let Some(comment) = markup.strip_prefix("!--") {
-                // `<!-->` and `<!--->` are whole comments.
+                // `<!-->` and `<!--->` are complete comments.
                 self.rest = comment;
                 let short = ["->", ">"].iter().find_map(|end| comment.strip_prefix(end));
                 match short {
@@ -186,7 +185,7 @@ fn in_name(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && byte != b'/' && byte != b'>'
 }
 
-/// Returns whether elements of this name contain no markup.
+/// Returns true for elements whose content is not markup.
 fn is_raw(name: &str) -> bool {
     matches!(name, "script" | "style" | "iframe" | "noembed" | "noframes" | "xmp" | "textarea" | "title")
 }
@@ -213,7 +212,7 @@ fn decode(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Adds the character of a number (after `&#`) and returns how many bytes of the text it took.
+/// Decodes a numeric entity (after `&#`). Returns the number of bytes consumed.
 fn numbered(text: &str, out: &mut String) -> Option<usize> {
     let (radix, digits) = match text.strip_prefix(['x', 'X']) {
         Some(digits) => (16, digits),
@@ -235,7 +234,7 @@ fn numbered(text: &str, out: &mut String) -> Option<usize> {
     Some(text.len() - digits.len() + end + closed)
 }
 
-/// Adds the characters of the longest name at the start of the text and returns how many bytes it took.
+/// Decodes the longest entity name at the start of the text. Returns the number of bytes consumed.
 fn named(text: &str, out: &mut String) -> Option<usize> {
     let most = text.bytes().take(ENTITY_MAX_BYTES).take_while(u8::is_ascii_alphanumeric).count();
     let most = most + usize::from(text[most..].starts_with(';'));
@@ -324,7 +323,7 @@ mod tests {
             let begun = std::time::Instant::now();
             let tokens = Tokens::new(&page).count();
             assert!(tokens <= page.len(), "{tokens}");
-            // In one pass it takes milliseconds, in one for each piece minutes.
+            // One pass takes milliseconds; a pass per token would take minutes.
             assert!(begun.elapsed().as_secs() < 30, "{}", &page[..20]);
         }
     }

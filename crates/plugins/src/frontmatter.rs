@@ -1,20 +1,22 @@
-//! The head of a Markdown file between two lines of `---`: `key: value` in YAML, or in what its author took for YAML.
+//! Parses the frontmatter of a Markdown file between two lines of `---`: `key: value` in YAML, or in what its
+//! author considered YAML.
 //!
-//! What is YAML is read by `yaml_serde`. What is written by hand in plugins often is not (an unquoted description with a
-//! colon in it) and must be read all the same: by the tolerant reader here, which also knows the lines of the keys and
-//! the digits of a version as they are written (`1.10`). It understands texts, quoted texts, block texts (`|` and `>`)
-//! and lists of texts; it passes over what is nested deeper and takes anchors, aliases and tags for plain text. Of 482
-//! heads of public plugins both read 477 alike, and in 5 the tolerant reader took a list below its key for a text.
+//! Valid YAML is parsed by `yaml_serde`. Hand-written frontmatter in plugins often is invalid (an unquoted
+//! description with a colon) and must be read nevertheless, by the tolerant parser here. It also provides the lines
+//! of keys and the digits of a version as written (`1.10`). It supports texts, quoted texts, block texts (`|` and
+//! `>`) and lists of texts; it skips deeper nesting and treats anchors, aliases and tags as plain text. Both
+//! parsers agree on 477 of 482 files of public plugins; in the other 5 the tolerant parser read a list below its
+//! key as a text.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The longest head, in bytes.
+/// The longest frontmatter, in bytes.
 pub(crate) const HEAD_MAX_BYTES: usize = 64 * 1024;
-/// The most brackets and aliases of a head that is read as YAML: nesting costs its parser more than its length.
+/// The maximum number of brackets and aliases in YAML: nesting costs its parser more than length.
 const YAML_MARKS_MAX: usize = 1000;
-/// The most entries of a list.
+/// The maximum number of entries in a list.
 const LIST_MAX: usize = 256;
-/// Keys that end a text which runs on over lines that are not indented.
+/// Keys that end a multi-line text whose lines are not indented.
 const KEYS: [&str; 12] = [
     "name",
     "description",
@@ -29,19 +31,19 @@ const KEYS: [&str; 12] = [
     "skills",
     "hooks",
 ];
-/// The most keys of a head.
+/// The maximum number of keys.
 const KEYS_MAX: usize = 256;
 
-/// The problem of a key that is already there.
-const STANDS_TWICE: &str = "stands twice: the first holds";
+/// The problem of a duplicate key.
+const DUPLICATE_KEY: &str = "duplicate key: the first value is used";
 
-/// A file with a head.
+/// A file with frontmatter.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Head {
     fields: Vec<Field>,
-    /// What follows the head.
+    /// The text after the frontmatter.
     pub(crate) body: String,
-    /// What was not understood: line, from 1, and why.
+    /// Lines that were not understood: line number, from 1, and reason.
     pub(crate) problems: Vec<(u32, String)>,
 }
 
@@ -56,21 +58,21 @@ struct Field {
 enum Value {
     Text(String),
     List(Vec<String>),
-    /// Something nested, which nobody asks for.
+    /// A nested value, which is not used.
     Nested,
 }
 
-/// Why a file has no readable head.
+/// The reason why the frontmatter is not readable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
-    #[error("the head has no end: a line of --- is missing")]
+    #[error("the frontmatter has no end: a line of --- is missing")]
     Open,
-    #[error("the head is longer than {HEAD_MAX_BYTES} bytes")]
+    #[error("the frontmatter is longer than {HEAD_MAX_BYTES} bytes")]
     TooLong,
 }
 
 impl Head {
-    /// The text under this key, however many lines it took; a list is joined by commas.
+    /// Returns the text under this key; joins lists with commas.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         match &self.field(key)?.value {
             Value::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
@@ -79,7 +81,7 @@ impl Head {
         }
     }
 
-    /// The names under this key: a list, or a text that commas or blanks divide, but not within brackets.
+    /// Returns the names under this key: a list, or a text separated by commas or spaces outside of brackets.
     pub(crate) fn names(&self, key: &str) -> Option<Vec<String>> {
         match &self.field(key)?.value {
             Value::Text(text) => Some(divided(text)),
@@ -88,7 +90,7 @@ impl Head {
         }
     }
 
-    /// The line of this key.
+    /// Returns the line of this key.
     pub(crate) fn line(&self, key: &str) -> Option<u32> {
         self.field(key).map(|field| field.line)
     }
@@ -97,9 +99,9 @@ impl Head {
         self.fields.iter().find(|field| field.key == key)
     }
 
-    /// Takes the values that YAML gives, each key's first; the tolerant reader had to guess them.
+    /// Replaces the values of the tolerant parser by those of YAML, the first of each key.
     fn correct(&mut self, entries: Entries) {
-        self.problems.retain(|(_, problem)| problem.ends_with(STANDS_TWICE));
+        self.problems.retain(|(_, problem)| problem.ends_with(DUPLICATE_KEY));
         for (key, value) in entries.0.into_iter().rev() {
             let Some(value) = value else { continue };
             match self.fields.iter().position(|field| field.key == key) {
@@ -111,10 +113,11 @@ impl Head {
     }
 }
 
-/// The keys of a head in YAML; their values, where they are neither numbers nor flags, whose writing matters.
+/// The keys of YAML frontmatter; values are missing if they are numbers or flags, because their exact notation
+/// matters.
 struct Entries(Vec<(String, Option<Value>)>);
 
-/// `None` when it is no YAML.
+/// Returns `None` if the text is not valid YAML.
 fn entries(head: &str) -> Option<Entries> {
     let marks = head.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b'*')).count();
     if marks > YAML_MARKS_MAX { None } else { yaml_serde::from_str(head).ok() }
@@ -142,7 +145,7 @@ impl<'de> Deserialize<'de> for Entries {
     }
 }
 
-/// A value; `None` where the tolerant reader knows better.
+/// A value; `None` if the tolerant parser's value is to be used.
 struct Read(Option<Value>);
 
 impl<'de> Deserialize<'de> for Read {
@@ -189,7 +192,7 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(Some(Value::Nested))
     }
 
-    /// A list of texts; one that holds anything else is left to the tolerant reader.
+    /// Reads a list of texts; lists with other items are left to the tolerant parser.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<Value>, A::Error> {
         let mut texts = Some(Vec::new());
         while let Some(Read(item)) = list.next_element()? {
@@ -203,7 +206,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
-/// Reads a file. Without a first line of `---` it is all body.
+/// Parses a file. A file without a first line of `---` has no frontmatter.
 pub(crate) fn read(text: &str) -> Result<Head, HeadError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut rest = text.split_inclusive('\n');
@@ -243,24 +246,23 @@ impl<'a> Lines<'a> {
         let mut head = Head::default();
         let mut runs_on = false;
         while let Some(line) = self.next() {
-            // The first line of the file is the mark before the head.
+            // The first line of the file is the delimiter.
             let number = u32::try_from(self.at).unwrap_or(u32::MAX).saturating_add(1);
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
             let known = key_of(line).filter(|(key, _)| !runs_on || KEYS.contains(key));
             let Some((key, value)) = known else {
-                // A text over several lines that should be indented and is not.
+                // A multi-line text whose lines are not indented.
                 let Some(Field { value: Value::Text(text), .. }) = head.fields.last_mut() else {
-                    head.problems.push((number, "no `key: value`: the line is passed over".to_owned()));
+                    head.problems.push((number, "not `key: value`: the line is ignored".to_owned()));
                     continue;
                 };
                 text.push(' ');
                 text.push_str(line.trim());
                 if !runs_on {
-                    let told =
-                        "no `key: value`: it is taken for more of the text above, and what follows, too";
-                    head.problems.push((number, told.to_owned()));
+                    let problem = "not `key: value`: this and the following lines are treated as part of the text above";
+                    head.problems.push((number, problem.to_owned()));
                 }
                 runs_on = true;
                 continue;
@@ -268,7 +270,7 @@ impl<'a> Lines<'a> {
             runs_on = false;
             let value = self.value(value);
             if head.fields.iter().any(|field| field.key == key) {
-                head.problems.push((number, format!("{key} {STANDS_TWICE}")));
+                head.problems.push((number, format!("{key} {DUPLICATE_KEY}")));
             } else if head.fields.len() < KEYS_MAX {
                 head.fields.push(Field { key: key.to_owned(), line: number, value });
             }
@@ -282,7 +284,7 @@ impl<'a> Lines<'a> {
         Some(line)
     }
 
-    /// The next line, if it goes on with the value before it: indented, or blank before such a one.
+    /// Returns the next line if it continues the previous value: indented, or blank before an indented line.
     fn continued(&mut self) -> Option<&'a str> {
         let ahead =
             self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty())?;
@@ -311,7 +313,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Adds the lines that go on with a text: joined by a blank, and by a line feed where one is empty.
+    /// Appends continuation lines: separated by a space, or by a line feed after an empty line.
     fn fold_into(&mut self, text: &mut String) {
         while let Some(line) = self.continued() {
             let line = line.trim();
@@ -362,7 +364,7 @@ impl<'a> Lines<'a> {
             whole.push(if line.trim().is_empty() { '\n' } else { ' ' });
             whole.push_str(line.trim());
         }
-        // No quoted text after all: what stands there is taken as it is.
+        // The quotation does not end: the text is taken literally.
         self.at = back;
         let mut text = first.to_owned();
         self.fold_into(&mut text);
@@ -381,7 +383,7 @@ impl<'a> Lines<'a> {
         Value::List(items.take(LIST_MAX).collect())
     }
 
-    /// What stands below a key without a value of its own.
+    /// Reads the value below a key without a value on its line.
     fn below(&mut self) -> Value {
         let ahead = self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty());
         let Some(ahead) = ahead else { return Value::Text(String::new()) };
@@ -417,13 +419,13 @@ fn is_indented(line: &str) -> bool {
     line.starts_with([' ', '\t'])
 }
 
-/// Whether a value is the mark of a block: `|` or `>` with nothing but its indicators.
+/// Returns true if a value begins a block text: `|` or `>` with optional indicators.
 fn is_block(value: &str) -> bool {
     let rest = without_comment(&value[1..]).trim();
     rest.len() <= 2 && rest.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'1'..=b'9'))
 }
 
-/// The key of a line that is not indented, and its value.
+/// Splits an unindented line into key and value.
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
     let is_key = !key.is_empty()
@@ -436,7 +438,7 @@ fn without_comment(text: &str) -> &str {
     text.find(" #").map_or(text, |at| &text[..at]).trim_end()
 }
 
-/// A text without the quotes around it, if there are any.
+/// Removes the quotes around a text, if there are any.
 fn plain(text: &str) -> String {
     match unquoted(text) {
         Some((inner, "")) => inner,
@@ -444,7 +446,7 @@ fn plain(text: &str) -> String {
     }
 }
 
-/// A quoted text, and what follows it; `None` when it does not end.
+/// Returns a quoted text and the rest after it; `None` if the quotation does not end.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut out = String::new();
@@ -474,7 +476,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Names that commas or blanks divide; `Bash(git add:*)` is one.
+/// Splits names separated by commas or spaces; `Bash(git add:*)` is one name.
 fn divided(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut depth = 0_u32;
@@ -551,21 +553,24 @@ mod tests {
     fn a_text_that_is_not_indented_runs_on_to_the_next_key_of_plugins() {
         let text =
             "description: Use it. Examples:\n\n<example>\nuser: \"Go\"\n</example>\ntools: Read\nother: x";
-        let told = head(text);
-        assert_eq!(told.text("description").unwrap(), "Use it. Examples: <example> user: \"Go\" </example>");
+        let parsed = head(text);
         assert_eq!(
-            (told.names("tools").unwrap(), told.text("other").unwrap()),
+            parsed.text("description").unwrap(),
+            "Use it. Examples: <example> user: \"Go\" </example>"
+        );
+        assert_eq!(
+            (parsed.names("tools").unwrap(), parsed.text("other").unwrap()),
             (vec!["Read".into()], "x".into())
         );
-        assert_eq!(told.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4], "told once");
+        assert_eq!(parsed.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4], "reported once");
     }
 
     #[test]
     fn what_is_no_head_is_told_with_its_line() {
-        let told = head("what is this\nname: a\nname: b\nd: x");
-        assert_eq!(told.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4]);
-        assert_eq!((told.text("name").unwrap(), told.line("d")), ("a".to_owned(), Some(5)));
-        assert_eq!(told.body, "The body.\n");
+        let parsed = head("what is this\nname: a\nname: b\nd: x");
+        assert_eq!(parsed.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!((parsed.text("name").unwrap(), parsed.line("d")), ("a".to_owned(), Some(5)));
+        assert_eq!(parsed.body, "The body.\n");
         assert_eq!(read("---\nname: a\n"), Err(HeadError::Open));
         assert_eq!(read(&format!("---\n{}", "a: b\n".repeat(20_000))), Err(HeadError::TooLong));
         assert_eq!(read("# Title\n").unwrap().body, "# Title\n");

@@ -1,9 +1,10 @@
-//! Plugins: folders of skills, agents and MCP servers in the layout that agent tools share, read tolerantly and within bounds.
+//! Reads plugins: folders of skills, agents and MCP servers in the layout that agent tools share, tolerantly and
+//! within bounds.
 //!
-//! [`read`] makes a [`Library`] of the plugin that is built in and of the operator's folders; [`Library::publish`]
-//! lays their files out below the data folder, from where machines see them read-only; [`fingerprint`] tells
-//! whether a folder has changed. What is broken is left out and told as a [`Notice`] with file and line. Nothing
-//! of a plugin is ever executed here.
+//! [`read`] builds a [`Library`] from the built-in plugin and the operator's folders; [`Library::publish`] copies
+//! their files below the data folder, where machines see them read-only; [`fingerprint`] detects changes of
+//! folders. Broken items are skipped and reported as a [`Notice`] with file and line. This crate never executes
+//! anything of a plugin.
 
 mod frontmatter;
 mod library;
@@ -27,101 +28,101 @@ pub use servers::McpServer;
 /// Where the folder stands in a machine.
 pub const MACHINE_FOLDER: &str = "/plugins";
 
-/// The agent that answers when a question names none.
+/// The agent that answers if a question names none.
 pub const DEFAULT_AGENT: &str = "causerie:assistant";
 
-/// The longest file with a head (`SKILL.md`, an agent), in bytes.
+/// The longest file with frontmatter (`SKILL.md`, an agent), in bytes.
 pub const TEXT_FILE_MAX_BYTES: u64 = 256 * 1024;
-/// The longest instructions of a skill or an agent that reach a model, in bytes.
+/// The maximum length of a skill's or agent's instructions, in bytes; the rest is cut.
 pub const INSTRUCTIONS_MAX_BYTES: usize = 60 * 1024;
-/// The longest description, in characters; the rest is cut.
+/// The maximum length of a description, in characters; the rest is cut.
 pub const DESCRIPTION_MAX_CHARS: usize = 4096;
 /// The longest name of a plugin, a skill or an agent, in bytes.
 pub const NAME_MAX_BYTES: usize = 64;
-/// The most plugins, skills and agents, of all folders together.
+/// The maximum number of plugins over all folders.
 pub const PLUGINS_MAX: usize = 200;
-/// The most skills.
+/// The maximum number of skills.
 pub const SKILLS_MAX: usize = 1000;
-/// The most agents.
+/// The maximum number of agents.
 pub const AGENTS_MAX: usize = 1000;
-/// The most files and folders of one skill.
+/// The maximum number of files and folders per skill.
 pub const SKILL_FILES_MAX: usize = 1000;
-/// The longest file of a skill, in bytes.
+/// The largest file of a skill, in bytes.
 pub const SKILL_FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// The most files and folders of a plugin that brings MCP servers.
+/// The maximum number of files and folders of a plugin with MCP servers.
 pub const PLUGIN_FILES_MAX: usize = 10_000;
-/// The longest that all files of a plugin which machines see may be together, in bytes.
+/// The maximum total size of the files of a plugin that machines see, in bytes.
 pub const PLUGIN_MAX_BYTES: u64 = 128 * 1024 * 1024;
-/// The most notices that are kept; more are counted.
+/// The maximum number of recorded notices; further ones are only counted.
 pub const NOTICES_MAX: usize = 500;
 
-/// A skill: instructions for one kind of task, with files that help.
+/// A skill: instructions for one kind of task, with supporting files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// How it is called.
+    /// The name.
     pub name: SkillName,
-    /// What it does and when to use it, in one line.
+    /// A one-line description of what it does and when to use it.
     pub description: String,
-    /// Its instructions, in Markdown.
+    /// The instructions, in Markdown.
     pub instructions: String,
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: String,
     /// The name of its folder.
     pub folder: String,
-    /// The tools that its author names, as written: in other programs those that are used without asking the user
-    /// first, which nothing here does. They neither limit nor add what is offered.
+    /// The tools that its author lists, as written. Other programs use these without asking the user; here they
+    /// neither limit nor extend the offered tools.
     pub tools: Vec<String>,
-    /// The jurisdictions that it is for, in capitals; any when there are none.
+    /// The jurisdictions that it applies to, in upper case; all if empty.
     pub jurisdictions: Vec<String>,
-    /// Its files, relative to its folder, `SKILL.md` left out; sorted.
+    /// The files, relative to its folder, without `SKILL.md`; sorted.
     pub files: Vec<String>,
 }
 
 impl Skill {
-    /// Its folder in the machine.
+    /// Returns its folder in the machine.
     #[must_use]
     pub fn place(&self) -> String {
         format!("{MACHINE_FOLDER}/{}/skills/{}", self.plugin, self.folder)
     }
 }
 
-/// An agent: who answers, and how it works.
+/// An agent: a role with instructions and tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// Its identifier, made from its full name.
+    /// The identifier, derived from the full name.
     pub id: AgentId,
-    /// Its short name.
+    /// The short name.
     pub name: String,
     /// `<plugin>:<file>`
     pub full_name: String,
-    /// What it is for, in one line.
+    /// A one-line description of its purpose.
     pub description: String,
-    /// The tools that it may use, as written; all when `None`.
+    /// The tools that it may use, as written; all if `None`.
     pub tools: Option<Vec<String>>,
-    /// The model that its author wishes, as written.
+    /// The model that its author prefers, as written.
     pub model: Option<String>,
-    /// Its instructions, in Markdown.
+    /// The instructions, in Markdown.
     pub instructions: String,
 }
 
 impl Agent {
-    /// How it is called.
+    /// Returns its name.
     #[must_use]
     pub fn called(&self) -> AgentName {
         AgentName { id: self.id, name: self.name.clone(), full_name: self.full_name.clone() }
     }
 }
 
-/// Something in a plugin that is not as it should be.
+/// A problem in a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// The file.
     pub file: String,
-    /// The line, from 1, where it is known.
+    /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// What it is about.
+    /// The problem.
     pub text: String,
-    /// Whether something was left out because of it.
+    /// True if something was skipped because of it.
     pub skipped: bool,
 }
 

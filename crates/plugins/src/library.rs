@@ -1,22 +1,22 @@
-//! What was read, and how a question's words find it.
+//! The plugins that were read, and lookup by the words of a question.
 
 use domain::id::{AgentId, SkillId};
 
 use crate::tree::{Found, Tree};
 use crate::{Agent, DEFAULT_AGENT, McpServer, Notice, Skill};
 
-/// Every skill, agent and MCP server that there is. Never without the default agent.
+/// Every available skill, agent and MCP server. Always contains the default agent.
 #[derive(Debug, Clone, Default)]
 pub struct Library {
-    /// The skills, by full name.
+    /// The skills, sorted by full name.
     pub skills: Vec<Skill>,
-    /// The agents, by full name.
+    /// The agents, sorted by full name.
     pub agents: Vec<Agent>,
-    /// The MCP servers, in the order of their plugins; no two have one name.
+    /// The MCP servers, in the order of their plugins; names are unique.
     pub servers: Vec<McpServer>,
-    /// What is not as it should be.
+    /// The problems that were found.
     pub notices: Vec<Notice>,
-    /// How many notices were not kept.
+    /// The number of notices beyond [`crate::NOTICES_MAX`].
     pub notices_left_out: usize,
     pub(crate) shelves: Vec<SkillFiles>,
 }
@@ -32,24 +32,24 @@ pub(crate) struct SkillFiles {
     pub(crate) whole: Option<(String, Vec<Found>)>,
 }
 
-/// What was looked up: a skill or an agent.
+/// An item that can be looked up: a skill or an agent.
 pub trait Visited {
-    /// Whether this is its identifier.
+    /// Returns true if the text is its identifier.
     fn has_id(&self, text: &str) -> bool;
-    /// Its short name.
+    /// Returns the short name.
     fn name(&self) -> &str;
-    /// Its full name.
+    /// Returns the full name.
     fn full_name(&self) -> &str;
 }
 
-/// What a word found.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Lookup<'a, T> {
-    /// This one.
+    /// Exactly one item matches.
     Found(&'a T),
-    /// Nothing.
+    /// No item matches.
     Unknown,
-    /// Several, which have these full names.
+    /// Several items match; contains their full names.
     Ambiguous(Vec<String>),
 }
 
@@ -82,19 +82,19 @@ impl Visited for Agent {
 }
 
 impl Library {
-    /// The skill that a word names: by identifier, else by full name, else by name.
+    /// Looks up a skill: by identifier, then by full name, then by short name.
     #[must_use]
     pub fn skill(&self, word: &str) -> Lookup<'_, Skill> {
         look_up(&self.skills, word)
     }
 
-    /// The agent that a word names, in the same order.
+    /// Looks up an agent in the same order.
     #[must_use]
     pub fn agent(&self, word: &str) -> Lookup<'_, Agent> {
         look_up(&self.agents, word)
     }
 
-    /// The agent of this full name, or the default one when it is gone or none is named.
+    /// Returns the agent with this full name, or the default agent if it is missing or none is named.
     #[must_use]
     pub fn agent_or_default(&self, full_name: Option<&str>) -> Option<&Agent> {
         let named = |wanted: &str| self.agents.iter().find(|agent| agent.full_name == wanted);
@@ -103,14 +103,14 @@ impl Library {
 }
 
 impl Library {
-    /// The MCP server whose tool would be called so.
+    /// Returns the MCP server of a tool's name.
     #[must_use]
     pub fn server_of(&self, tool: &str) -> Option<&McpServer> {
         let name = mcp::server_of(tool)?;
         self.servers.iter().find(|server| server.spec.name == name)
     }
 
-    /// Whether a call of an MCP server's tool may run again after a crash, as its plugin says.
+    /// Returns true if a call of an MCP server's tool may run again after a crash, as its plugin declares.
     #[must_use]
     pub fn is_repeatable(&self, tool: &str) -> bool {
         self.server_of(tool).is_some_and(|server| {

@@ -1,10 +1,10 @@
-//! On which line of a JSON document something stands.
+//! Finds the lines of keys in JSON documents.
 
-/// The line, from 1, of the key at the end of these: `["mcpServers", "registry"]` is that of `"registry"`. The document
-/// must be JSON; of anything else the answer means nothing.
+/// Returns the line, from 1, of the key at the end of this path: `["mcpServers", "registry"]` finds `"registry"`.
+/// The result is only meaningful for valid JSON.
 pub(crate) fn line_of(text: &str, keys: &[&str]) -> Option<u32> {
     let bytes = text.as_bytes();
-    // Where each object that is open stands: its present key. Lists have none.
+    // The current key of each open object; lists have none.
     let mut path: Vec<Option<String>> = Vec::new();
     let (mut at, mut line) = (0, 1_u32);
     while at < bytes.len() {
@@ -33,7 +33,7 @@ pub(crate) fn line_of(text: &str, keys: &[&str]) -> Option<u32> {
     None
 }
 
-/// Where a string ends that begins here: behind its quotation mark.
+/// Returns the end of the string that begins here, after its quotation mark.
 fn string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {

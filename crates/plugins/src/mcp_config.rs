@@ -1,4 +1,4 @@
-//! Finding the MCP servers of a plugin, and keeping them within bounds.
+//! Finds the MCP servers of a plugin and bounds their number.
 
 use mcp::SERVERS_MAX;
 use serde_json::{Map, Value};
@@ -9,11 +9,12 @@ use crate::reader::{MANIFEST, Plugin, Reader, SERVERS};
 use crate::servers::{self, KEY, McpServer, ServerWarning, Source};
 use crate::tree::{Tree, clean, join};
 
-/// The most places at which a manifest may say that servers stand.
+/// The maximum number of locations that a manifest may list for servers.
 const PLACES_MAX: usize = 16;
 
 impl Reader {
-    /// The servers that a plugin brings: in its own file, in those that its manifest names, and in the manifest.
+    /// Returns the servers of a plugin: from its own file, from the files that its manifest names, and from the
+    /// manifest.
     pub(crate) fn servers(
         &mut self,
         tree: &Tree,
@@ -27,8 +28,8 @@ impl Reader {
         if tree.is_file(&own) {
             self.of_file(tree, &own, plugin, &mut found);
         }
-        let told = manifest.get(KEY).or_else(|| entry.get(KEY));
-        let places = match told {
+        let declared = manifest.get(KEY).or_else(|| entry.get(KEY));
+        let places = match declared {
             None | Some(Value::Null) => &[],
             Some(Value::Array(several)) => several.as_slice(),
             Some(one) => std::slice::from_ref(one),
@@ -39,16 +40,14 @@ impl Reader {
                 Value::String(path) => match clean(path).map(|path| join(root, &path)) {
                     Some(path) if path == own => {}
                     Some(path) => self.of_file(tree, &path, plugin, &mut found),
-                    None => {
-                        self.skip(tree, &manifest_file, format!("{KEY}: {path:?} leads out of the plugin"))
-                    }
+                    None => self.skip(tree, &manifest_file, format!("{KEY}: {path:?} is outside the plugin")),
                 },
                 Value::Object(map) => {
                     let text = self.document(tree, &manifest_file).map(|(_, text)| text).unwrap_or_default();
                     let source = Source { text: &text, keys: &[KEY] };
                     self.of_map(tree, &manifest_file, plugin, map, source, &mut found);
                 }
-                _ => self.skip(tree, &manifest_file, format!("{KEY} is no path and no JSON object")),
+                _ => self.skip(tree, &manifest_file, format!("{KEY} is neither a path nor a JSON object")),
             }
         }
         found
@@ -61,10 +60,10 @@ impl Reader {
             Some(Value::Object(map)) => (map, &[KEY]),
             Some(_) => {
                 let line = crate::line_numbers::line_of(&text, &[KEY]);
-                self.note(&tree.shown(file), line, format!("{KEY} is no JSON object"), true);
+                self.note(&tree.shown(file), line, format!("{KEY} is not a JSON object"), true);
                 (&none, &[KEY])
             }
-            // Some write the servers alone.
+            // Some files contain only the map of servers.
             None => (value.as_object().unwrap_or(&none), &[]),
         };
         self.of_map(tree, file, plugin, map, Source { text: &text, keys }, found);
@@ -81,12 +80,12 @@ impl Reader {
     ) {
         let mut remarks: Vec<ServerWarning> = Vec::new();
         found.extend(servers::read(plugin, map, source, &mut remarks));
-        for (line, told, skipped) in remarks {
-            self.note(&tree.shown(file), line, told, skipped);
+        for (line, warning, skipped) in remarks {
+            self.note(&tree.shown(file), line, warning, skipped);
         }
     }
 
-    /// Takes a plugin's servers in, with all its files, which they may need.
+    /// Adds a plugin's servers to the library, and all its files, which they may need.
     pub(crate) fn keep_servers(&mut self, plugin: Plugin<'_>, shelf: &mut SkillFiles) {
         let Plugin { tree, root, servers, .. } = plugin;
         let Some(files) = self.files_of(tree, &root, PLUGIN_FILES_MAX) else { return };
@@ -97,7 +96,7 @@ impl Reader {
                 break;
             }
             if self.library.servers.iter().any(|other| other.spec.name == *name) {
-                self.skip(tree, &root, format!("there is an MCP server {name} already, which holds"));
+                self.skip(tree, &root, format!("there is an MCP server {name} already; the first is used"));
                 continue;
             }
             self.library.servers.push(server);

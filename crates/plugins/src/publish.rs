@@ -1,13 +1,13 @@
-//! The files of plugins below the data folder, from where machines see them: those of skills, and all of a plugin that
-//! brings MCP servers.
+//! Publishes the files of plugins below the data folder, where machines see them: those of skills, and all files of
+//! a plugin with MCP servers.
 //!
 //! ```text
-//! <folder>/causerie             -> .content/3f9a…   one link for each plugin, replaced in one step
+//! <folder>/causerie             -> .content/3f9a…   one link per plugin, replaced atomically
 //! <folder>/.content/3f9a…/skills/contract-review/SKILL.md
-//! <folder>/.servers.json                           the MCP servers, replaced in one step after the links
+//! <folder>/.servers.json                           the MCP servers, replaced atomically after the links
 //! ```
-//! The name in `.content` is a hash of all that lies there, so that nothing there ever changes: a machine that
-//! runs goes on with whole skills while a plugin is exchanged, because it sees this folder itself.
+//! The name in `.content` is a hash of its content, so nothing there ever changes: while a plugin is replaced, a
+//! running machine continues with consistent skills, because it sees this folder itself.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -22,13 +22,14 @@ use crate::library::{Library, SkillFiles};
 use crate::tree::{TreeError, join};
 use crate::{McpServer, Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
 
+
 const CONTENT: &str = ".content";
 const FRESH: &str = ".fresh";
 const LINK: &str = ".link";
 
-/// Why files could not be laid out.
+/// The reason why files could not be published.
 #[derive(Debug, thiserror::Error)]
-#[error("the skills' files cannot be laid out in {folder}: {source}")]
+#[error("the skills' files cannot be published in {folder}: {source}")]
 pub struct PublishError {
     folder: String,
     #[source]
@@ -36,32 +37,32 @@ pub struct PublishError {
 }
 
 impl Library {
-    /// Lays the files of all skills out in `folder`, which is made, and removes those of plugins that are gone.
-    /// A plugin whose files cannot be read keeps what it had; that is noted. Blocks.
+    /// Publishes the files of all skills in `folder`, which is created if necessary, and removes those of deleted
+    /// plugins. If a plugin's files cannot be read, its previous files stay and a notice is recorded. Blocks.
     ///
     /// # Errors
-    /// [`PublishError`] when the folder cannot be written.
+    /// Returns [`PublishError`] if the folder cannot be written.
     pub fn publish(&mut self, folder: &Path) -> Result<(), PublishError> {
         let failed = |source| PublishError { folder: folder.display().to_string(), source };
         public_folder(folder).and_then(|()| public_folder(&folder.join(CONTENT))).map_err(failed)?;
-        let mut kept = vec![CONTENT.to_owned(), SERVERS_FILE.to_owned()];
+        let mut retained = vec![CONTENT.to_owned(), SERVERS_FILE.to_owned()];
         let mut contents = Vec::new();
-        for shelf in &self.shelves {
-            match lay_out(shelf, folder) {
+        for skill_files in &self.shelves {
+            match lay_out(skill_files, folder) {
                 Ok(content) => contents.push(content),
                 Err(TreeError::Io(error)) => return Err(failed(error)),
                 Err(error) => self.notices.push(Notice {
-                    file: shelf.tree.shown(""),
+                    file: skill_files.tree.shown(""),
                     line: None,
-                    text: format!("the files of {} are not laid out: {error}", shelf.plugin),
+                    text: format!("the files of {} are not published: {error}", skill_files.plugin),
                     skipped: true,
                 }),
             }
-            kept.push(shelf.plugin.clone());
+            retained.push(skill_files.plugin.clone());
         }
-        sweep(folder, &kept).map_err(failed)?;
+        sweep(folder, &retained).map_err(failed)?;
         self.publish_servers(folder).map_err(failed)?;
-        // Of a plugin that could not be laid out, what it had.
+        // Retains the previous content of a plugin that could not be published.
         let linked = fs::read_dir(folder).map_err(failed)?.flatten();
         let linked = linked.filter_map(|entry| fs::read_link(entry.path()).ok());
         contents.extend(linked.filter_map(|target| target.file_name()?.to_str().map(str::to_owned)));
@@ -70,7 +71,7 @@ impl Library {
 }
 
 impl Library {
-    /// Writes down which MCP servers there are, each with a version that its plugin's files are part of.
+    /// Writes the list of MCP servers, each with a version that depends on its plugin's files.
     fn publish_servers(&mut self, folder: &Path) -> io::Result<()> {
         for McpServer { plugin, spec, .. } in &mut self.servers {
             spec.version.clear();
@@ -98,24 +99,25 @@ fn hex(digest: &[u8]) -> String {
     domain::hex::encode(&digest[..digest.len().min(16)])
 }
 
-/// Makes the content of a plugin and leads its link there. Gives the content's name.
-fn lay_out(shelf: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
+/// Creates the content of a plugin and points its link to it. Returns the content's name.
+fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let fresh = folder.join(CONTENT).join(FRESH);
     remove(&fresh)?;
     public_folder(&fresh)?;
     let mut hash = Sha256::new();
     let mut total = 0_u64;
     let mut laid = HashSet::new();
-    let skills = shelf.skills.iter().map(|(name, source, files)| (format!("skills/{name}"), source, files));
-    // What a skill's folder is called in the machine comes before what else lies there.
-    let whole = shelf.whole.iter().map(|(root, files)| (String::new(), root, files));
+    let skills =
+        skill_files.skills.iter().map(|(name, source, files)| (format!("skills/{name}"), source, files));
+    // Skills come first, because they take precedence over other files at the same path.
+    let whole = skill_files.whole.iter().map(|(root, files)| (String::new(), root, files));
     for (below, source, files) in skills.chain(whole) {
         for file in files {
             let inside = join(&below, file.path[source.len()..].trim_start_matches('/'));
             if !laid.insert(inside.clone()) {
                 continue;
             }
-            let bytes = shelf.tree.bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
+            let bytes = skill_files.tree.bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
             total += bytes.len() as u64;
             if total > PLUGIN_MAX_BYTES {
                 return Err(TreeError::TooLong(PLUGIN_MAX_BYTES));
@@ -142,7 +144,7 @@ fn lay_out(shelf: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
         fs::rename(&fresh, &place)?;
     }
     let target = Path::new(CONTENT).join(&content);
-    let link = folder.join(&shelf.plugin);
+    let link = folder.join(&skill_files.plugin);
     if fs::read_link(&link).is_ok_and(|led| led == target) {
         return Ok(content);
     }
@@ -153,18 +155,18 @@ fn lay_out(shelf: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     Ok(content)
 }
 
-/// A folder that everybody may read, whatever the process's mask: machines run as other users.
+/// Creates a folder that every user may read, regardless of the umask: machines run as other users.
 fn public_folder(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.is_dir()).collect();
     DirBuilder::new().recursive(true).mode(0o755).create(path)?;
     missing.iter().try_for_each(|made| fs::set_permissions(made, Permissions::from_mode(0o755)))
 }
 
-/// Removes all in a folder but what is named.
-fn sweep(folder: &Path, kept: &[String]) -> io::Result<()> {
+/// Removes everything in a folder except the given names.
+fn sweep(folder: &Path, retained: &[String]) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if !kept.iter().any(|name| entry.file_name() == name.as_str()) {
+        if !retained.iter().any(|name| entry.file_name() == name.as_str()) {
             remove(&entry.path())?;
         }
     }

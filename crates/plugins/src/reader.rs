@@ -1,7 +1,7 @@
-//! Finding plugins in folders, and skills and agents in plugins.
+//! Finds plugins in folders, and skills and agents in plugins.
 //!
 //! A folder may be a marketplace (`.claude-plugin/marketplace.json`), a plugin (`.claude-plugin/plugin.json`, or
-//! `skills/` or `agents/`), a lone skill (`SKILL.md`), or a folder of these.
+//! `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,19 +24,19 @@ pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
 const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
 const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const SERVERS: &str = ".mcp.json";
-/// The most jurisdictions that a skill names.
+/// The maximum number of jurisdictions per skill.
 const JURISDICTIONS_MAX: usize = 100;
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
-/// The longest file name, and the longest text, of a notice; the rest is cut.
+/// The longest file name and text of a notice, in characters; the rest is cut.
 const NOTICE_MAX_CHARS: usize = 1000;
-/// The most files and folders of one of the operator's folders that are looked at for changes.
+/// The maximum number of files and folders per configured folder that are checked for changes.
 const MARKS_MAX: usize = 20_000;
 
 static EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// Reads the plugin that is built in and those of the folders, in this order: of several plugins of one name the
-/// first holds. Blocks.
+/// Reads the built-in plugin and those of the folders, in this order: the first of several plugins with the same
+/// name is used. Blocks.
 #[must_use]
 pub fn read(folders: &[PathBuf]) -> Library {
     let mut reader = Reader::default();
@@ -47,19 +47,19 @@ pub fn read(folders: &[PathBuf]) -> Library {
     reader.finish()
 }
 
-/// Reads one folder alone, as its author checks it. Blocks.
+/// Reads a single folder, to check it for its author. Blocks.
 #[must_use]
 pub fn read_one(folder: &Path) -> Library {
     let mut reader = Reader::default();
     reader.place(folder);
     let Library { skills, agents, servers, .. } = &reader.library;
     if skills.is_empty() && agents.is_empty() && servers.is_empty() {
-        reader.note(&folder.display().to_string(), None, "no skill, agent or MCP server is found here", true);
+        reader.note(&folder.display().to_string(), None, "no skill, agent or MCP server found", true);
     }
     reader.finish()
 }
 
-/// What tells whether anything in the folders has changed. Blocks.
+/// Returns a hash that changes when anything in the folders changes. Blocks.
 #[must_use]
 pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
     let mut marks = Vec::new();
@@ -68,7 +68,7 @@ pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
             tree.marks(MARKS_MAX, &mut |path, metadata| marks.push((path.to_owned(), mark_of(metadata))));
         }
     }
-    // The kernel gives the entries of a folder in any order.
+    // The order of directory entries is unspecified.
     marks.sort();
     let mut hash = Sha256::new();
     for (path, mark) in marks {
@@ -84,13 +84,13 @@ pub(crate) struct Reader {
     plugins: HashSet<String>,
 }
 
-/// A plugin as it was found.
+/// A plugin that was found.
 pub(crate) struct Plugin<'a> {
     pub(crate) tree: &'a Tree,
-    /// Its folder in the tree.
+    /// The folder in the tree.
     pub(crate) root: String,
     pub(crate) name: String,
-    /// The folders of its skills, and files of its agents.
+    /// The folders of its skills and the files of its agents.
     skills: Vec<String>,
     agents: Vec<String>,
     pub(crate) servers: Vec<McpServer>,
@@ -137,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// Reads what stands in this one folder; whether it is anything.
+    /// Reads a single folder. Returns `false` if it contains nothing known.
     fn one(&mut self, tree: &Tree, root: &str) -> bool {
         if tree.is_file(&join(root, MARKETPLACE)) {
             self.marketplace(tree, root);
@@ -179,12 +179,12 @@ impl Reader {
                         self.skip(tree, &file, format!("{name}: there is no folder {source}"));
                     }
                 }
-                _ => self.skip(tree, &file, format!("{name}: its source is no folder below this one")),
+                _ => self.skip(tree, &file, format!("{name}: its source is not a folder below this one")),
             }
         }
     }
 
-    /// Reads a plugin; `entry` is what a marketplace says of it.
+    /// Reads a plugin; `entry` is its marketplace entry.
     fn plugin(&mut self, tree: &Tree, root: &str, entry: &Value) {
         let manifest_file = join(root, MANIFEST);
         let manifest = if tree.is_file(&manifest_file) {
@@ -193,16 +193,16 @@ impl Reader {
         } else {
             Value::Null
         };
-        let told = |key: &str| manifest.get(key).or_else(|| entry.get(key));
+        let declared = |key: &str| manifest.get(key).or_else(|| entry.get(key));
         let name = entry.get("name").or_else(|| manifest.get("name")).and_then(Value::as_str);
         let name = name.unwrap_or_else(|| folder_name(tree, root)).to_owned();
-        // A marketplace that lists skills of a folder that several plugins share means these alone.
+        // A marketplace entry that lists skills refers only to these, because several plugins may share the folder.
         let only_listed = manifest.is_null() && entry.get("skills").is_some();
         let mut skills = Vec::new();
         if !only_listed {
             skills.extend(self.inside(tree, &join(root, "skills")));
         }
-        for path in self.paths(tree, root, "skills", told("skills")) {
+        for path in self.paths(tree, root, "skills", declared("skills")) {
             if tree.is_file(&join(&path, SKILL_FILE)) {
                 skills.push(path);
             } else {
@@ -213,7 +213,7 @@ impl Reader {
         if !only_listed {
             agents.extend(self.inside(tree, &join(root, "agents")));
         }
-        for path in self.paths(tree, root, "agents", told("agents")) {
+        for path in self.paths(tree, root, "agents", declared("agents")) {
             if tree.is_folder(&path) { agents.extend(self.inside(tree, &path)) } else { agents.push(path) }
         }
         self.passed_over(tree, root, &manifest, only_listed);
@@ -228,7 +228,7 @@ impl Reader {
         self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers });
     }
 
-    /// Tells of what a plugin has and this service does not use.
+    /// Reports features of a plugin that this service does not support.
     fn passed_over(&mut self, tree: &Tree, root: &str, manifest: &Value, only_listed: bool) {
         if only_listed {
             return;
@@ -238,16 +238,16 @@ impl Reader {
                 || tree.is_folder(&join(root, path))
                 || tree.is_file(&join(root, path))
         };
-        for (key, path, told) in
+        for (key, path, warning) in
             [("hooks", "hooks", "hooks are not run"), ("commands", "commands", "commands are not offered")]
         {
             if has(key, path) {
-                self.note(&tree.shown(&join(root, path)), None, told, false);
+                self.note(&tree.shown(&join(root, path)), None, warning, false);
             }
         }
     }
 
-    /// The entries of a folder that a plugin has, or none.
+    /// Lists the entries of a plugin's folder; empty if it does not exist.
     fn inside(&mut self, tree: &Tree, folder: &str) -> Vec<String> {
         if !tree.is_folder(folder) {
             return Vec::new();
@@ -261,14 +261,14 @@ impl Reader {
         }
     }
 
-    /// The paths that a manifest gives under a key: a text or a list of them.
-    fn paths(&mut self, tree: &Tree, root: &str, key: &str, told: Option<&Value>) -> Vec<String> {
-        let written: Vec<&str> = match told {
+    /// Returns the paths under a key of the manifest: a text or a list of texts.
+    fn paths(&mut self, tree: &Tree, root: &str, key: &str, value: Option<&Value>) -> Vec<String> {
+        let written: Vec<&str> = match value {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::String(one)) => vec![one],
             Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
             Some(_) => {
-                self.note(&tree.shown(&join(root, MANIFEST)), None, format!("{key} is no path"), false);
+                self.note(&tree.shown(&join(root, MANIFEST)), None, format!("{key} is not a path"), false);
                 Vec::new()
             }
         };
@@ -277,7 +277,7 @@ impl Reader {
             match clean(one) {
                 Some(path) => paths.push(join(root, &path).trim_end_matches('/').to_owned()),
                 None => {
-                    self.skip(tree, &join(root, MANIFEST), format!("{key}: {one:?} leads out of the plugin"))
+                    self.skip(tree, &join(root, MANIFEST), format!("{key}: {one:?} is outside the plugin"))
                 }
             }
         }
@@ -293,7 +293,7 @@ impl Reader {
             return self.skip(tree, root, format!("there are more than {PLUGINS_MAX} plugins"));
         }
         if !self.plugins.insert(name.clone()) {
-            return self.skip(tree, root, format!("there is a plugin {name} already, which holds"));
+            return self.skip(tree, root, format!("there is a plugin {name} already; the first is used"));
         }
         let mut shelf =
             SkillFiles { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new(), whole: None };
@@ -323,7 +323,11 @@ impl Reader {
             return self.skip(tree, folder, format!("{short:?} cannot be the name of a skill: {NAME_RULE}"));
         }
         if shelf.skills.iter().any(|(name, ..)| *name == short) {
-            return self.skip(tree, folder, format!("the plugin has a skill {short} already, which holds"));
+            return self.skip(
+                tree,
+                folder,
+                format!("the plugin has a skill {short} already; the first is used"),
+            );
         }
         if self.library.skills.len() >= SKILLS_MAX {
             return self.skip(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
@@ -395,7 +399,11 @@ impl Reader {
         let Some((head, description)) = self.head(tree, file) else { return };
         let full_name = format!("{}:{short}", plugin.name);
         if self.library.agents.iter().any(|agent| agent.full_name == full_name) {
-            return self.skip(tree, file, format!("there is an agent {full_name} already, which holds"));
+            return self.skip(
+                tree,
+                file,
+                format!("there is an agent {full_name} already; the first is used"),
+            );
         }
         let model = head.text("model").filter(|model| model != "inherit");
         let name = self.name(tree, file, &head, &short);
@@ -412,16 +420,21 @@ impl Reader {
         });
     }
 
-    /// The tools that are named under this key; names that mean none are told.
+    /// Returns the tools under this key and reports unknown names.
     fn tools(&mut self, tree: &Tree, file: &str, head: &Head, key: &str) -> Option<Vec<String>> {
         let named = head.names(key)?;
         if let Some(unknown) = tools::unknown(&named) {
-            self.note(&tree.shown(file), head.line(key), format!("{key} names no tool: {unknown}"), false);
+            self.note(
+                &tree.shown(file),
+                head.line(key),
+                format!("{key} lists unknown tools: {unknown}"),
+                false,
+            );
         }
         Some(named)
     }
 
-    /// The head of a file, and its description; what has none is left out.
+    /// Reads the frontmatter and the description of a file; files without them are skipped.
     fn head(&mut self, tree: &Tree, file: &str) -> Option<(Head, String)> {
         let head = match tree.text(file, TEXT_FILE_MAX_BYTES) {
             Ok(text) => match frontmatter::read(&text) {
@@ -451,28 +464,29 @@ impl Reader {
             return None;
         };
         if description.chars().count() > DESCRIPTION_MAX_CHARS {
-            let told = format!("the description is cut after {DESCRIPTION_MAX_CHARS} characters");
-            self.note(&tree.shown(file), head.line("description"), told, false);
+            let notice = format!("the description is cut after {DESCRIPTION_MAX_CHARS} characters");
+            self.note(&tree.shown(file), head.line("description"), notice, false);
         }
         Some((head, description.chars().take(DESCRIPTION_MAX_CHARS).collect()))
     }
 
-    /// The name in the head, where it can be one.
+    /// Returns the name in the frontmatter if it is valid.
     fn name(&mut self, tree: &Tree, file: &str, head: &Head, short: &str) -> String {
         let written = head.text("name").map(|name| one_line(&name));
         let Some(written) = written.filter(|name| !name.is_empty()) else {
-            self.note(&tree.shown(file), Some(1), format!("there is no name: it is called {short}"), false);
+            self.note(&tree.shown(file), Some(1), format!("there is no name: {short} is used"), false);
             return short.to_owned();
         };
         if written.len() > NAME_MAX_BYTES {
-            let told = format!("the name is longer than {NAME_MAX_BYTES} bytes: it is called {short}");
-            self.note(&tree.shown(file), head.line("name"), told, false);
+            let notice = format!("the name is longer than {NAME_MAX_BYTES} bytes: {short} is used");
+            self.note(&tree.shown(file), head.line("name"), notice, false);
             return short.to_owned();
         }
         if written != short {
-            let told =
-                format!("it is called {written} here, and {short} by its place: its full name has {short}");
-            self.note(&tree.shown(file), head.line("name"), told, false);
+            let notice = format!(
+                "its name is {written}, but its file's place says {short}: its full name uses {short}"
+            );
+            self.note(&tree.shown(file), head.line("name"), notice, false);
         }
         written
     }
@@ -483,17 +497,17 @@ impl Reader {
         if text.len() <= INSTRUCTIONS_MAX_BYTES {
             return text;
         }
-        let told = format!("the instructions are cut after {INSTRUCTIONS_MAX_BYTES} bytes");
-        self.note(&tree.shown(file), None, told, false);
+        let notice = format!("the instructions are cut after {INSTRUCTIONS_MAX_BYTES} bytes");
+        self.note(&tree.shown(file), None, notice, false);
         let end = text.floor_char_boundary(INSTRUCTIONS_MAX_BYTES);
-        format!("{}\n\n(The rest is cut: it is too long.)", &text[..end])
+        format!("{}\n\n(The rest is cut off because it is too long.)", &text[..end])
     }
 
     pub(crate) fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
         self.document(tree, file).map(|(value, _)| value)
     }
 
-    /// A JSON object, and the text that it stands in.
+    /// Reads a JSON object, and returns its text, too.
     pub(crate) fn document(&mut self, tree: &Tree, file: &str) -> Option<(Value, String)> {
         let read = tree.text(file, MANIFEST_MAX_BYTES);
         let text = match read {
@@ -506,12 +520,12 @@ impl Reader {
         match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
             Ok(value) if value.is_object() => Some((value, text)),
             Ok(_) => {
-                self.note(&tree.shown(file), Some(1), "it is no JSON object", true);
+                self.note(&tree.shown(file), Some(1), "it is not a JSON object", true);
                 None
             }
             Err(error) => {
                 let line = u32::try_from(error.line()).ok();
-                self.note(&tree.shown(file), line, format!("it is no JSON: {error}"), true);
+                self.note(&tree.shown(file), line, format!("it is not valid JSON: {error}"), true);
                 None
             }
         }
@@ -520,32 +534,32 @@ impl Reader {
 
 const NAME_RULE: &str = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or a digit first";
 
-/// Whether this can stand in a full name and in a path.
+/// Returns true if a name can be part of a full name and of a path.
 fn is_name(name: &str) -> bool {
     (1..=NAME_MAX_BYTES).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
         && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// The last name of a path; of the root the root folder's own.
+/// Returns the last component of a path, or the name of the root folder.
 fn folder_name<'a>(tree: &'a Tree, path: &'a str) -> &'a str {
     if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
 }
 
-/// The text as a notice may show it on a terminal and in a log: what a plugin's author wrote may be in it.
+/// Escapes a text for a terminal and a log, because it may contain what a plugin's author wrote.
 fn shown(text: &str) -> String {
     let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
     let letters = text.chars().take(NOTICE_MAX_CHARS);
     letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
-/// The jurisdictions that a skill is for.
+/// Returns the jurisdictions of a skill, in upper case.
 fn jurisdictions(head: &Head) -> Vec<String> {
     let named = head.names("jurisdictions").unwrap_or_default();
     named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
 }
 
-/// The text in one line, without what could break it.
+/// Collapses white space and control characters so that the text is one line.
 fn one_line(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")

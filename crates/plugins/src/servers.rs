@@ -1,7 +1,8 @@
-//! MCP servers that a plugin brings: `.mcp.json`, and `mcpServers` of its manifest, in the form that agent tools share.
+//! Parses the MCP servers of a plugin: `.mcp.json`, and `mcpServers` of its manifest, in the format that agent
+//! tools share.
 //!
-//! A server is run in the machines, which have no network and hold no secret: what speaks over HTTP is left out, and so
-//! is what wants a variable that no machine has.
+//! Servers run in the machines, which have no network and no secrets: entries that use HTTP, or variables that
+//! machines do not have, are skipped.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +14,39 @@ use serde_json::{Map, Value};
 use crate::MACHINE_FOLDER;
 use crate::line_numbers::line_of;
 
-/// The key under which servers stand, where anything else does.
+/// The key of the server map, in files that contain other things, too.
 pub(crate) const KEY: &str = "mcpServers";
-/// The most arguments of a server.
+/// The maximum number of arguments per server.
 const ARGUMENTS_MAX: usize = 128;
-/// The most variables of its environment.
+/// The maximum number of environment variables per server.
 const VARIABLES_MAX: usize = 64;
-/// The longest command, argument, variable or folder, in bytes, after expansion.
+/// The longest command, argument, variable or folder after expansion, in bytes.
 const TEXT_MAX_BYTES: usize = 8 * 1024;
-/// The most tools that are named, and the longest of their names, in bytes.
+/// The maximum number of named tools, and the longest name, in bytes.
 const NAMED_MAX: usize = 256;
 const NAMED_MAX_BYTES: usize = 256;
-/// Commands that fetch what they run.
+/// Commands that download the programs that they run.
 const FETCHERS: [&str; 7] = ["npx", "bunx", "pnpx", "uvx", "pipx", "docker", "podman"];
-/// What an entry may hold.
+/// The known keys of an entry.
 const KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "tools", "read_only", "disabled"];
 
 /// An MCP server of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServer {
-    /// The plugin.
+    /// The plugin's name.
     pub plugin: String,
-    /// As its author called it.
+    /// The name that its author gave it.
     pub called: String,
-    /// How machines start it. Its version is empty until the plugin's files are laid out.
+    /// The start command in machines. The version is empty until the plugin's files are published.
     pub spec: Server,
-    /// The tools that may run again after a crash, by the names that the server gives them.
+    /// The tools that may run again after a crash, by the names that the server uses.
     pub read_only: Vec<String>,
 }
 
-/// Something that is to be told: the line, what, and whether the server is left out for it.
+/// A warning: the line, the text, and whether the server is skipped.
 pub(crate) type ServerWarning = (Option<u32>, String, bool);
 
-/// Where servers stand: the file's text, and the keys that lead to them in it.
+/// The location of servers: the file's text and the keys that lead to them.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) text: &'a str,
@@ -59,7 +60,7 @@ impl Source<'_> {
     }
 }
 
-/// Reads the servers of a map from names to entries.
+/// Parses a map from names to server entries.
 pub(crate) fn read(
     plugin: &str,
     map: &Map<String, Value>,
@@ -72,18 +73,18 @@ pub(crate) fn read(
         match server(plugin, called, entry) {
             Ok((server, unknown)) => {
                 if server.spec.name != *called {
-                    let told = format!("the server {called} is called {} here", server.spec.name);
-                    remarks.push((line(""), told, false));
+                    let warning = format!("the server {called} is renamed to {}", server.spec.name);
+                    remarks.push((line(""), warning, false));
                 }
                 for key in unknown {
-                    remarks.push((line(key), format!("the server {called}: {key} is passed over"), false));
+                    remarks.push((line(key), format!("the server {called}: {key} is ignored"), false));
                 }
                 let fetcher = &server.spec.command;
                 if FETCHERS.contains(&fetcher.as_str()) {
-                    let told = format!(
-                        "the server {called}: {fetcher} fetches what it runs, and machines have no network"
+                    let warning = format!(
+                        "the server {called}: {fetcher} downloads what it runs, but machines have no network"
                     );
-                    remarks.push((line("command"), told, false));
+                    remarks.push((line("command"), warning, false));
                 }
                 servers.push(server);
             }
@@ -95,11 +96,11 @@ pub(crate) fn read(
     servers
 }
 
-/// Why a server is left out.
+/// The reason why a server is skipped.
 struct InvalidServer {
     key: &'static str,
     why: String,
-    /// Whether its author has to do something.
+    /// True if its author has to act.
     wrong: bool,
 }
 
@@ -107,20 +108,20 @@ fn unfit<T>(key: &'static str, why: impl Into<String>) -> Result<T, InvalidServe
     Err(InvalidServer { key, why: why.into(), wrong: true })
 }
 
-/// A server as machines start it, and the keys of the entry that nobody knows here.
+/// Parses the entry of a server. Also returns its unknown keys.
 fn server<'a>(
     plugin: &str,
     called: &str,
     entry: &'a Value,
 ) -> Result<(McpServer, Vec<&'a String>), InvalidServer> {
-    let Some(entry) = entry.as_object() else { return unfit("", "it is no JSON object") };
+    let Some(entry) = entry.as_object() else { return unfit("", "it is not a JSON object") };
     let passed_over = |key, why: &str| Err(InvalidServer { key, why: why.to_owned(), wrong: false });
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
         return passed_over("disabled", "it is disabled");
     }
     let kind = entry.get("type").and_then(Value::as_str).unwrap_or("stdio");
     if kind != "stdio" || (entry.contains_key("url") && !entry.contains_key("command")) {
-        return passed_over("url", "it is not called: servers over HTTP are the operator's to grant");
+        return passed_over("url", "it is skipped: only operators may grant servers over HTTP");
     }
     let Some(name) = name(called) else {
         return unfit("", format!("a name has 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"));
@@ -128,10 +129,10 @@ fn server<'a>(
     let root = format!("{MACHINE_FOLDER}/{plugin}");
     let command = match entry.get("command") {
         Some(Value::String(command)) => expanded("command", command, &root)?,
-        _ => return unfit("command", "there is no command that starts it"),
+        _ => return unfit("command", "there is no start command"),
     };
     if command.trim().is_empty() {
-        return unfit("command", "there is no command that starts it");
+        return unfit("command", "there is no start command");
     }
     let args = texts("args", entry.get("args"), ARGUMENTS_MAX)?;
     let args = args.iter().map(|text| expanded("args", text, &root)).collect::<Result<_, _>>()?;
@@ -145,7 +146,7 @@ fn server<'a>(
                 format!("{root}/{}", folder.trim_start_matches("./"))
             }
         }
-        Some(_) => return unfit("cwd", "cwd is no text"),
+        Some(_) => return unfit("cwd", "cwd is not a text"),
     };
     let env = variables(entry.get("env"), &root)?;
     let tools = match entry.get("tools") {
@@ -161,7 +162,7 @@ fn server<'a>(
     Ok((McpServer { plugin: plugin.to_owned(), called: called.to_owned(), spec, read_only }, unknown))
 }
 
-/// A name that tools' names can begin with: the author's, as far as it can.
+/// Derives a valid prefix for tools' names from the author's name.
 fn name(called: &str) -> Option<String> {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = called.chars().map(plain).collect();
@@ -177,9 +178,9 @@ fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<St
             .iter()
             .map(|one| one.as_str().map(str::to_owned))
             .collect::<Option<_>>()
-            .map_or_else(|| unfit(key, format!("{key} holds something else than texts")), Ok),
-        Some(Value::Array(_)) => unfit(key, format!("{key} holds more than {most} texts")),
-        Some(_) => unfit(key, format!("{key} is no list of texts")),
+            .map_or_else(|| unfit(key, format!("{key} contains values that are not texts")), Ok),
+        Some(Value::Array(_)) => unfit(key, format!("{key} has more than {most} texts")),
+        Some(_) => unfit(key, format!("{key} is not a list of texts")),
     }
 }
 
@@ -188,9 +189,9 @@ fn variables(value: Option<&Value>, root: &str) -> Result<BTreeMap<String, Strin
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
         Some(Value::Object(map)) if map.len() <= VARIABLES_MAX => map,
         Some(Value::Object(_)) => {
-            return unfit("env", format!("env holds more than {VARIABLES_MAX} variables"));
+            return unfit("env", format!("env has more than {VARIABLES_MAX} variables"));
         }
-        Some(_) => return unfit("env", "env is no JSON object"),
+        Some(_) => return unfit("env", "env is not a JSON object"),
     };
     let mut variables = BTreeMap::from([("CLAUDE_PLUGIN_ROOT".to_owned(), root.to_owned())]);
     for (name, value) in map {
@@ -200,7 +201,7 @@ fn variables(value: Option<&Value>, root: &str) -> Result<BTreeMap<String, Strin
         let text = match value {
             Value::String(text) => expanded("env", text, root)?,
             Value::Number(_) | Value::Bool(_) => value.to_string(),
-            _ => return unfit("env", format!("{name} is no text")),
+            _ => return unfit("env", format!("{name} is not a text")),
         };
         variables.insert(name.clone(), text);
     }
@@ -212,12 +213,12 @@ fn is_variable(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(letter) && !name.as_bytes()[0].is_ascii_digit()
 }
 
-/// Whether this is to be replaced: a variable, or a setting of other programs (`user_config.key`).
+/// Returns true for a placeholder: a variable, or a setting of other programs (`user_config.key`).
 fn is_wanted(name: &str) -> bool {
     name.split('.').all(is_variable)
 }
 
-/// The text with each `${NAME}` and `${NAME:-otherwise}` as it is in a machine.
+/// Expands each `${NAME}` and `${NAME:-fallback}` to its value in a machine.
 fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, InvalidServer> {
     let mut out = String::new();
     let mut rest = text;
@@ -229,7 +230,7 @@ fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Invalid
         let Some((split, word, after)) =
             named.filter(|(split, word, _)| is_wanted(split.map_or(*word, |(name, _)| name)))
         else {
-            // It is something else, and stays as it is.
+            // Not a placeholder: copied unchanged.
             out.push_str("${");
             rest = inside;
             continue;
@@ -238,19 +239,19 @@ fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Invalid
         match in_machine(name, root).or(otherwise) {
             Some(value) => out.push_str(value),
             None => {
-                return unfit(key, format!("{name} is set in no machine, and nothing is said for that case"));
+                return unfit(key, format!("{name} is not set in machines and has no fallback"));
             }
         }
         rest = after;
     }
     out.push_str(rest);
     if out.len() > TEXT_MAX_BYTES || out.contains('\0') {
-        return unfit(key, format!("{key} holds NUL or more than {TEXT_MAX_BYTES} bytes"));
+        return unfit(key, format!("{key} contains NUL or more than {TEXT_MAX_BYTES} bytes"));
     }
     Ok(out)
 }
 
-/// What a variable is in every machine.
+/// Returns the value of a variable in every machine.
 fn in_machine<'a>(name: &str, root: &'a str) -> Option<&'a str> {
     match name {
         "CLAUDE_PLUGIN_ROOT" => Some(root),

@@ -1,4 +1,4 @@
-//! The names that authors give to tools: for notices of those that mean none.
+//! Recognizes the tool names that authors write, to report unknown ones.
 
 use domain::tool::{Offer, ToolFacts};
 
@@ -27,26 +27,26 @@ const FOREIGN: [&str; 21] = [
     "toolsearch",
     "view",
 ];
-/// How many names one notice tells.
+/// The maximum number of names in one notice.
 const NAMES_SHOWN_MAX: usize = 5;
-/// How much of a name it tells, in characters.
+/// The maximum length of a name in a notice, in characters.
 const NAME_SHOWN_MAX_CHARS: usize = 60;
 
-/// Those of the names that mean no tool anybody has, as a notice tells them; `None` when all mean one. What stands in
-/// brackets says what a tool may be called with. The tools of MCP servers are not known here.
+/// Lists the names that no known tool has; `None` if all are known. Ignores arguments in brackets. Tools of MCP
+/// servers are always accepted.
 pub(crate) fn unknown(names: &[String]) -> Option<String> {
     let is_tool = |name: &str| {
         let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
         let is_own = || called_by_models().any(|tool| tool.names().any(|known| known == bare));
         bare == "*" || bare.contains("__") || FOREIGN.contains(&bare.as_str()) || is_own()
     };
-    let told: Vec<String> = names
+    let listed: Vec<String> = names
         .iter()
         .filter(|name| !is_tool(name))
         .map(|name| format!("{:?}", name.chars().take(NAME_SHOWN_MAX_CHARS).collect::<String>()))
         .collect();
-    let more = if told.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
-    (!told.is_empty()).then(|| told[..told.len().min(NAMES_SHOWN_MAX)].join(", ") + more)
+    let more = if listed.len() > NAMES_SHOWN_MAX { ", …" } else { "" };
+    (!listed.is_empty()).then(|| listed[..listed.len().min(NAMES_SHOWN_MAX)].join(", ") + more)
 }
 
 /// Returns the tools of this service that a model may call.
@@ -65,6 +65,6 @@ mod tests {
             ["Read", "Bash(git add:*)", "Bash(git:*, npm *)", "mcp__github__list", "web_search", "*", "Task"];
         assert_eq!(unknown(&names(&known)), None);
         assert_eq!(unknown(&names(&["Scribe", "Read", "(x)"])).as_deref(), Some("\"Scribe\", \"(x)\""));
-        assert!(unknown(&vec!["no".repeat(500); 50]).is_some_and(|told| told.len() < 400));
+        assert!(unknown(&vec!["no".repeat(500); 50]).is_some_and(|listed| listed.len() < 400));
     }
 }

@@ -1,63 +1,63 @@
 //! The folder that plugins are read from: one on disk, which is untrusted, or the built-in one.
 //!
-//! Paths are relative to the tree's root, with slashes, without `.` and `..`. On the disk a link is followed only
-//! to a place below the root; whatever is neither file nor folder is not there. The operator's own folder is not
-//! guarded against somebody who changes it while it is read: what is read then is read again at the next look.
+//! Paths are relative to the tree's root, with slashes, without `.` and `..`. On disk, a link is followed only to a
+//! target below the root; anything but files and folders is ignored. Concurrent changes of the operator's own
+//! folder are not guarded against; the next scan reads it again.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How deep folders may lie in each other below a skill.
+/// The maximum depth of folders below a skill.
 pub(crate) const DEPTH_MAX: usize = 8;
-/// The most entries of one folder that are looked at.
+/// The maximum number of entries per folder.
 const ENTRIES_MAX: usize = 2000;
 
-/// A folder that holds plugins.
+/// A folder with plugins.
 #[derive(Debug, Clone)]
 pub(crate) enum Tree {
-    /// On the disk; the path is canonical.
+    /// A folder on disk; the path is canonical.
     Disk(PathBuf),
-    /// In the program.
+    /// The files embedded in the program.
     Embedded(&'static [Embedded]),
 }
 
-/// A file in the program: path, content, whether it is to be executed.
+/// An embedded file: path, content, and whether it is executable.
 pub(crate) type Embedded = (&'static str, &'static [u8], bool);
 
 /// A file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Its path.
+    /// The path.
     pub(crate) path: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub(crate) size: u64,
-    /// Whether it is to be executed.
+    /// True if the file is executable.
     pub(crate) executable: bool,
 }
 
-/// Why something of a tree is not read.
+/// The reason why a part of a tree is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeError {
     #[error("it is not there")]
     Missing,
-    #[error("it is a link that leads out of the folder")]
+    #[error("it is a link to a place outside the folder")]
     Outside,
     #[error("it is longer than {0} bytes")]
     TooLong(u64),
-    #[error("it is no text in UTF-8")]
+    #[error("it is not UTF-8 text")]
     NotText,
-    #[error("it holds more than {0} files or folders")]
+    #[error("it contains more than {0} files or folders")]
     TooMany(usize),
-    #[error("its folders lie deeper in each other than {DEPTH_MAX}")]
+    #[error("its folders are nested deeper than {DEPTH_MAX}")]
     TooDeep,
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Tree {
-    /// The folder at `path`.
+    /// Opens the folder at `path`.
     pub(crate) fn open(path: &Path) -> Result<Self, TreeError> {
         let root = path.canonicalize()?;
         if !root.is_dir() {
@@ -66,7 +66,7 @@ impl Tree {
         Ok(Self::Disk(root))
     }
 
-    /// The name of the root folder.
+    /// Returns the name of the root folder.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Disk(root) => root.file_name().and_then(|name| name.to_str()).unwrap_or_default(),
@@ -74,7 +74,7 @@ impl Tree {
         }
     }
 
-    /// How a path in it is shown to the operator.
+    /// Formats a path for the operator.
     pub(crate) fn shown(&self, path: &str) -> String {
         match self {
             Self::Disk(root) => root.join(path).display().to_string(),
@@ -96,13 +96,13 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted, hidden ones left out.
+    /// Lists the names in a folder, sorted, without hidden ones.
     pub(crate) fn names(&self, path: &str) -> Result<Vec<String>, TreeError> {
         let mut names: Vec<String> = Vec::new();
         match self {
             Self::Disk(root) => {
                 for entry in fs::read_dir(within(root, path)?.0)? {
-                    // A name that is no UTF-8 can't be named by anybody either.
+                    // A name that is not UTF-8 cannot be referenced either.
                     if let Ok(name) = entry?.file_name().into_string() {
                         names.push(name);
                     }
@@ -122,7 +122,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Every file below a folder, sorted by path; what may not be reached is told to `skipped`.
+    /// Lists the files below a folder, sorted by path; reports unreachable ones to `skipped`.
     pub(crate) fn files(
         &self,
         folder: &str,
@@ -154,7 +154,7 @@ impl Tree {
         Ok(found)
     }
 
-    /// The whole of a file.
+    /// Reads a whole file.
     pub(crate) fn bytes(&self, path: &str, bytes_max: u64) -> Result<Vec<u8>, TreeError> {
         match self {
             Self::Embedded(files) => {
@@ -163,7 +163,7 @@ impl Tree {
             }
             Self::Disk(root) => {
                 let (place, metadata) = within(root, path)?;
-                // A pipe would be waited for.
+                // Reading a pipe would block.
                 if !metadata.is_file() {
                     return Err(TreeError::Missing);
                 }
@@ -177,7 +177,7 @@ impl Tree {
         }
     }
 
-    /// The whole of a text file.
+    /// Reads a whole text file.
     pub(crate) fn text(&self, path: &str, bytes_max: u64) -> Result<String, TreeError> {
         let bytes = self.bytes(path, bytes_max)?;
         if bytes.contains(&0) {
@@ -210,7 +210,7 @@ impl Tree {
         }
     }
 
-    /// Tells each file's path, size and time below the root, so that a change can be told: at most `entries_max`.
+    /// Reports the path and metadata of each file below the root for change detection: at most `entries_max`.
     pub(crate) fn marks(&self, entries_max: usize, mark: &mut dyn FnMut(&Path, &Metadata)) {
         let Self::Disk(root) = self else { return };
         let mut left = vec![(root.clone(), 0)];
@@ -227,7 +227,7 @@ impl Tree {
                 let hidden = name.as_encoded_bytes().starts_with(b".") && name != ".claude-plugin";
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 mark(&path, &metadata);
-                // A link's own time does not tell of what it leads to; a folder behind one is not gone into.
+                // A link's own metadata does not change with its target; a folder behind a link is not entered.
                 if let Some(target) = metadata.is_symlink().then(|| fs::metadata(&path).ok()).flatten() {
                     mark(&path, &target);
                 }
@@ -245,7 +245,7 @@ enum Visited {
     Other,
 }
 
-/// The place of a path below the root, links resolved, and what is there.
+/// Resolves a path below the root, including links, and returns its metadata.
 fn within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TreeError::Missing,
@@ -259,7 +259,7 @@ fn within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
     Ok((place, metadata))
 }
 
-/// What of `name` lies below the folder `path`.
+/// Returns the part of `name` below the folder `path`.
 fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
     if path.is_empty() {
         return Some(name);
@@ -267,13 +267,12 @@ fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
     name.strip_prefix(path)?.strip_prefix('/')
 }
 
-/// The path of a name in a folder.
+/// Joins a folder and a name.
 pub(crate) fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
-/// A path as a plugin's own files write it (`./skills/x/`), in the form used here; `None` when it leads up or is
-/// absolute.
+/// Normalizes a path from a plugin's file (`./skills/x/`); `None` if it is absolute or contains `..`.
 pub(crate) fn clean(written: &str) -> Option<String> {
     if written.starts_with('/') || written.contains('\0') || written.contains('\\') {
         return None;
@@ -282,7 +281,7 @@ pub(crate) fn clean(written: &str) -> Option<String> {
     (!names.contains(&"..")).then(|| names.join("/"))
 }
 
-/// A number that changes whenever a file changes: its time to the nanosecond, its size, its inode.
+/// Returns values that change whenever a file changes: its time to the nanosecond, its size, its inode.
 pub(crate) fn mark_of(metadata: &Metadata) -> [u64; 5] {
     [
         metadata.mtime().cast_unsigned(),

@@ -1,4 +1,4 @@
-//! Plugins as they are found in the wild, as they break, and as somebody means harm with them.
+//! Plugins as found in practice, broken ones, and malicious ones.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -52,15 +52,15 @@ fn what_is_built_in_is_whole() {
     }
 }
 
-/// Notices are shown on the operator's terminal and stand in the log, a line each.
+/// Notices are shown on the operator's terminal and in the log, one per line.
 #[test]
 fn notices_carry_no_control_characters() {
     let market = r#"{"plugins": [{"name": "a\nb\u001b[2J", "source": "./no\u0007where\u2028"}]}"#;
     let root = folder(&[(".claude-plugin/marketplace.json", market)]);
     let library = read_one(root.path());
-    let told = skipped(&library).join("");
-    assert!(told.contains("there is no folder") && told.contains("where"), "{told:?}");
-    assert!(!told.contains(|letter: char| letter.is_control() || letter == '\u{2028}'), "{told:?}");
+    let notices = skipped(&library).join("");
+    assert!(notices.contains("there is no folder") && notices.contains("where"), "{notices:?}");
+    assert!(!notices.contains(|letter: char| letter.is_control() || letter == '\u{2028}'), "{notices:?}");
 }
 
 #[test]
@@ -104,17 +104,17 @@ fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
     let library = read(&[root.path().to_owned()]);
     let Lookup::Found(review) = library.skill("odd:review") else { panic!("{:?}", names(&library)) };
     assert_eq!(review.tools, ["Read", "Bash(git add:*, npm *)", "Scribe"]);
-    let told: Vec<_> = library.notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
+    let actual: Vec<_> = library.notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
     let expected =
         [(Some(4), "allowed-tools names no tool: \"Scribe\""), (Some(4), "tools names no tool: \"Scribe\"")];
-    assert_eq!(told, expected);
+    assert_eq!(actual, expected);
     assert!(
         library.notices.iter().all(|notice| !notice.skipped)
             && library.agents.iter().any(|a| a.name == "clerk")
     );
 }
 
-/// Every file that the guide shows: a path in a line of its own, then the content between fences.
+/// Reads every file in the guide: a path on its own line, then the content between fences.
 #[test]
 fn the_examples_of_the_guide_are_a_plugin_without_fault() {
     let guide =
@@ -138,7 +138,7 @@ fn the_examples_of_the_guide_are_a_plugin_without_fault() {
     assert!(root.path().join("legal/servers/deadlines.py").is_file());
 }
 
-/// The guide's MCP server does what the guide says of it.
+/// Runs the guide's MCP server as the guide describes it.
 #[test]
 fn the_server_of_the_guide_speaks_the_protocol() {
     let guide =
@@ -159,18 +159,18 @@ fn the_server_of_the_guide_speaks_the_protocol() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(format!("{}\n", asks.join("\n")).as_bytes()).unwrap();
-    let said = child.wait_with_output().unwrap();
-    let said: Vec<Value> = said
+    let replies = child.wait_with_output().unwrap();
+    let replies: Vec<Value> = replies
         .stdout
         .split(|byte| *byte == b'\n')
         .filter_map(|line| serde_json::from_slice(line).ok())
         .collect();
-    assert_eq!(said.len(), 5, "{said:?}");
-    assert_eq!(said[0]["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(said[1]["result"]["tools"][0]["name"], "add_days");
-    assert_eq!(said[2]["result"]["content"][0]["text"], "2026-03-02");
-    assert_eq!(said[3]["result"]["isError"], true);
-    assert_eq!(said[4]["error"]["code"], -32601);
+    assert_eq!(replies.len(), 5, "{replies:?}");
+    assert_eq!(replies[0]["result"]["protocolVersion"], "2025-06-18");
+    assert_eq!(replies[1]["result"]["tools"][0]["name"], "add_days");
+    assert_eq!(replies[2]["result"]["content"][0]["text"], "2026-03-02");
+    assert_eq!(replies[3]["result"]["isError"], true);
+    assert_eq!(replies[4]["error"]["code"], -32601);
 }
 
 #[test]
@@ -201,13 +201,13 @@ fn servers_are_read_in_every_form() {
     assert_eq!(library.servers[1].spec.folder, "/workspace");
     assert!(library.is_repeatable("in-line__look_up") && !library.is_repeatable("in-line__file"));
     assert!(!library.is_repeatable("other__look_up") && !library.is_repeatable("look_up"));
-    let told = skipped(&library);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("there is an MCP server bare already, which holds"), "{told:?}");
+    let notices = skipped(&library);
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].contains("there is an MCP server bare already; the first is used"), "{notices:?}");
 }
 
 #[test]
-fn servers_that_cannot_be_are_told_with_file_and_line() {
+fn invalid_servers_are_reported_with_file_and_line() {
     let file = r#"{
   "mcpServers": {
     "fine": {"command": "fine"},
@@ -236,22 +236,27 @@ fn servers_that_cannot_be_are_told_with_file_and_line() {
     let library = read_one(root.path());
     let servers: Vec<&str> = library.servers.iter().map(|server| server.spec.name.as_str()).collect();
     assert_eq!(servers, ["fine", "odd"]);
-    for (told, is_left_out) in [
-        ("p/.mcp.json:4: the server none: there is no command", true),
-        ("p/.mcp.json:7: the server number: args holds something else", true),
-        ("p/.mcp.json:11: the server secret: REGISTRY_KEY is set in no machine", true),
-        ("p/.mcp.json:13: the server far: it is not called: servers over HTTP", false),
+    for (expected, is_left_out) in [
+        ("p/.mcp.json:4: the server none: there is no start command", true),
+        ("p/.mcp.json:7: the server number: args contains values that are not texts", true),
+        ("p/.mcp.json:11: the server secret: REGISTRY_KEY is not set in machines", true),
+        ("p/.mcp.json:13: the server far: it is skipped: only operators may grant servers over HTTP", false),
         ("p/.mcp.json:14: the server off: it is disabled", false),
-        ("p/.mcp.json:15: the server odd: timeout is passed over", false),
-        ("p/.mcp.json:15: the server odd: npx fetches what it runs", false),
+        ("p/.mcp.json:15: the server odd: timeout is ignored", false),
+        ("p/.mcp.json:15: the server odd: npx downloads what it runs", false),
         ("p/.mcp.json:16: the server č: a name has", true),
-        ("q/.mcp.json:2: it is no JSON", true),
-        ("r/.mcp.json:1: it is no JSON object", true),
-        ("s/.claude-plugin/plugin.json:3: the server a: it is no JSON object", true),
-        ("leads out of the plugin", true),
+        ("q/.mcp.json:2: it is not valid JSON", true),
+        ("r/.mcp.json:1: it is not a JSON object", true),
+        ("s/.claude-plugin/plugin.json:3: the server a: it is not a JSON object", true),
+        ("is outside the plugin", true),
     ] {
-        let found = library.notices.iter().find(|notice| notice.to_string().contains(told));
-        assert_eq!(found.map(|notice| notice.skipped), Some(is_left_out), "{told}: {:?}", library.notices);
+        let found = library.notices.iter().find(|notice| notice.to_string().contains(expected));
+        assert_eq!(
+            found.map(|notice| notice.skipped),
+            Some(is_left_out),
+            "{expected}: {:?}",
+            library.notices
+        );
     }
 }
 
@@ -272,10 +277,10 @@ fn a_plugin_with_a_server_is_laid_out_whole_and_its_server_has_a_version() {
     let first = publish();
     assert_eq!(fs::read_to_string(place.join("p/servers/registry.py")).unwrap(), "print(1)\n");
     assert!(place.join("p/skills/good/SKILL.md").is_file() && !place.join("p/.mcp.json").exists());
-    let told = || -> protocol::mcp::Servers {
+    let published = || -> protocol::mcp::Servers {
         serde_json::from_slice(&fs::read(place.join(protocol::mcp::SERVERS_FILE)).unwrap()).unwrap()
     };
-    assert_eq!((told().servers.len(), told().servers[0].version.clone()), (1, first.clone()));
+    assert_eq!((published().servers.len(), published().servers[0].version.clone()), (1, first.clone()));
     assert_eq!(fs::metadata(place.join(".servers.json")).unwrap().permissions().mode() & 0o777, 0o644);
     assert_eq!(publish(), first, "what is the same stays");
     fs::write(root.path().join("p/servers/registry.py"), "print(2)\n").unwrap();
@@ -285,7 +290,7 @@ fn a_plugin_with_a_server_is_laid_out_whole_and_its_server_has_a_version() {
     assert_ne!(publish(), second, "so is how it is started");
     fs::remove_dir_all(root.path().join("p")).unwrap();
     read(&[root.path().to_owned()]).publish(&place).unwrap();
-    assert_eq!(told(), protocol::mcp::Servers::default());
+    assert_eq!(published(), protocol::mcp::Servers::default());
 }
 
 #[test]
@@ -329,9 +334,9 @@ fn each_shape_of_a_folder_is_found() {
     ]);
     let library = read_one(root.path());
     assert_eq!(names(&library), ["kit:a", "kit:b", "office:deck", "office:sheet"]);
-    let told = skipped(&library);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("far") && told[1].contains("up"), "{told:?}");
+    let notices = skipped(&library);
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[0].contains("far") && notices[1].contains("up"), "{notices:?}");
     assert!(
         library.notices.iter().any(|notice| !notice.skipped && notice.text.contains("hooks are not run"))
     );
@@ -343,7 +348,7 @@ fn each_shape_of_a_folder_is_found() {
 }
 
 #[test]
-fn what_is_broken_is_left_out_and_told_with_file_and_line() {
+fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
     let root = folder(&[
         ("p/skills/good/SKILL.md", &skill("good", "Good")),
         ("p/skills/none/SKILL.md", "---\nname: none\n---\nNo description"),
@@ -360,20 +365,20 @@ fn what_is_broken_is_left_out_and_told_with_file_and_line() {
     fs::write(root.path().join("p/skills/latin/SKILL.md"), b"---\ndescription: \xff\n---\n").unwrap();
     let library = read_one(root.path());
     assert_eq!(names(&library), ["p:good", "p:named"]);
-    let told = skipped(&library);
+    let notices = skipped(&library);
     for part in [
         "p/skills/none/SKILL.md:1: there is no description",
-        "p/skills/open/SKILL.md:1: the head has no end",
-        "p/skills/nul/SKILL.md: it is no text",
-        "p/skills/latin/SKILL.md: it is no text",
+        "p/skills/open/SKILL.md:1: the frontmatter has no end",
+        "p/skills/nul/SKILL.md: it is not UTF-8 text",
+        "p/skills/latin/SKILL.md: it is not UTF-8 text",
         "p/skills/empty: there is no SKILL.md",
         "p/skills/bad name: \"bad name\" cannot be",
-        "q/.claude-plugin/plugin.json:3: it is no JSON",
+        "q/.claude-plugin/plugin.json:3: it is not valid JSON",
         "r: \"../r\" cannot be",
     ] {
-        assert!(told.iter().any(|notice| notice.contains(part)), "{part} in {told:#?}");
+        assert!(notices.iter().any(|notice| notice.contains(part)), "{part} in {notices:#?}");
     }
-    assert_eq!(told.len(), 8, "{told:#?}");
+    assert_eq!(notices.len(), 8, "{notices:#?}");
     let named = library.notices.iter().find(|notice| notice.file.contains("named")).unwrap();
     assert_eq!((named.line, named.skipped), (Some(2), false));
 }
@@ -401,7 +406,7 @@ fn nothing_outside_is_read() {
     assert!(!all_below(shelf.path()).iter().any(|text| text.contains("secret")));
 }
 
-/// Paths and contents below a folder; links are followed.
+/// Returns paths and contents below a folder; follows links.
 fn all_below(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! What came: unpacked, told apart, brought into letters, and read.
+//! Decompresses, classifies, decodes and reads the body of a response.
 
 use std::io::Read;
 
@@ -9,14 +9,14 @@ use flate2::read::MultiGzDecoder;
 use super::{BODY_MAX_BYTES, Document, Fetched, Page, passages, readable};
 use crate::{WebUrl, text};
 
-/// The longest Content-Type that is looked at, in bytes.
+/// The longest `Content-Type` that is read, in bytes.
 pub(super) const KIND_MAX_BYTES: usize = 256;
-/// Within how many bytes from its start a page says its encoding.
+/// The range in which a page declares its encoding, in bytes from its start.
 const CHARSET_WITHIN_BYTES: usize = 1024;
-/// How much of a page is looked at to tell its encoding, in bytes.
+/// The length of the sample that determines the encoding, in bytes.
 const SAMPLE_MAX_BYTES: usize = 256 * 1024;
 
-/// What a document is.
+/// The type of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentKind {
     /// PDF.
@@ -46,31 +46,31 @@ impl DocumentKind {
         (Self::Rtf, "application/rtf", "rtf"),
     ];
 
-    /// Its MIME type.
+    /// Returns the MIME type.
     #[must_use]
     pub fn mime(self) -> &'static str {
         Self::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, mime, _)| mime)
     }
 
-    /// The ending of names of such files, without a dot.
+    /// Returns the file extension, without a dot.
     #[must_use]
     pub fn extension(self) -> &'static str {
         Self::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(.., extension)| extension)
     }
 }
 
-/// Why a body cannot be read.
+/// The reason why a body cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Unpacked it is longer than may be.
+    /// The decompressed body exceeds the limit.
     TooLarge,
-    /// It is of this type, which is not read.
+    /// The type is not supported.
     Unsupported(String),
-    /// It is not what it is said to be.
+    /// The body does not match its declared type or encoding.
     Broken,
 }
 
-/// How a body is read.
+/// The reader for a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Html,
@@ -78,7 +78,7 @@ enum Form {
     Document(DocumentKind),
 }
 
-/// Reads a body. `kind` and `coding` are its Content-Type and Content-Encoding, in lower case.
+/// Reads a body. `kind` and `coding` are its `Content-Type` and `Content-Encoding`, in lower case.
 pub(super) fn read(
     url: WebUrl,
     kind: &str,
@@ -100,7 +100,7 @@ pub(super) fn read(
     Ok(Fetched::Page(Page { url, title, passages, links, next_passage }))
 }
 
-/// The body without its coding, within its bound: what unpacks to more is not unpacked further.
+/// Decompresses a body; stops at the limit.
 fn unpack(coding: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
     match coding {
         "" | "identity" => Ok(bytes),
@@ -111,12 +111,12 @@ fn unpack(coding: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
             read.map_err(|_| Unreadable::Broken)?;
             if unpacked.len() > BODY_MAX_BYTES { Err(Unreadable::TooLarge) } else { Ok(unpacked) }
         }
-        // Nothing else was asked for.
+        // No other coding was offered.
         _ => Err(Unreadable::Broken),
     }
 }
 
-/// How a body of this type is read; what is said to be anything, or nothing, is looked at.
+/// Selects the reader for a MIME type; missing and generic types are sniffed.
 fn form(mime: &str, bytes: &[u8]) -> Result<Form, Unreadable> {
     if bytes.starts_with(b"%PDF-") {
         return Ok(Form::Document(DocumentKind::Pdf));
@@ -146,8 +146,8 @@ fn seen(bytes: &[u8]) -> Result<Form, Unreadable> {
     Ok(if html { Form::Html } else { Form::Text })
 }
 
-/// Decodes a body by, in this order: its byte order mark, its header, UTF-8 where it is valid, the page's own `charset`,
-/// and the guess.
+/// Decodes a body. The encoding is determined by, in this order: its byte order mark, its header, UTF-8 if it is
+/// valid, the page's own `charset`, and detection.
 fn letters(kind: &str, url: &WebUrl, bytes: &[u8]) -> String {
     let by_header = charset(kind);
     let head =
@@ -157,11 +157,11 @@ fn letters(kind: &str, url: &WebUrl, bytes: &[u8]) -> String {
         None if std::str::from_utf8(bytes).is_ok() => UTF_8,
         None => charset(&head()).filter(|encoding| *encoding != UTF_8).unwrap_or_else(|| guess(url, bytes)),
     };
-    // A byte order mark stands before all of them.
+    // `decode` gives a byte order mark precedence.
     encoding.decode(bytes).0.into_owned()
 }
 
-/// The encoding by the frequencies of its letters and the top-level domain, as browsers guess it.
+/// Detects the encoding by letter frequencies and the top-level domain, as browsers do.
 fn guess(url: &WebUrl, bytes: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(&bytes[..bytes.len().min(SAMPLE_MAX_BYTES)], true);
@@ -170,7 +170,7 @@ fn guess(url: &WebUrl, bytes: &[u8]) -> &'static Encoding {
     detector.guess(domain.map(str::as_bytes), Utf8Detection::Deny)
 }
 
-/// The form that the detector wants of a domain: lower case, no dots, no address.
+/// Returns true if the detector accepts the domain: lower case, no dots, not an IP address.
 fn is_top_level(domain: &str) -> bool {
     domain.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit())
         && domain.bytes().any(|byte| byte.is_ascii_lowercase())

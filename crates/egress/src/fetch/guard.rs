@@ -1,7 +1,8 @@
-//! Which addresses of the network pages may come from, and the look-up that gives no others.
+//! Restricts the network addresses that pages may be fetched from, and the DNS lookup that returns no others.
 //!
-//! A host's name is looked up by the connection itself, through [`Resolver`]; the address that was checked is the one
-//! that is connected to. So a name cannot mean one address when it is checked and another when it is used.
+//! The connection itself resolves the host's name, through [`Resolver`], and connects to the address that was
+//! checked. So a name cannot resolve to one address when it is checked and to another when it is used (DNS
+//! rebinding).
 
 use std::fmt;
 use std::future::Future;
@@ -15,13 +16,13 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::hosts::{PrivateHost, is_named, may_ask};
 use crate::WebUrl;
 
-/// How many addresses of a name are tried.
+/// The maximum number of addresses tried per name.
 const ADDRESSES_MAX: usize = 8;
-/// Endings of names that mean something in a private network alone.
+/// Suffixes of names that are meaningful only in private networks.
 const PRIVATE_ENDINGS: [&str; 7] =
     [".localhost", ".local", ".internal", ".intranet", ".lan", ".home.arpa", ".onion"];
 
-/// The host may not be fetched from.
+/// The host must not be fetched from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Guarded;
 
@@ -33,7 +34,7 @@ impl fmt::Display for Guarded {
 
 impl std::error::Error for Guarded {}
 
-/// Whether this address may be asked, as far as that can be told before its host is looked up.
+/// Checks a URL, as far as this is possible before its host is resolved.
 pub(super) fn check(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> {
     let host = url.host();
     let port = url.url().port_or_known_default().ok_or(Guarded)?;
@@ -51,8 +52,8 @@ pub(super) fn check(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> 
     if public { Ok(()) } else { Err(Guarded) }
 }
 
-/// Whether an address is one of the public network: neither this host's nor a private network's, nor one of many, nor
-/// for examples, nor one that stands for another.
+/// Returns true if an address belongs to the public network: not loopback, private, multicast, documentation or
+/// reserved, and no translation of another address.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -62,15 +63,15 @@ pub(super) fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let private = match address.octets() {
-        // This network, this host, private ones.
+        // This network, loopback, link-local and private addresses.
         [0 | 10 | 127, ..] | [169, 254, ..] | [172, 16..=31, ..] | [192, 168, ..] => true,
-        // Shared by a carrier's customers.
+        // Carrier-grade NAT.
         [100, 64..=127, ..] => true,
-        // For protocols, examples, relays, measurements.
+        // Protocol assignments, documentation, 6to4 relays, benchmarking.
         [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] => {
             true
         }
-        // For many at once, and what nobody has.
+        // Multicast and reserved.
         [224..=255, ..] => true,
         _ => false,
     };
@@ -79,20 +80,21 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
-        // For protocols (Teredo among them, which stands for IPv4 addresses), examples, and 6to4, which does so too.
+        // Protocol assignments (including Teredo, which embeds IPv4 addresses), documentation, and 6to4, which
+        // embeds them, too.
         [0x2001, 0..=0x01FF, ..] | [0x2001, 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0..=0x0FFF, ..] => false,
-        // All that is public is in here; outside are this host, mapped and translated IPv4 addresses, private networks,
-        // links and multicast.
+        // All public addresses are in this range; outside are loopback, mapped and translated IPv4, private,
+        // link-local and multicast addresses.
         [0x2000..=0x3FFF, ..] => true,
         _ => false,
     }
 }
 
-/// What looks a name up.
+/// A DNS lookup.
 pub(super) type DnsLookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 
-/// The system's look-up.
+/// Returns the lookup of the operating system.
 pub(super) fn system() -> DnsLookup {
     Arc::new(|name| {
         Box::pin(async move {
@@ -102,7 +104,7 @@ pub(super) fn system() -> DnsLookup {
     })
 }
 
-/// Looks names up for connections, and gives public addresses alone.
+/// Resolves names for connections, and returns only public addresses.
 pub(super) struct Resolver {
     pub(super) hosts: Arc<[PrivateHost]>,
     pub(super) look_up: DnsLookup,
@@ -120,7 +122,7 @@ impl Resolve for Resolver {
             if addresses.is_empty() {
                 return Err(Guarded.into());
             }
-            // The connection puts the port in.
+            // The connection sets the port.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as Addrs)
         })
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn private_hosts_are_told_by_their_spelling() {
+    fn private_hosts_are_recognized_by_their_spelling() {
         let hosts: Vec<PrivateHost> = vec!["wiki.internal:8080".parse().expect("a host")];
         let of = |url: &str| check(&WebUrl::parse(url).expect("an address"), &hosts);
         for url in [

@@ -1,25 +1,25 @@
-//! The hosts that the operator lets be fetched although they are private, or at odd ports.
+//! The hosts that the operator allows to be fetched from although they are private or use unusual ports.
 
 use std::fmt;
 use std::str::FromStr;
 
 use reqwest::Url;
 
-/// The ports that are fetched from, unless the operator named the host.
+/// The allowed ports, unless the operator named the host.
 const PORTS: [u16; 2] = [80, 443];
-/// The most hosts that can be named.
+/// The maximum number of private hosts.
 pub const PRIVATE_HOSTS_MAX: usize = 100;
 
-/// A host of the operator's own network: `intranet.example`, `10.0.0.5:8080`, `[fd00::1]`.
+/// A host in the operator's own network: `intranet.example`, `10.0.0.5:8080`, `[fd00::1]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrivateHost {
     host: String,
     port: Option<u16>,
 }
 
-/// The text names no host.
+/// The text is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no host such as \"intranet.example\" or \"10.0.0.5:8080\"")]
+#[error("{0:?} is not a host such as \"intranet.example\" or \"10.0.0.5:8080\"")]
 pub struct InvalidHost(pub String);
 
 impl FromStr for PrivateHost {
@@ -28,7 +28,7 @@ impl FromStr for PrivateHost {
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let wrong = || InvalidHost(text.to_owned());
         let text = text.trim();
-        // `Url` brings host and port into the spelling that an address has; it knows 443 by not telling it.
+        // `Url` normalizes host and port as in other URLs; it omits the port 443.
         let url = Url::parse(&format!("https://{text}/")).map_err(|_| wrong())?;
         let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
         if !bare
@@ -52,13 +52,12 @@ impl fmt::Display for PrivateHost {
     }
 }
 
-/// Whether the operator named this host.
+/// Returns true if the operator named this host.
 pub(super) fn is_named(hosts: &[PrivateHost], host: &str) -> bool {
     hosts.iter().any(|named| named.host == host)
 }
 
-/// Whether this port of this host may be asked: the usual ones, and of a host that was named those that it was
-/// named with.
+/// Returns true if this port of the host is allowed: the usual ones, or those configured for a named host.
 pub(super) fn may_ask(hosts: &[PrivateHost], host: &str, port: u16) -> bool {
     let mut named = hosts.iter().filter(|named| named.host == host).peekable();
     if named.peek().is_none() {

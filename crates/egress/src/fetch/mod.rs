@@ -1,8 +1,8 @@
-//! Pages that are read, under guard: which addresses, from which hosts, how much of what.
+//! Fetches pages, with restrictions on URLs, hosts and sizes.
 //!
-//! A fetch is one GET after another: the address, then where it leads, each looked at before it is asked. It carries
-//! no cookie, no referrer and no word of whose question it is for. It is made for a person who asked for the page or
-//! for what the page tells, so it goes where a person would, whatever robots are told to leave alone.
+//! A fetch is a sequence of GET requests: the URL, then its redirects, each of which is checked before it is
+//! requested. Requests carry no cookies, no referrer, and nothing about the user. They are made on behalf of a
+//! person who asked for the page, so `robots.txt` does not apply.
 
 mod content;
 mod guard;
@@ -30,23 +30,23 @@ pub use hosts::{InvalidHost, PRIVATE_HOSTS_MAX, PrivateHost};
 pub use passages::{PASSAGE_MAX_BYTES, PASSAGES_MAX};
 pub use readable::{LINK_TEXT_MAX_BYTES, LINKS_MAX};
 
-/// How many times a page may lead elsewhere.
+/// The maximum number of redirects.
 pub const REDIRECTS_MAX: usize = 5;
-/// The longest body, as it comes and unpacked, in bytes.
+/// The longest body, compressed and decompressed, in bytes.
 pub const BODY_MAX_BYTES: usize = 10 * 1024 * 1024;
-/// How long a fetch may take in all, its wait for others included.
+/// The timeout of a fetch, including its wait for others.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many fetches are made at once.
+/// The number of concurrent fetches.
 const AT_ONCE_MAX: usize = 16;
-/// What is asked for.
+/// The `Accept` header.
 const ACCEPTED: &str = "text/html,application/xhtml+xml,application/pdf;q=0.9,text/plain;q=0.9,*/*;q=0.5";
 
-/// Whether and from where pages are fetched.
+/// The settings of fetching.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchConfig {
-    /// Whether pages are fetched at all.
+    /// False disables fetching.
     pub enabled: bool,
-    /// Hosts that may be fetched from although they are private.
+    /// Private hosts that may be fetched from.
     pub private_hosts: Vec<PrivateHost>,
 }
 
@@ -56,17 +56,17 @@ impl Default for FetchConfig {
     }
 }
 
-/// What was fetched.
+/// The result of a fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched {
-    /// A page, or another text.
+    /// A page or another text.
     Page(Page),
-    /// A document, unread: it is hostile, and what reads it runs in the machine.
+    /// A document, not parsed: it is untrusted and must be parsed in the machine.
     Document(Document),
 }
 
 impl Fetched {
-    /// Where it came from in the end.
+    /// Returns the URL after redirects.
     #[must_use]
     pub fn url(&self) -> &WebUrl {
         match self {
@@ -75,7 +75,7 @@ impl Fetched {
         }
     }
 
-    /// Adds what came back to the addresses that the conversation may fetch: where it came from, and its links.
+    /// Adds the final URL and the links to the URLs that the conversation may fetch.
     pub fn add_to(&self, allowed: &mut UrlAllowlist) {
         allowed.add(self.url());
         if let Self::Page(page) = self {
@@ -84,38 +84,38 @@ impl Fetched {
     }
 }
 
-/// A page as a reader sees it.
+/// A page in readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// Where it came from in the end.
+    /// The URL after redirects.
     pub url: WebUrl,
-    /// Its title, on one line, at most [`crate::TITLE_MAX_BYTES`]; its address when it has none.
+    /// The title, on one line, at most [`crate::TITLE_MAX_BYTES`]; the URL if there is no title.
     pub title: String,
-    /// Its text, at most [`PASSAGES_MAX`] passages of at most [`PASSAGE_MAX_BYTES`] each.
+    /// The text, at most [`PASSAGES_MAX`] passages of at most [`PASSAGE_MAX_BYTES`] each.
     pub passages: Vec<Passage>,
-    /// Where it leads, at most [`LINKS_MAX`], each once; what stands in its text comes first.
+    /// The links, at most [`LINKS_MAX`], without duplicates; links in the main content come first.
     pub links: Vec<Link>,
-    /// The number of the passage with which the rest begins, when this is not all.
+    /// The number of the next passage, if the page has more.
     pub next_passage: Option<usize>,
 }
 
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Where it leads.
+    /// The target.
     pub url: WebUrl,
-    /// What it says, on one line, at most [`LINK_TEXT_MAX_BYTES`]; may be empty.
+    /// The text of the link, on one line, at most [`LINK_TEXT_MAX_BYTES`]; may be empty.
     pub text: String,
 }
 
-/// A document, as it came.
+/// A document as received.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
-    /// Where it came from in the end.
+    /// The URL after redirects.
     pub url: WebUrl,
-    /// What it is.
+    /// The type of the document.
     pub kind: DocumentKind,
-    /// The document, at most [`BODY_MAX_BYTES`].
+    /// The bytes, at most [`BODY_MAX_BYTES`].
     pub bytes: Vec<u8>,
 }
 
@@ -126,48 +126,48 @@ impl fmt::Debug for Document {
     }
 }
 
-/// Why nothing was fetched. Fit for a model's eyes.
+/// The reason why a fetch failed. Suitable for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The operator turned it off.
-    #[error("pages are not fetched here")]
+    /// The operator disabled fetching.
+    #[error("fetching pages is disabled")]
     Disabled,
-    /// The text is no address of a page.
-    #[error("this is no address of a page: http or https with a host is wanted, without a user's name")]
+    /// The text is not a URL of a page.
+    #[error("not a page URL: expected http or https with a host, without a user name")]
     NotAnAddress,
-    /// The address came neither from the user nor from a search or a fetch.
+    /// The URL came neither from the user nor from a search or a fetch.
     #[error(
-        "this address may not be fetched: only those are that stand in the user's own words, or that a search or a \
-         page of this conversation gave, letter by letter"
+        "this URL may not be fetched: only exact URLs from the user's own words, or from a search or a page of this \
+         conversation, are allowed"
     )]
     NotAllowed,
-    /// The host, or one that it leads to, is not public, or the port is not one of the web.
-    #[error("this address may not be fetched: its host is not public, or its port is not one of the web")]
+    /// The host or a redirect's host is not public, or the port is not allowed.
+    #[error("this URL may not be fetched: its host is not public, or its port is not a web port")]
     Guarded,
-    /// It leads from one place to the next too often, or nowhere.
-    #[error("the address leads elsewhere more than {REDIRECTS_MAX} times, or to no page")]
+    /// Too many redirects, or an invalid one.
+    #[error("the URL redirects more than {REDIRECTS_MAX} times, or to an invalid URL")]
     Redirects,
-    /// Unreachable, overloaded or out of order: worth trying again.
+    /// A temporary failure: unreachable, overloaded or out of order. A retry may succeed.
     #[error("the page is not available: {reason}")]
     Unavailable {
-        /// What happened.
+        /// The failure.
         reason: String,
-        /// When the server asked to be tried again.
+        /// The delay that the server requested before a retry.
         retry_after: Option<Duration>,
     },
-    /// The server does not give the page.
-    #[error("the server does not give the page: {status}")]
+    /// The server refused the request.
+    #[error("the server refused the request: {status}")]
     Refused {
-        /// The status that it answered with.
+        /// The status of the response.
         status: u16,
     },
-    /// The body, as it came or unpacked, is longer than may be.
+    /// The body, compressed or decompressed, exceeds the limit.
     #[error("the page is longer than {} MiB", BODY_MAX_BYTES >> 20)]
     TooLarge,
-    /// What came is neither text nor a document.
-    #[error("what stands there is neither text nor a document: {mime}")]
+    /// The response is neither text nor a document.
+    #[error("the response is neither text nor a document: {mime}")]
     Unsupported {
-        /// What it is said to be.
+        /// The declared type.
         mime: String,
     },
 }
@@ -188,7 +188,7 @@ impl fmt::Debug for Fetcher {
 }
 
 impl Fetcher {
-    /// Connects to nothing, but reads the system's certificates.
+    /// Creates a fetcher. Loads the system's certificates but does not connect.
     ///
     /// # Errors
     /// [`ConfigError::Tls`].
@@ -206,14 +206,14 @@ impl Fetcher {
         Ok(Self { enabled: config.enabled, hosts, client, at_once: Arc::new(Semaphore::new(AT_ONCE_MAX)) })
     }
 
-    /// Whether pages are fetched at all.
+    /// Returns true if fetching is enabled.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Fetches what stands at this address, if the conversation may. Of a long page the passages from `first_passage`
-    /// (0 for the beginning) on are given. Cancel safe.
+    /// Fetches a URL, if the conversation may. Returns the passages from `first_passage` on (0 for the beginning).
+    /// Cancel safe.
     ///
     /// # Errors
     /// [`FetchError`].
@@ -231,7 +231,7 @@ impl Fetcher {
             return Err(FetchError::NotAllowed);
         }
         let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch_in_turn(url, first_passage)).await;
-        fetched.unwrap_or_else(|_| Err(unavailable("it took too long")))
+        fetched.unwrap_or_else(|_| Err(unavailable("timeout")))
     }
 
     async fn fetch_in_turn(&self, url: WebUrl, first_passage: usize) -> Result<Fetched, FetchError> {
@@ -241,16 +241,16 @@ impl Fetcher {
         let coding = text_of(&response, CONTENT_ENCODING);
         let bytes = connections::body(response, BODY_MAX_BYTES).await.map_err(|error| match error {
             BodyError::TooLarge => FetchError::TooLarge,
-            BodyError::Cut => unavailable("the connection broke"),
+            BodyError::Cut => unavailable("connection lost"),
         })?;
         kind.truncate(kind.floor_char_boundary(content::KIND_MAX_BYTES));
         let read = move || read_body(url, &kind, &coding, bytes, first_passage);
-        // Unpacking and reading take a while, within the body's bound.
+        // Decompressing and parsing take time, bounded by the size of the body.
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|_| Err(Unreadable::Broken.into()))
     }
 
-    /// The answer of the place to which the address leads in the end.
+    /// Follows redirects and returns the final URL and response.
     async fn follow(&self, url: WebUrl) -> Result<(WebUrl, Response), FetchError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
@@ -282,7 +282,7 @@ impl Fetcher {
         let response = request.send().await.map_err(|error| {
             if is_guarded(&error) { FetchError::Guarded } else { unavailable(&connections::reason(error)) }
         })?;
-        // The look-up has seen to this already; it costs nothing to look at who answers.
+        // The lookup has checked this already; checking the actual peer is a cheap second line of defense.
         let peer = response.remote_addr().map(|peer| peer.ip());
         let named = hosts::is_named(&self.hosts, url.host());
         if peer.is_some_and(|peer| !named && !guard::is_public(peer)) {
@@ -292,16 +292,17 @@ impl Fetcher {
     }
 }
 
-/// Whether the host is one of the public web, as far as its name or number tells.
+/// Returns true if the host is public, as far as its name or address tells.
 pub(crate) fn is_public(url: &WebUrl) -> bool {
     guard::check(url, &[]).is_ok()
 }
 
-/// What a body comes to: the page from this passage on, or the document. `kind` and `coding` are its Content-Type and
-/// Content-Encoding, in lower case. Takes a while, within [`BODY_MAX_BYTES`].
+/// Reads a body: the page from this passage on, or the document. `kind` and `coding` are its `Content-Type` and
+/// `Content-Encoding`, in lower case. Blocks for a time bounded by [`BODY_MAX_BYTES`].
 ///
 /// # Errors
-/// [`FetchError::TooLarge`], [`FetchError::Unsupported`], or that it cannot be unpacked.
+/// [`FetchError::TooLarge`], [`FetchError::Unsupported`], or [`FetchError::Unavailable`] if it cannot be
+/// decompressed.
 pub fn read_body(
     url: WebUrl,
     kind: &str,
@@ -317,7 +318,7 @@ impl From<Unreadable> for FetchError {
         match why {
             Unreadable::TooLarge => Self::TooLarge,
             Unreadable::Unsupported(mime) => Self::Unsupported { mime },
-            Unreadable::Broken => unavailable("what came cannot be unpacked"),
+            Unreadable::Broken => unavailable("the body cannot be decompressed"),
         }
     }
 }
@@ -332,7 +333,7 @@ fn text_of(response: &Response, name: reqwest::header::HeaderName) -> String {
         .to_ascii_lowercase()
 }
 
-/// Whether a connection failed because the look-up gave no address that may be asked.
+/// Returns true if a connection failed because the lookup returned no permitted address.
 fn is_guarded(error: &reqwest::Error) -> bool {
     let mut source = error.source();
     while let Some(inner) = source {

@@ -1,4 +1,4 @@
-//! A page's text in passages that can be cited.
+//! Splits a page's text into passages that can be cited.
 
 use domain::citation::{Passage, Place};
 
@@ -7,12 +7,12 @@ use crate::WebUrl;
 
 /// The longest passage, in bytes.
 pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
-/// The most passages of one fetch.
+/// The maximum number of passages per fetch.
 pub const PASSAGES_MAX: usize = 40;
-/// From this length on a passage ends where a heading follows.
+/// From this length on, a passage ends at the next heading.
 const ENOUGH_BYTES: usize = 1024;
 
-/// The passages from `first` on, and with which the rest begins.
+/// Returns the passages from `first` on, and the number of the next one if there are more.
 pub(super) fn of(blocks: &[Block], url: &WebUrl, title: &str, first: usize) -> (Vec<Passage>, Option<usize>) {
     let texts = texts(blocks);
     let rest = first.saturating_add(PASSAGES_MAX);
@@ -38,12 +38,12 @@ fn texts(blocks: &[Block]) -> Vec<String> {
         }
     }
     texts.push(text);
-    // The first is empty where the first block fills a passage.
+    // The first text is empty if the first block fills a passage.
     texts.retain(|text| !text.is_empty());
     texts
 }
 
-/// A block in pieces that fit: they end with a sentence where one ends, else with a word.
+/// Splits a block into pieces that fit, at the end of a sentence if possible, otherwise at a word.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -51,7 +51,7 @@ fn pieces(text: &str) -> Vec<&str> {
         let most = rest.floor_char_boundary(PASSAGE_MAX_BYTES);
         let head = &rest[..most];
         let ends = [". ", "\n", " "].iter().filter_map(|end| head.rfind(end).map(|at| at + end.len()));
-        // A sentence that would leave almost nothing is no better than a word.
+        // A sentence end in the first half is ignored, because the piece would be too short.
         let at = ends.into_iter().find(|at| *at > most / 2).unwrap_or(most);
         pieces.push(rest[..at].trim_end());
         rest = rest[at..].trim_start();

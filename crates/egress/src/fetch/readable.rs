@@ -1,8 +1,9 @@
-//! What a reader of a page reads: its title, its text in blocks, where it leads.
+//! Extracts the readable content of a page: its title, its text in blocks, and its links.
 //!
-//! A page says which part of it is the matter (`main`, `article`) and which is around it (`nav`, `aside`, `footer` and
-//! the like); where it does not, blocks that are mostly links, and what names itself a menu or a banner, are taken for
-//! what is around it. What is left out by mistake is lost, what is left in costs little; so in doubt it stays.
+//! A page marks its main content (`main`, `article`) and the parts around it (`nav`, `aside`, `footer` and so on).
+//! Without such marks, blocks that consist mostly of links and elements named like menus or banners are treated as
+//! surroundings. Text that is left out by mistake is lost, and text that is left in costs little; therefore it
+//! stays when in doubt.
 
 use std::collections::HashSet;
 
@@ -11,23 +12,23 @@ use html::{Tag, Token, Tokens};
 use super::Link;
 use crate::{WebUrl, text};
 
-/// The most links that a page gives.
+/// The maximum number of links per page.
 pub const LINKS_MAX: usize = 100;
 /// The longest text of a link, in bytes.
 pub const LINK_TEXT_MAX_BYTES: usize = 200;
-/// How deep elements are told apart; those further in are taken for their surroundings.
+/// The maximum depth of the element stack; deeper elements are treated like their ancestors.
 const DEPTH_MAX: usize = 128;
-/// The most text that is kept of a page, in bytes.
+/// The maximum text of a page, in bytes.
 const TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The most links that are noted before those are chosen that are given.
+/// The maximum number of candidate links.
 const LINKS_NOTED_MAX: usize = 5000;
-/// So many letters in what a page names its matter are enough to believe it.
+/// The minimum number of letters in the marked main content.
 const MATTER_MIN_CHARS: usize = 200;
-/// And at least one in so many of the letters of the whole page.
+/// The main content must also hold at least one in this many letters of the page.
 const MATTER_MIN_SHARE: usize = 5;
-/// A block of links that is longer than this may be text all the same.
+/// A block of links longer than this may be text, in characters.
 const MENU_MAX_CHARS: usize = 300;
-/// Words of classes and ids that name what is around the matter.
+/// Words in classes and ids that mark surroundings.
 const AROUND: &[&str] = &[
     "ad",
     "ads",
@@ -58,16 +59,16 @@ const AROUND: &[&str] = &[
     "toolbar",
 ];
 
-/// A piece of a page's text: a paragraph, a heading, an item of a list, a row of a table.
+/// A block of text: a paragraph, a heading, a list item, a table row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The text; headings and items begin with their mark.
+    /// The text; headings and items begin with a Markdown mark.
     pub(super) text: String,
-    /// Whether it is a heading.
+    /// True for a heading.
     pub(super) is_heading: bool,
 }
 
-/// A page as it was read.
+/// The content of a page.
 #[derive(Debug, Default)]
 pub(super) struct Readable {
     pub(super) title: String,
@@ -77,7 +78,7 @@ pub(super) struct Readable {
 }
 
 impl Readable {
-    /// Where the page leads, each place once.
+    /// Returns the links of the page, without duplicates.
     pub(super) fn links(&self, page: &WebUrl) -> Vec<Link> {
         let base = self.base.as_ref().and_then(|base| page.join(base));
         let base = base.as_ref().unwrap_or(page);
@@ -90,14 +91,14 @@ impl Readable {
     }
 }
 
-/// A text that is no HTML: its paragraphs.
+/// Splits plain text into paragraphs.
 pub(super) fn plain(text: &str) -> Readable {
     let lines = text.lines().map(|line| clean_line(line, true)).filter(|line| !line.trim().is_empty());
     let blocks = lines.map(|text| Block { text, is_heading: false }).collect();
     Readable { blocks, ..Readable::default() }
 }
 
-/// Reads a page.
+/// Parses a page.
 pub(super) fn read(page: &str) -> Readable {
     let mut reader = Reader::default();
     for token in Tokens::new(page) {
@@ -115,18 +116,18 @@ pub(super) fn read(page: &str) -> Readable {
     reader.finish()
 }
 
-/// Where a piece of a page stands.
+/// The part of the page that an element belongs to, least relevant first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Zone {
-    /// Nobody sees it.
+    /// Not visible.
     Hidden,
-    /// Around the matter, by its element.
+    /// Surroundings by the kind of element.
     Around,
-    /// Around the matter, by its name.
+    /// Surroundings by class or id.
     Named,
-    /// Anywhere.
+    /// Unmarked.
     Page,
-    /// In what the page says is its matter.
+    /// The marked main content.
     Matter,
 }
 
@@ -145,7 +146,7 @@ struct Noted {
 #[derive(Default)]
 struct Reader {
     stack: Vec<Element>,
-    /// Elements that are further in than is told apart.
+    /// The number of open elements beyond the maximum depth.
     deeper: usize,
     blocks: Vec<Noted>,
     kept: usize,
@@ -174,13 +175,13 @@ impl Reader {
         if self.preformatted {
             self.line.push_str(text);
         } else {
-            // Line breaks and tabs of the source are blanks.
+            // Line breaks and tabs of the source are spaces.
             self.line.extend(text.chars().map(|letter| if letter.is_whitespace() { ' ' } else { letter }));
         }
-        if let Some((_, said)) = &mut self.link {
+        if let Some((_, link_text)) = &mut self.link {
             self.link_chars += text.chars().filter(|letter| !letter.is_whitespace()).count();
-            if said.len() < LINK_TEXT_MAX_BYTES {
-                said.push_str(text::cut(text, LINK_TEXT_MAX_BYTES));
+            if link_text.len() < LINK_TEXT_MAX_BYTES {
+                link_text.push_str(text::cut(text, LINK_TEXT_MAX_BYTES));
             }
         }
     }
@@ -199,9 +200,9 @@ impl Reader {
             "br" if !self.in_row => self.line.push('\n'),
             "br" | "wbr" => self.line.push(' '),
             "img" => {
-                // What an image says stands for it.
-                let said = tag.attribute("alt").unwrap_or_default();
-                self.text(text::cut(&said, LINK_TEXT_MAX_BYTES));
+                // The alternative text represents an image.
+                let alt = tag.attribute("alt").unwrap_or_default();
+                self.text(text::cut(&alt, LINK_TEXT_MAX_BYTES));
             }
             _ => {}
         }
@@ -210,7 +211,7 @@ impl Reader {
         self.push(tag);
     }
 
-    /// What begins a block of its own ends the one before.
+    /// Ends the previous block if the element begins a new one.
     fn begin_block(&mut self, name: &str) {
         match name {
             "td" | "th" if self.in_row && !self.line.trim().is_empty() => self.line.push_str(" | "),
@@ -264,7 +265,7 @@ impl Reader {
         }
     }
 
-    /// Elements that end where the next of their kind begins.
+    /// Closes elements that end implicitly where the next one of their kind begins.
     fn close_implied(&mut self, name: &str) {
         let last = self.stack.last().map_or("", |element| element.name.as_str());
         let same = matches!(name, "li" | "td" | "th" | "tr" | "dt" | "dd" | "option" | "p") && last == name;
@@ -277,7 +278,7 @@ impl Reader {
         let name = tag.name.as_str();
         let outer = self.zone();
         let zone = zone(tag, outer);
-        // Of the small ones only those count that are hidden, and, to see where these end, those in them.
+        // Inline elements count only if they are hidden or within hidden ones, to detect where those end.
         let counts = is_block(name) || zone != outer || outer == Zone::Hidden;
         if !counts || is_void(name) || tag.text().is_some() {
             return;
@@ -290,7 +291,7 @@ impl Reader {
         }
     }
 
-    /// Text of one zone and text of another make no block together.
+    /// Texts of different zones do not share a block.
     fn end_for(&mut self, zone: Zone, outer: Zone) {
         if zone != outer && zone != Zone::Hidden && !self.in_row {
             let (mark, in_heading) = (std::mem::take(&mut self.mark), self.in_heading);
@@ -306,15 +307,15 @@ impl Reader {
     }
 
     fn end_link(&mut self) {
-        let Some((target, said)) = self.link.take() else { return };
+        let Some((target, link_text)) = self.link.take() else { return };
         if self.links.len() < LINKS_NOTED_MAX && self.zone() != Zone::Hidden {
-            let said = text::line(&said);
-            let said = text::cut(&said, LINK_TEXT_MAX_BYTES).to_owned();
-            self.links.push((target, said, self.zone()));
+            let link_text = text::line(&link_text);
+            let link_text = text::cut(&link_text, LINK_TEXT_MAX_BYTES).to_owned();
+            self.links.push((target, link_text, self.zone()));
         }
     }
 
-    /// A block ends, unless it is within a row of a table or a heading.
+    /// Ends the block, unless it is within a table row or a heading.
     fn break_block(&mut self) {
         if self.in_row || self.in_heading {
             self.line.push(' ');
@@ -340,7 +341,7 @@ impl Reader {
         self.blocks.push(Noted { block: Block { text, is_heading }, zone: self.zone(), chars, link_chars });
     }
 
-    /// Chooses what is given.
+    /// Selects the zones to return.
     fn finish(self) -> Readable {
         let chars = |least: Zone| -> usize {
             self.blocks
@@ -359,25 +360,26 @@ impl Reader {
         let mut blocks: Vec<Block> =
             self.blocks.iter().filter(|noted| wanted(noted)).map(|noted| noted.block.clone()).collect();
         if blocks.iter().all(|block| block.is_heading) {
-            // A page of links alone is what it is.
+            // A page that consists only of links is returned as it is.
             blocks = self.blocks.into_iter().map(|noted| noted.block).collect();
         }
         let (inside, outside): (Vec<_>, Vec<_>) =
             self.links.into_iter().partition(|(.., zone)| *zone >= least);
-        let links = inside.into_iter().chain(outside).map(|(target, said, _)| (target, said)).collect();
+        let links =
+            inside.into_iter().chain(outside).map(|(target, link_text, _)| (target, link_text)).collect();
         let title = if self.title.is_empty() { self.named_title } else { self.title };
         Readable { title, blocks, base: self.base, links }
     }
 }
 
 impl Noted {
-    /// Mostly links, and short.
+    /// Returns true for short blocks that consist mostly of links.
     fn is_menu(&self) -> bool {
         !self.block.is_heading && self.link_chars * 2 > self.chars && self.chars < MENU_MAX_CHARS
     }
 }
 
-/// The zone of an element within another's.
+/// Returns the zone of an element within another zone.
 fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
     let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
     let hidden = outer == Zone::Hidden
@@ -394,7 +396,7 @@ fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
     let role = attribute("role");
     let around = match tag.name.as_str() {
         "nav" | "aside" | "menu" => true,
-        // Of an article they are its own.
+        // Within an article they belong to it.
         "header" | "footer" => outer != Zone::Matter,
         _ => matches!(
             &*role,
@@ -413,7 +415,7 @@ fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
     outer
 }
 
-/// Whether a style shows nothing of its element.
+/// Returns true if an inline style hides the element.
 fn hides(style: &str) -> bool {
     let style = style.to_ascii_lowercase();
     style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
@@ -434,7 +436,7 @@ fn is_named_around(tag: &Tag<'_>) -> bool {
     })
 }
 
-/// Elements that hold everything, whatever they are called.
+/// Returns true for elements that contain the whole page, whatever their class.
 fn is_whole(name: &str) -> bool {
     matches!(name, "html" | "body" | "main" | "article")
 }
@@ -509,7 +511,7 @@ fn is_void(name: &str) -> bool {
     )
 }
 
-/// A line without what nobody sees; one that is preformatted keeps its blanks.
+/// Removes invisible characters from a line; preformatted lines keep their spaces.
 fn clean_line(line: &str, keeps_blanks: bool) -> String {
     if !keeps_blanks {
         return text::line(line);

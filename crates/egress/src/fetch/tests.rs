@@ -1,12 +1,12 @@
-//! The fetcher against a site that does everything that a site can do.
+//! Tests the fetcher against a hostile site.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::TITLE_MAX_BYTES;
 
-/// A look-up that gives these addresses, one list after the other, and counts.
-fn told(lists: &'static [&'static [&'static str]]) -> (DnsLookup, Arc<AtomicUsize>) {
+/// A lookup that returns these lists one after the other, and counts calls.
+fn lookup_returning(lists: &'static [&'static [&'static str]]) -> (DnsLookup, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let look_up: DnsLookup = Arc::new(move |_| {
@@ -28,7 +28,7 @@ async fn site() -> (test_support::Handle, Fetcher) {
     (standin, fetcher(&[host], guard::system()))
 }
 
-/// Fetches what the user asked for by its address.
+/// Fetches a URL from the user's own words.
 async fn fetch(fetcher: &Fetcher, url: &str) -> Result<Fetched, FetchError> {
     let mut allowed = UrlAllowlist::new();
     allowed.add_words(url);
@@ -83,7 +83,7 @@ async fn an_address_that_nobody_gave_is_not_asked() {
 async fn private_hosts_are_not_asked_however_they_are_reached() {
     let standin = test_support::start().await.expect("a port");
     let port = standin.web_url("").rsplit(':').next().expect("a port").to_owned();
-    // Nobody named it: refused by its spelling, whatever the port.
+    // No operator allowed it: rejected by its spelling, regardless of the port.
     let nobody = fetcher(&[], guard::system());
     for host in
         ["127.0.0.1", "127.1", "2130706433", "0x7f.1", "0177.0.0.1", "localhost", "[::1]", "[::ffff:7f00:1]"]
@@ -93,11 +93,11 @@ async fn private_hosts_are_not_asked_however_they_are_reached() {
         let url = format!("http://{host}:{port}/site/notice");
         assert_eq!(fetch(&nobody, &url).await, Err(FetchError::Guarded), "{url}");
     }
-    // A public name that means a private address.
+    // A public name that resolves to a private address.
     const PRIVATE: &[&[&[&str]]] =
         &[&[&["127.0.0.1"]], &[&["10.0.0.1", "::1", "fe80::1"]], &[&["64:ff9b::7f00:1"]], &[&[]]];
     for private in PRIVATE {
-        let (look_up, count) = told(private);
+        let (look_up, count) = lookup_returning(private);
         let fetcher = fetcher(&[], look_up);
         assert_eq!(fetch(&fetcher, "http://rebound.example/").await, Err(FetchError::Guarded), "{private:?}");
         assert_eq!(count.load(Ordering::SeqCst), 1);
@@ -111,7 +111,7 @@ async fn a_name_is_looked_up_once_and_its_private_addresses_are_not_tried() {
     // connection to 127.0.0.1 would be answered by the site.
     let standin = test_support::start().await.expect("a port");
     let port = standin.web_url("").rsplit(':').next().expect("a port").to_owned();
-    let (look_up, count) = told(&[&["127.0.0.1", "::1"], &["127.0.0.1"]]);
+    let (look_up, count) = lookup_returning(&[&["127.0.0.1", "::1"], &["127.0.0.1"]]);
     let resolver = Resolver { hosts: Arc::default(), look_up };
     let client = connections::builder().dns_resolver(resolver).build().expect("a client");
     let error =
@@ -119,7 +119,7 @@ async fn a_name_is_looked_up_once_and_its_private_addresses_are_not_tried() {
     assert!(is_guarded(&error), "{error:?}");
     assert_eq!((count.load(Ordering::SeqCst), standin.web_requests().len()), (1, 0));
     // A host that the operator named may be private.
-    let (look_up, _) = told(&[&["127.0.0.1"]]);
+    let (look_up, _) = lookup_returning(&[&["127.0.0.1"]]);
     let named = fetcher(&[format!("wiki.example:{port}")], look_up);
     assert!(fetch(&named, &format!("http://wiki.example:{port}/site/notice")).await.is_ok());
     assert_eq!(
@@ -170,7 +170,7 @@ async fn bodies_are_bounded_as_they_come_and_unpacked() {
 }
 
 #[tokio::test]
-async fn what_is_no_page_is_told_apart() {
+async fn what_is_no_page_is_distinguished() {
     let (standin, fetcher) = site().await;
     match fetch(&fetcher, &standin.web_url("/site/document")).await {
         Ok(Fetched::Document(document)) => {
@@ -198,8 +198,8 @@ async fn what_is_no_page_is_told_apart() {
 #[tokio::test(start_paused = true)]
 async fn a_site_that_never_answers_is_given_up() {
     let (standin, fetcher) = site().await;
-    let error = fetch(&fetcher, &standin.web_url("/site/stall")).await.expect_err("it took too long");
-    assert_eq!(error.to_string(), "the page is not available: it took too long");
+    let error = fetch(&fetcher, &standin.web_url("/site/stall")).await.expect_err("timeout");
+    assert_eq!(error.to_string(), "the page is not available: timeout");
 }
 
 #[tokio::test]

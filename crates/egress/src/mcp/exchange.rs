@@ -1,7 +1,8 @@
-//! Requests to one server over streamable HTTP, and their answers: as JSON or in a stream, within bounds.
+//! Exchanges requests and answers with one server over streamable HTTP; answers arrive as JSON or in an event
+//! stream, within bounds.
 //!
-//! Revisions with a handshake have sessions, streams that are taken up again and notifications that cancel. In
-//! stateless ones each request stands alone: a stream that closes cancels, and one that broke is lost.
+//! Revisions with a handshake have sessions, resumable streams and cancellation notifications. In stateless
+//! revisions each request stands alone: closing its stream cancels it, and a broken stream is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,17 +20,17 @@ use super::{McpError, mirror};
 use crate::Secret;
 use crate::connections::{self, Connections};
 
-/// How long a call may take.
+/// The timeout of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
-/// How long a message that wants no answer may take.
+/// The timeout of a notification.
 pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most that one exchange may bring, in bytes.
+/// The maximum response of one exchange, in bytes.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The longest body of a refusal, in bytes; of a longer one only the status is known.
+/// The longest body of a rejection that is read, in bytes; of a longer one only the status is used.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
-/// How often a stream that breaks is taken up again.
+/// The maximum number of times that a broken stream is resumed.
 const RESUMES_MAX: usize = 3;
-/// The longest wait before a stream is taken up again, and the wait where the server does not say.
+/// The maximum delay before a stream is resumed, and the default delay.
 const RESUME_WAIT_MAX: Duration = Duration::from_secs(5);
 const RESUME_WAIT: Duration = Duration::from_secs(1);
 /// The longest id of a session or of an event, in bytes.
@@ -39,40 +40,41 @@ pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id")
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Headers that an operator set, with what must not be shown of them.
+/// Headers set by the operator, each with the secret that must be redacted.
 pub(super) type Headers = Vec<(HeaderName, HeaderValue, Secret)>;
 
-/// Where a server is, and how it is reached.
+/// The endpoint of a server.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     url: Url,
     headers: Headers,
     connections: Connections,
     numbers: AtomicU64,
-    /// The server told that its list is another.
+    /// True if the server has announced a change of its tool list.
     pub(super) list_changed: AtomicBool,
-    pub(super) farewells: SessionCloser,
+    pub(super) closer: SessionCloser,
 }
 
-/// What a server and the service agreed on.
+/// The result of negotiating with a server.
 #[derive(Debug, PartialEq)]
 pub(super) struct Session {
-    /// Its name, where the server gave it one.
+    /// The session id, if the server assigned one.
     pub(super) id: Option<HeaderValue>,
     pub(super) revision: &'static str,
-    /// Each request stands alone: there is nothing to begin, to end or to expire but the agreement itself.
+    /// True if each request stands alone and there is no session.
     pub(super) is_stateless: bool,
     pub(super) has_tools: bool,
 }
 
-/// Why an exchange ended without an answer.
+/// The reason why an exchange ended without an answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The session is not known any more, or the server does not speak its revision; the request was not run.
+    /// The session is unknown to the server, or the server does not speak its revision; the request was not
+    /// executed.
     Expired,
-    /// The server refused a request of a stateless revision with this error, which was not run.
+    /// The server rejected a request of a stateless revision with this error and did not execute it.
     Refused(RpcError),
-    /// For the caller. Nothing was run, unless it is [`McpError::Cut`].
+    /// An error for the caller. Nothing was executed, unless it is [`McpError::Cut`].
     Error(McpError),
 }
 
@@ -87,7 +89,7 @@ impl From<McpError> for Failure {
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) params: Value,
-    /// Headers of its own, in stateless revisions.
+    /// Additional headers of the request, in stateless revisions.
     pub(super) mirrored: HeaderMap,
 }
 
@@ -98,23 +100,19 @@ impl<'a> Request<'a> {
 }
 
 impl Endpoint {
-    pub(super) fn new(
-        url: Url,
-        headers: Headers,
-        connections: Connections,
-        farewells: SessionCloser,
-    ) -> Self {
+    pub(super) fn new(url: Url, headers: Headers, connections: Connections, closer: SessionCloser) -> Self {
         Self {
             url,
             headers,
             connections,
             numbers: AtomicU64::new(1),
             list_changed: AtomicBool::new(false),
-            farewells,
+            closer,
         }
     }
 
-    /// One request and its answer, with the headers that came with it.
+    /// Sends one request and returns its answer with the response headers. Dropping the future cancels the request
+    /// at the server.
     pub(super) async fn exchange(
         &self,
         session: Option<&Session>,
@@ -122,7 +120,7 @@ impl Endpoint {
     ) -> Result<(Answer, HeaderMap), Failure> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let mut head = self.head(session);
-        let mut unanswered = PendingRequest::new(&self.farewells);
+        let mut unanswered = PendingRequest::new(&self.closer);
         let body = match session {
             Some(session) if session.is_stateless => {
                 head.extend(mirror::request(request.method, &request.params));
@@ -131,9 +129,10 @@ impl Endpoint {
                 ::mcp::request(number, request.method, &params)
             }
             Some(session) => {
-                // Whoever drops this waits no more: the server may stop. What begins a session is never cancelled.
+                // Dropping the future cancels the request. Requests that begin a session are never cancelled.
                 let head = self.head(Some(session));
-                unanswered.cancel_with(self.message(head, ::mcp::cancelled(number, "nobody waits for it")));
+                unanswered
+                    .cancel_with(self.message(head, ::mcp::cancelled(number, "the caller no longer waits")));
                 ::mcp::request(number, request.method, &request.params)
             }
             None => ::mcp::request(number, request.method, &request.params),
@@ -148,17 +147,17 @@ impl Endpoint {
                 unanswered.done();
                 Ok(answered)
             }
-            // A connection that breaks cancels nothing: the call may still run.
+            // A broken connection cancels nothing: the call may still run.
             Ok(Err(failure @ Failure::Error(McpError::Cut { .. }))) => Err(failure),
             Ok(Err(failure)) => {
                 unanswered.done();
                 Err(failure)
             }
-            Err(_) => Err(cut("it took too long").into()),
+            Err(_) => Err(cut("timeout").into()),
         }
     }
 
-    /// The result of an answer.
+    /// Converts an answer to its result.
     pub(super) fn result(&self, answer: Answer) -> Result<Value, McpError> {
         match answer {
             Answer::Result(result) => Ok(result),
@@ -166,21 +165,21 @@ impl Endpoint {
         }
     }
 
-    /// A message on its way.
+    /// Builds the HTTP request of a message.
     fn message(&self, head: HeaderMap, body: String) -> Option<RequestBuilder> {
         let request = self.connections.client().ok()?.post(self.url.clone()).headers(head);
         let request = request.header(CONTENT_TYPE, "application/json");
         Some(request.header(ACCEPT, "application/json, text/event-stream").body(body))
     }
 
-    /// Returns what ends a session, if it has a name by which it can be ended.
+    /// Builds the request that ends a session, if it has an id.
     pub(super) fn ending(&self, session: &Session) -> Option<RequestBuilder> {
         session.id.as_ref()?;
         let client = self.connections.client().ok()?;
         Some(client.delete(self.url.clone()).headers(self.head(Some(session))))
     }
 
-    /// Sends a message; the answer's status is looked at, its body only where it says why the message was refused.
+    /// Sends a message and checks the status of the response; reads the body only if it explains a rejection.
     async fn post(
         &self,
         session: Option<&Session>,
@@ -188,7 +187,7 @@ impl Endpoint {
         body: String,
     ) -> Result<Response, Failure> {
         self.connections.client().map_err(|error| unavailable(&connections::reason(error)))?;
-        let request = self.message(head, body).ok_or_else(|| unavailable("nothing can be sent"))?;
+        let request = self.message(head, body).ok_or_else(|| unavailable("the request cannot be built"))?;
         let response = request.send().await.map_err(|error| {
             // Without a connection nothing was sent.
             let sent = !error.is_connect();
@@ -206,7 +205,7 @@ impl Endpoint {
         let reason = status.to_string();
         Err(match status.as_u16() {
             429 | 503 => McpError::Unavailable { reason, retry_after }.into(),
-            // Of what failed in its middle nobody knows how far it came.
+            // The request may have been executed partly.
             408 | 500..=599 => McpError::Cut { reason }.into(),
             400 | 402 | 404..=499 if session.is_some_and(|session| session.is_stateless) => {
                 refused(response).await
@@ -229,7 +228,7 @@ impl Endpoint {
         head
     }
 
-    /// The answer to the request of this number, in whichever form it comes.
+    /// Reads the answer to the request with this number, in either form.
     async fn answer(
         &self,
         session: Option<&Session>,
@@ -242,18 +241,18 @@ impl Endpoint {
         }
         let body = connections::body(response, ANSWER_MAX_BYTES).await.map_err(|error| match error {
             connections::BodyError::TooLarge => {
-                McpError::Failed { message: "its answer is too long".to_owned() }
+                McpError::Failed { message: "its response is too large".to_owned() }
             }
-            connections::BodyError::Cut => cut("the connection broke"),
+            connections::BodyError::Cut => cut("connection lost"),
         })?;
         let answers = ::mcp::messages(&body).into_iter().find_map(|message| match message {
             Message::Answer(of, answer) if of == number => Some(answer),
             Message::Answer(..) | Message::Request(..) | Message::Notification(..) => None,
         });
-        Ok(answers.ok_or_else(|| cut("its answer is not of the protocol"))?)
+        Ok(answers.ok_or_else(|| cut("its response violates the protocol"))?)
     }
 
-    /// The answer in a stream of events, which is taken up again where it breaks, if the server lets it.
+    /// Reads the answer from an event stream and resumes the stream if it breaks and the server supports that.
     async fn streamed(
         &self,
         session: Option<&Session>,
@@ -270,7 +269,7 @@ impl Endpoint {
             while let Ok(Some(piece)) = response.chunk().await {
                 left = left
                     .checked_sub(piece.len())
-                    .ok_or_else(|| McpError::Failed { message: "its answer is too long".to_owned() })?;
+                    .ok_or_else(|| McpError::Failed { message: "its response is too large".to_owned() })?;
                 for event in events.feed(&piece) {
                     wait = event.retry.unwrap_or(wait).min(RESUME_WAIT_MAX);
                     last = event.id.filter(|id| !id.is_empty() && id.len() <= ID_MAX_BYTES).or(last);
@@ -292,7 +291,7 @@ impl Endpoint {
         Err(cut("the stream ended before the answer"))
     }
 
-    /// Takes a message of a stream in; the answer, if it is that.
+    /// Handles a message of a stream. Returns the answer, if the message is that.
     async fn handle_message(
         &self,
         session: Option<&Session>,
@@ -308,11 +307,11 @@ impl Endpoint {
                 }
             }
             Message::Request(id, method) => {
-                // In stateless revisions a server may not ask, and is not answered.
+                // In stateless revisions servers may not send requests, and get no replies.
                 let session = session.filter(|session| !session.is_stateless);
                 if let (Some(session), Some(left)) = (session, replies.checked_sub(1)) {
                     *replies = left;
-                    let _told = self.tell(session, &::mcp::reply(&id, &method)).await;
+                    let _sent = self.notify(session, &::mcp::reply(&id, &method)).await;
                 }
             }
         }
@@ -330,30 +329,30 @@ impl Endpoint {
         response.status().is_success().then_some(response)
     }
 
-    /// Sends a message that wants no answer.
-    pub(super) async fn tell(&self, session: &Session, message: &str) -> Result<(), McpError> {
-        let told =
+    /// Sends a message without waiting for an answer.
+    pub(super) async fn notify(&self, session: &Session, message: &str) -> Result<(), McpError> {
+        let sent =
             timeout(TELL_TIMEOUT, self.post(Some(session), self.head(Some(session)), message.to_owned()))
                 .await;
-        match told {
+        match sent {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(Failure::Error(McpError::Cut { reason }))) => Err(unavailable(&reason)),
             Ok(Err(Failure::Error(error))) => Err(error),
             Ok(Err(Failure::Expired | Failure::Refused(_))) => {
-                Err(unavailable("its sessions end as soon as they begin"))
+                Err(unavailable("its sessions expire immediately"))
             }
-            Err(_) => Err(unavailable("it took too long")),
+            Err(_) => Err(unavailable("timeout")),
         }
     }
 
-    /// A server's words without the operator's secrets, should it have repeated them.
+    /// Redacts the operator's secrets in a server's message.
     pub(super) fn redact(&self, words: &str) -> String {
         self.headers.iter().fold(words.to_owned(), |words, (.., secret)| secret.redact(&words))
     }
 }
 
-/// Why a request of a stateless revision was refused. A server that speaks it says so in its own codes; anything else is
-/// the refusal of a server that does not, and the agreement with it is void.
+/// Classifies the rejection of a stateless request. A server that speaks the revision uses its error codes; any
+/// other rejection means that it does not speak the revision, and the negotiation is repeated.
 async fn refused(response: Response) -> Failure {
     const METHOD_NOT_FOUND: i64 = -32601;
     const INVALID_PARAMS: i64 = -32602;
@@ -378,5 +377,5 @@ pub(super) fn cut(reason: &str) -> McpError {
 }
 
 pub(super) fn no_protocol() -> McpError {
-    rejected("its answer is not of the protocol")
+    rejected("its response violates the protocol")
 }

@@ -1,7 +1,7 @@
-//! What revision 2026-07-28 mirrors from a request's body into its headers: method, name, and the arguments of a tool
-//! whose schema marks them with `x-mcp-header`.
+//! Mirrors parts of a request's body in its headers, as revision 2026-07-28 requires: the method, the name, and the
+//! arguments that a tool's schema marks with `x-mcp-header`.
 //!
-//! The headers of a call are no longer than its arguments in base64, which are bounded.
+//! The headers of a call are not longer than its arguments in base64, which are bounded.
 
 use std::collections::HashSet;
 
@@ -12,23 +12,23 @@ use serde_json::{Map, Value};
 
 pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// The beginning of the headers that carry arguments.
+/// The prefix of headers that carry arguments.
 pub(super) const PARAM_PREFIX: &str = "mcp-param-";
-/// Marks a property of a schema.
+/// The annotation of a property in a schema.
 const ANNOTATION: &str = "x-mcp-header";
-/// What stands around a value in base64.
+/// The delimiters of a base64 value.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
-/// Why a tool cannot be called with mirrored arguments.
+/// The reason why a tool's arguments cannot be mirrored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidAnnotation {
     #[error("x-mcp-header is not the name of a header")]
     Name,
-    #[error("x-mcp-header is there twice with one name")]
+    #[error("x-mcp-header names are not unique")]
     Twice,
-    #[error("x-mcp-header marks what is no string, integer or boolean")]
+    #[error("x-mcp-header marks a property that is not a string, integer or boolean")]
     Type,
-    #[error("x-mcp-header marks what is not reached by properties alone")]
+    #[error("x-mcp-header marks a value that is not reached by properties only")]
     Place,
 }
 
@@ -44,10 +44,10 @@ pub(super) fn request(method: &str, params: &Value) -> HeaderMap {
 /// Returns the headers that mirror arguments of a tool with this schema.
 ///
 /// # Errors
-/// When the schema marks them wrongly: the tool may not be offered.
+/// Fails if the schema is annotated incorrectly: the tool must not be offered.
 pub(super) fn arguments(schema: &Value, arguments: Option<&Value>) -> Result<HeaderMap, InvalidAnnotation> {
     let mut found = Found { names: HashSet::new(), headers: HeaderMap::new() };
-    // The root is no property.
+    // The root is not a property.
     if schema.get(ANNOTATION).is_some() {
         return Err(InvalidAnnotation::Place);
     }
@@ -66,7 +66,7 @@ impl Found {
         for (keyword, below) in schema {
             match (keyword.as_str(), below) {
                 ("properties", Value::Object(properties)) => self.properties(properties, value)?,
-                // These hold values, not schemas.
+                // These keywords hold values, not schemas.
                 ("default" | "const" | "enum" | "examples", _) => {}
                 _ if is_marked(below) => return Err(InvalidAnnotation::Place),
                 _ => {}
@@ -103,7 +103,8 @@ impl Found {
     }
 }
 
-/// Whether something is marked in this schema, or in these schemas. As deep as JSON is read, which is bounded.
+/// Returns true if anything in this schema, or in these schemas, is annotated. Recursion is bounded by the JSON
+/// parser.
 fn is_marked(schema: &Value) -> bool {
     match schema {
         Value::Array(schemas) => schemas.iter().any(is_marked),
@@ -120,7 +121,7 @@ fn text(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) => Some(value.to_string()),
         Value::Number(number) => match number.as_f64() {
-            // A whole number is one however the model wrote it.
+            // An integer is formatted the same, however the model wrote it.
             Some(float) if number.is_f64() && float.fract() == 0.0 => Some(format!("{float:.0}")),
             _ => Some(number.to_string()),
         },
@@ -128,7 +129,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The value of a header: as it is where that is safe, else in base64.
+/// Encodes a header value: verbatim if that is safe, otherwise in base64.
 fn encode(text: &str) -> Option<HeaderValue> {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
         && text.trim_matches([' ', '\t']).len() == text.len()

@@ -1,8 +1,8 @@
-//! MCP servers over streamable HTTP: their tools, as far as the operator grants them, and calls of these.
+//! MCP servers over streamable HTTP: lists and calls the tools that the operator grants.
 //!
-//! A server is somebody else's program. What it says of itself is no more than a hint: which of its tools may run
-//! again after a crash ([`Mcp::is_repeatable`]) is the operator's word alone. What it sends is bounded, and a server that
-//! is down takes its own tools away and nothing else.
+//! A server is third-party software. Its annotations are only hints: the operator alone decides which tools may run
+//! again after a crash ([`Mcp::is_repeatable`]). Its responses are bounded, and a failed server only makes its own
+//! tools unavailable.
 
 mod exchange;
 mod mirror;
@@ -28,9 +28,9 @@ pub use ::mcp::{
     SERVERS_MAX, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
 
-/// The most headers of a server.
+/// The maximum number of headers per server.
 const HEADERS_MAX: usize = 32;
-/// Headers that are not an operator's to set.
+/// Headers that operators cannot set.
 const RESERVED: [&str; 12] = [
     "host",
     "accept",
@@ -49,63 +49,63 @@ const RESERVED: [&str; 12] = [
 /// A server that the operator grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerConfig {
-    /// What its tools' names begin with: small letters, digits and hyphens.
+    /// The prefix of its tools' names: lower-case letters, digits and hyphens.
     pub name: String,
-    /// Where it is. It may be a private address: the operator says so.
+    /// The URL of the server. It may be private, because the operator configures it.
     pub url: String,
-    /// Headers that go with each request, such as `Authorization`.
+    /// Headers sent with each request, such as `Authorization`.
     pub headers: Vec<(String, Secret)>,
-    /// The tools that may be called; all that the server has when absent.
+    /// The granted tools; all tools of the server if absent.
     pub tools: Option<Vec<String>>,
-    /// Those of them that change nothing: after a crash they are called again.
+    /// The granted tools without side effects: they are called again after a crash.
     pub read_only: Vec<String>,
 }
 
-/// The tools that there are at the moment.
+/// The currently available tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpTools {
-    /// As they are offered to a model. Their names are `<server>__<tool>`, unlike, and fit for every vendor.
+    /// The tools as offered to a model. Their names are `<server>__<tool>`, unique, and valid for every vendor.
     pub tools: Vec<ToolSpec>,
-    /// Servers whose tools are missing, and why.
+    /// The servers whose tools are unavailable, with the reasons.
     pub missing: Vec<(String, McpError)>,
 }
 
-/// What a call gave.
+/// The output of a call.
 pub type McpOutput = ::mcp::Output;
 
-/// Why there are no tools or no output. Says nothing secret, and is fit for a model's eyes.
+/// The reason why there are no tools or no output. Contains no secrets and is suitable for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// There is no such tool, or it is not granted.
+    /// The tool does not exist or is not granted.
     #[error("there is no such tool")]
     UnknownTool,
-    /// The arguments are no JSON object, or too long.
-    #[error("the arguments are no JSON object of at most {} KiB", ARGUMENTS_MAX_BYTES >> 10)]
+    /// The arguments are not a JSON object, or too long.
+    #[error("the arguments are not a JSON object of at most {} KiB", ARGUMENTS_MAX_BYTES >> 10)]
     Arguments,
-    /// The server cannot be reached or asks to be left alone; nothing was run.
+    /// The server is unreachable or requested a pause; nothing was executed.
     #[error("the MCP server is not available: {reason}")]
     Unavailable {
-        /// What happened.
+        /// The failure.
         reason: String,
-        /// When it may be tried again.
+        /// The delay before a retry.
         retry_after: Option<Duration>,
     },
-    /// The server refuses the service, or does not speak the protocol: an operator must act. Nothing was run.
+    /// The server rejects the service or violates the protocol: an operator must act. Nothing was executed.
     #[error("the MCP server refused the request: {reason}")]
     Rejected {
-        /// What happened.
+        /// The failure.
         reason: String,
     },
-    /// The call was sent, and no answer to it came: it may have run.
+    /// The call was sent but not answered: it may have been executed.
     #[error("the MCP server did not answer, and the call may have run: {reason}")]
     Cut {
-        /// What happened.
+        /// The failure.
         reason: String,
     },
     /// The server answered with an error.
     #[error("the MCP server answered with an error: {message}")]
     Failed {
-        /// What it said: plain text, bounded.
+        /// The server's message: plain text, bounded.
         message: String,
     },
 }
@@ -114,19 +114,19 @@ pub enum McpError {
 #[derive(Debug, Clone)]
 pub struct Mcp {
     servers: Arc<[Server]>,
-    farewells: SessionCloser,
+    closer: SessionCloser,
 }
 
 impl Mcp {
-    /// The servers of this configuration. Connects to nothing.
+    /// Creates clients for the configured servers. Does not connect.
     ///
     /// # Errors
-    /// When a name, an address or a header is none, or a name is there twice.
+    /// Fails if a name, a URL or a header is invalid, or if a name is not unique.
     pub fn new(configs: Vec<McpServerConfig>) -> Result<Self, ConfigError> {
         if configs.len() > SERVERS_MAX {
             return Err(ConfigError::TooMany { what: "mcp".to_owned(), most: SERVERS_MAX });
         }
-        let (connections, farewells) = (Connections::default(), SessionCloser::default());
+        let (connections, closer) = (Connections::default(), SessionCloser::default());
         let mut servers: Vec<Server> = Vec::with_capacity(configs.len());
         for config in configs {
             let what = format!("mcp.{}", config.name);
@@ -136,19 +136,19 @@ impl Mcp {
             }
             let url = plain_url(&config.url, &what)?;
             let headers = headers(&config.headers, &what)?;
-            servers.push(Server::new(config, url, headers, connections.clone(), farewells.clone()));
+            servers.push(Server::new(config, url, headers, connections.clone(), closer.clone()));
         }
-        Ok(Self { servers: servers.into(), farewells })
+        Ok(Self { servers: servers.into(), closer })
     }
 
-    /// Whether there is a server at all.
+    /// Returns true if a server is configured.
     #[must_use]
     pub fn is_configured(&self) -> bool {
         !self.servers.is_empty()
     }
 
-    /// The tools that there are: as they were told at most some minutes ago, else the servers are asked, side by side. A
-    /// server that failed lately is not asked. Takes seconds at most. Cancel safe.
+    /// Returns the available tools: from the cache if it is fresh, otherwise by querying the servers concurrently.
+    /// Skips servers that failed recently. Takes a few seconds at most. Cancel safe.
     pub async fn tools(&self) -> McpTools {
         let lists = join_all(self.servers.iter().map(Server::tools)).await;
         let mut all = McpTools::default();
@@ -161,31 +161,31 @@ impl Mcp {
         all
     }
 
-    /// Whether a tool of this name would be one of these servers', whether or not it is there at the moment.
+    /// Returns true if the tool's name belongs to one of these servers, whether or not it is available.
     #[must_use]
     pub fn is_named(&self, tool: &str) -> bool {
         self.server(tool).is_some()
     }
 
-    /// Whether a call of the tool may run again after a crash: the operator's word.
+    /// Returns true if the operator declared that a call of the tool may run again after a crash.
     #[must_use]
     pub fn is_repeatable(&self, tool: &str) -> bool {
         self.server(tool).is_some_and(|server| server.is_repeatable(tool))
     }
 
-    /// Calls a tool with these arguments, a JSON object as the model wrote it; nothing stands for an empty one. Whoever
-    /// drops it has the server told, within some seconds, that nobody waits for it.
+    /// Calls a tool with a JSON object of arguments as the model wrote it; an empty text stands for an empty
+    /// object. Dropping the future sends a cancellation to the server in the background, for a few seconds at most.
     ///
     /// # Errors
-    /// [`McpError`]; of [`McpError::Cut`] alone it is not known whether the call has run.
+    /// [`McpError`]; only after [`McpError::Cut`] is it unknown whether the call was executed.
     pub async fn call(&self, tool: &str, arguments: &str) -> Result<McpOutput, McpError> {
         let server = self.server(tool).ok_or(McpError::UnknownTool)?;
         server.call(tool, ::mcp::arguments(arguments).ok_or(McpError::Arguments)?).await
     }
 
-    /// Tells the servers that their sessions are over, within some seconds, whether or not they listen.
+    /// Ends the sessions with the servers, in a few seconds at most, even if they do not respond.
     pub async fn close(&self) {
-        self.farewells.wait().await;
+        self.closer.wait().await;
         join_all(self.servers.iter().map(Server::close)).await;
     }
 

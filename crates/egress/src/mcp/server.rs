@@ -1,4 +1,4 @@
-//! One server: its list of tools and its calls.
+//! One server: its tool list and its calls.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,13 +19,13 @@ use super::{McpError, McpOutput, McpServerConfig, mirror};
 use crate::circuit_breaker::CircuitBreaker;
 use crate::connections::Connections;
 
-/// How long a session and the list of tools may take.
+/// The timeout of negotiating a session and listing the tools.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a list of tools is believed where the server does not say, and the bounds where it does.
+/// The default time that a tool list stays fresh, and the bounds of the time that a server specifies.
 const LIST_FRESH: Duration = Duration::from_mins(5);
 const LIST_FRESH_MIN: Duration = Duration::from_secs(10);
 const LIST_FRESH_MAX: Duration = Duration::from_hours(1);
-/// How many calls of a server run at once.
+/// The number of concurrent calls per server.
 const CALLS_MAX: usize = 16;
 
 /// A server that the operator grants.
@@ -35,13 +35,13 @@ pub(super) struct Server {
     endpoint: Endpoint,
     sessions: Sessions,
     list: Mutex<Option<List>>,
-    /// One asks for the list, the others wait for what it finds.
+    /// Serializes listing: one task lists the tools, others wait for its result.
     listing: Semaphore,
     calls: Semaphore,
     rest: CircuitBreaker,
 }
 
-/// The tools that a server listed, and how long that holds.
+/// The tools of a server and their expiry.
 #[derive(Debug, Clone)]
 struct List {
     tools: Arc<[Tool]>,
@@ -54,11 +54,11 @@ impl Server {
         url: Url,
         headers: Headers,
         connections: Connections,
-        farewells: SessionCloser,
+        closer: SessionCloser,
     ) -> Self {
         Self {
             config,
-            endpoint: Endpoint::new(url, headers, connections, farewells),
+            endpoint: Endpoint::new(url, headers, connections, closer),
             sessions: Sessions::default(),
             list: Mutex::default(),
             listing: Semaphore::new(1),
@@ -75,7 +75,7 @@ impl Server {
         self.config.read_only.iter().any(|original| offered(self.name(), original) == tool)
     }
 
-    /// The tools that may be called.
+    /// Returns the granted tools.
     pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, McpError> {
         let _turn = self.listing.acquire().await.map_err(|_| unavailable("it is closed"))?;
         if let Some(list) = self.fresh() {
@@ -84,7 +84,7 @@ impl Server {
         self.awake()?;
         self.endpoint.list_changed.store(false, Ordering::SeqCst);
         let listed = timeout(LIST_TIMEOUT, self.list()).await;
-        match listed.unwrap_or_else(|_| Err(unavailable("it took too long"))) {
+        match listed.unwrap_or_else(|_| Err(unavailable("timeout"))) {
             Ok(list) => {
                 self.rest.record_success();
                 let tools = list.tools.clone();
@@ -95,7 +95,7 @@ impl Server {
                 tracing::warn!(server = self.name(), %error, "MCP tool discovery failed");
                 self.rest.record_failure(wait(&error));
                 *lock(&self.list) = None;
-                // Asking for a list runs nothing.
+                // Listing executes nothing.
                 Err(match error {
                     McpError::Cut { reason } => McpError::Unavailable { reason, retry_after: None },
                     other => other,
@@ -141,11 +141,11 @@ impl Server {
         Ok(List { tools: tools.into(), fresh_until: Instant::now() + fresh })
     }
 
-    /// Whether the headers that a tool wants can be made; one whose cannot may not be offered.
+    /// Returns true if the headers that a tool requires can be built; otherwise it must not be offered.
     fn can_mirror(&self, tool: &Tool) -> bool {
         let checked = mirror::arguments(&schema(tool), None);
         if let Err(error) = &checked {
-            tracing::warn!(server = self.name(), tool = tool.original, %error, "tool of an MCP server left out");
+            tracing::warn!(server = self.name(), tool = tool.original, %error, "MCP tool skipped");
         }
         checked.is_ok()
     }
@@ -161,7 +161,7 @@ impl Server {
         arguments: Map<String, Value>,
     ) -> Result<McpOutput, McpError> {
         let mut called = self.call_once(tool, &arguments).await?;
-        // It was refused, and not run: its arguments go into other headers than they did when it was listed.
+        // The call was rejected and not executed: the schema's header annotations changed since it was listed.
         if matches!(&called, Err(Failure::Refused(error)) if error.code == HEADER_MISMATCH) {
             self.endpoint.list_changed.store(true, Ordering::SeqCst);
             called = self.call_once(tool, &arguments).await?;
@@ -174,8 +174,8 @@ impl Server {
             }
             Err(McpError::Rejected { .. } | McpError::UnknownTool | McpError::Arguments) => {}
         }
-        // It has run, though it does not say what came of it.
-        let strange = || McpError::Failed { message: "its answer is not of the protocol".to_owned() };
+        // The call was executed although its result is malformed.
+        let strange = || McpError::Failed { message: "its response violates the protocol".to_owned() };
         let mut output = ::mcp::output(&called?, None).ok_or_else(strange)?;
         output.text = self.endpoint.redact(&output.text);
         for passage in &mut output.passages {
@@ -187,7 +187,7 @@ impl Server {
         Ok(output)
     }
 
-    /// Sends a call, once its turn comes; the outer error where it is not sent.
+    /// Sends a call once a slot is free. The outer error means that it was not sent.
     async fn call_once(
         &self,
         tool: &str,
@@ -197,21 +197,21 @@ impl Server {
         let tool = tools.iter().find(|one| one.spec.name == tool).ok_or(McpError::UnknownTool)?;
         self.awake()?;
         let waited = timeout(CALL_TIMEOUT, self.calls.acquire()).await;
-        let Ok(Ok(_turn)) = waited else { return Err(unavailable("too many calls are under way")) };
+        let Ok(Ok(_turn)) = waited else { return Err(unavailable("too many concurrent calls")) };
         let params = json!({ "name": tool.original, "arguments": arguments });
-        // One that marks its arguments wrongly is not listed, or by a server that takes no such headers.
+        // A wrongly annotated tool is not listed, unless the server's revision has no such headers.
         let mirrored = mirror::arguments(&schema(tool), params.get("arguments")).unwrap_or_default();
         Ok(self.request(Request { method: "tools/call", params, mirrored }).await)
     }
 
     fn awake(&self) -> Result<(), McpError> {
         self.rest.remaining().map_or(Ok(()), |left| {
-            let reason = "it failed lately and is left alone for a while".to_owned();
+            let reason = "it failed recently and is paused".to_owned();
             Err(McpError::Unavailable { reason, retry_after: Some(left) })
         })
     }
 
-    /// Asks within a session; once more in a new one when that has expired.
+    /// Sends a request within a session; repeats it once in a new session if that has expired.
     async fn request(&self, request: Request<'_>) -> Result<Value, Failure> {
         for _ in 0..2 {
             let session = self.sessions.get(&self.endpoint).await?;
@@ -224,15 +224,15 @@ impl Server {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(unavailable("its sessions end as soon as they begin").into())
+        Err(unavailable("its sessions expire immediately").into())
     }
 
-    /// What a failure is for the caller.
+    /// Converts a failure to an error for the caller.
     fn error(&self, failure: Failure) -> McpError {
         match failure {
             Failure::Error(error) => error,
             Failure::Refused(error) => McpError::Failed { message: self.endpoint.redact(&error.message) },
-            Failure::Expired => unavailable("its sessions end as soon as they begin"),
+            Failure::Expired => unavailable("its sessions expire immediately"),
         }
     }
 
@@ -242,12 +242,12 @@ impl Server {
     }
 }
 
-/// The schema of a tool, which was checked when it was listed.
+/// Parses the schema of a tool, which was validated when it was listed.
 fn schema(tool: &Tool) -> Value {
     serde_json::from_str(&tool.spec.schema).unwrap_or_default()
 }
 
-/// How long a server wants to be left alone.
+/// Returns the pause that a server requested.
 fn wait(error: &McpError) -> Option<Duration> {
     match error {
         McpError::Unavailable { retry_after, .. } => *retry_after,

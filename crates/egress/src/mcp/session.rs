@@ -1,11 +1,11 @@
-//! How a server begins: which revision of the protocol both sides speak.
+//! Negotiates the protocol revision with a server.
 //!
 //! ```text
 //!            server/discover
-//!   (none) --+--------------------------> stateless: nothing begins and nothing ends
-//!      ^     +--> any refusal, silence -> initialize, initialized -> session
-//!      |                                                               |
-//!      +------ 404: it has expired; 4xx: it speaks another revision ---+   once for each request, which it did not run
+//!   (none) --+--------------------------> stateless: no session
+//!      ^     +--> rejection, timeout --> initialize, initialized --> session
+//!      |                                                                 |
+//!      +------ 404: expired; 4xx: the server speaks another revision -----+   once per request, which was not run
 //! ```
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,19 +20,19 @@ use ::mcp::{Answer, DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, STATELESS_REVISION
 use super::McpError;
 use super::exchange::{Endpoint, Failure, ID_MAX_BYTES, Request, SESSION, Session, TELL_TIMEOUT, rejected};
 
-/// How long a server may take to say its revisions before a handshake is tried: some of older ones never answer.
+/// The timeout of the discovery before a handshake is tried: some servers of older revisions never answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The session with a server.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     current: Mutex<Option<Arc<Session>>>,
-    /// It began with a handshake when it began last, so it is not asked for its revisions.
+    /// True if the last negotiation used a handshake, so that discovery is skipped.
     shakes_hands: AtomicBool,
 }
 
 impl Sessions {
-    /// Returns the session, begun if need be. Whoever calls it bounds how long it takes.
+    /// Returns the session and negotiates one if necessary. Callers must set a timeout.
     pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Arc<Session>, McpError> {
         if let Some(session) = self.current().clone() {
             return Ok(session);
@@ -55,7 +55,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Forgets a session that is not known any more.
+    /// Drops a session that the server no longer knows.
     pub(super) fn expire(&self, session: &Arc<Session>) {
         let mut current = self.current();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, session)) {
@@ -67,7 +67,7 @@ impl Sessions {
     pub(super) async fn close(&self, endpoint: &Endpoint) {
         let session = self.current().take();
         if let Some(request) = session.and_then(|session| endpoint.ending(&session)) {
-            // A server need not know how to end a session.
+            // Servers need not support ending a session.
             let _ended = timeout(TELL_TIMEOUT, request.send()).await;
         }
     }
@@ -77,14 +77,14 @@ impl Sessions {
     }
 }
 
-/// Asks a server for its revisions; `None` when it wants a handshake.
+/// Asks a server for its revisions; `None` if it requires a handshake.
 async fn discover(endpoint: &Endpoint) -> Result<Option<Session>, Failure> {
     let probe = Session { id: None, revision: STATELESS_REVISIONS[0], is_stateless: true, has_tools: false };
     let request = Request::new(DISCOVER, serde_json::json!({}));
     let answer = match timeout(PROBE_TIMEOUT, endpoint.exchange(Some(&probe), &request)).await {
         Ok(Ok((answer, _))) => answer,
         Ok(Err(Failure::Refused(error))) => Answer::Error(error),
-        // Without a connection, or where the service is refused, a handshake fares no better.
+        // Without a connection, or if the server rejects the service, a handshake would fail, too.
         Ok(Err(failure @ Failure::Error(McpError::Unavailable { .. } | McpError::Rejected { .. }))) => {
             return Err(failure);
         }
@@ -103,8 +103,8 @@ async fn handshake(endpoint: &Endpoint) -> Result<Session, McpError> {
     let request = Request::new("initialize", ::mcp::initialize());
     let (answer, headers) = endpoint.exchange(None, &request).await.map_err(of_begin)?;
     let answer = endpoint.result(answer)?;
-    let said = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
-    let revision = HANDSHAKE_REVISIONS.into_iter().find(|revision| *revision == said);
+    let version = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
+    let revision = HANDSHAKE_REVISIONS.into_iter().find(|revision| *revision == version);
     let revision = revision.ok_or_else(other_version)?;
     let id = headers.get(SESSION).filter(|id| id.len() <= ID_MAX_BYTES).cloned().map(|mut id| {
         id.set_sensitive(true);
@@ -112,21 +112,22 @@ async fn handshake(endpoint: &Endpoint) -> Result<Session, McpError> {
     });
     let has_tools = answer.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());
     let session = Session { id, revision, is_stateless: false, has_tools };
-    let told = endpoint.tell(&session, &::mcp::notification("notifications/initialized", &Value::Null)).await;
-    if let Err(error) = told {
-        // Nobody will use it.
-        endpoint.farewells.close(endpoint.ending(&session));
+    let sent =
+        endpoint.notify(&session, &::mcp::notification("notifications/initialized", &Value::Null)).await;
+    if let Err(error) = sent {
+        // The session will not be used.
+        endpoint.closer.close(endpoint.ending(&session));
         return Err(error);
     }
     Ok(session)
 }
 
-/// Beginning a session runs nothing.
+/// Converts a failure of the negotiation, which executes nothing.
 fn of_begin(failure: Failure) -> McpError {
     match failure {
         Failure::Error(McpError::Cut { reason }) => McpError::Unavailable { reason, retry_after: None },
         Failure::Error(error) => error,
-        Failure::Expired | Failure::Refused(_) => rejected("there is nothing at its address"),
+        Failure::Expired | Failure::Refused(_) => rejected("no MCP server at this URL"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is said to servers when nobody waits for them any more: calls that are cancelled, sessions that are let go.
+//! Sends cancellations and session ends to servers in the background.
 
 use reqwest::RequestBuilder;
 use tokio::runtime::Handle;
@@ -7,47 +7,47 @@ use tokio_util::task::TaskTracker;
 
 use super::exchange::TELL_TIMEOUT;
 
-/// How many are on their way at once; more are not said.
+/// The maximum number of concurrent messages; further ones are dropped.
 const CLOSES_MAX: usize = 64;
 
-/// Farewells on their way. Each takes seconds at most, whether or not the server listens.
+/// Messages in transit. Each takes a few seconds at most, even if the server does not respond.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SessionCloser(TaskTracker);
 
 impl SessionCloser {
-    /// Sends it without anybody's waiting.
+    /// Sends a message in the background.
     pub(super) fn close(&self, request: Option<RequestBuilder>) {
         let (Some(request), Ok(runtime)) = (request, Handle::try_current()) else { return };
         if self.0.len() < CLOSES_MAX {
-            // What became of it concerns nobody.
+            // The result does not matter.
             self.0.spawn_on(async { _ = timeout(TELL_TIMEOUT, request.send()).await }, &runtime);
         }
     }
 
-    /// Waits for those on their way.
+    /// Waits for all messages in transit.
     pub(super) async fn wait(&self) {
         self.0.close();
         let _in_time = timeout(TELL_TIMEOUT, self.0.wait()).await;
     }
 }
 
-/// A request that is not answered yet. Dropped so, the server is told.
+/// A request without an answer. Dropping it sends a cancellation.
 pub(super) struct PendingRequest<'a> {
-    farewells: &'a SessionCloser,
+    closer: &'a SessionCloser,
     message: Option<RequestBuilder>,
 }
 
 impl<'a> PendingRequest<'a> {
-    pub(super) fn new(farewells: &'a SessionCloser) -> Self {
-        Self { farewells, message: None }
+    pub(super) fn new(closer: &'a SessionCloser) -> Self {
+        Self { closer, message: None }
     }
 
-    /// What the server is told.
+    /// Sets the cancellation message.
     pub(super) fn cancel_with(&mut self, message: Option<RequestBuilder>) {
         self.message = message;
     }
 
-    /// The server is done with it, or never began.
+    /// Marks the request as completed or not started, so that no cancellation is sent.
     pub(super) fn done(&mut self) {
         self.message = None;
     }
@@ -55,6 +55,6 @@ impl<'a> PendingRequest<'a> {
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.farewells.close(self.message.take());
+        self.closer.close(self.message.take());
     }
 }

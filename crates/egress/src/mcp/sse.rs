@@ -1,19 +1,19 @@
-//! Streams of events, as far as MCP uses them.
+//! Parses event streams (SSE), as far as MCP uses them.
 
 use std::time::Duration;
 
 /// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Its data; empty when the event only carries an id.
+    /// The data; empty if the event only carries an id.
     pub(super) data: String,
-    /// What a later request names to go on after it.
+    /// The id from which a later request resumes the stream.
     pub(super) id: Option<String>,
-    /// How long to wait before that request.
+    /// The delay before that request.
     pub(super) retry: Option<Duration>,
 }
 
-/// Puts events together of the pieces in which they come. Whoever feeds it bounds what it is fed.
+/// Assembles events from chunks. The caller must bound the total input.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The events that this piece ends.
+    /// Returns the events that are completed by this chunk.
     pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Event> {
         let mut ended = Vec::new();
         for byte in piece {

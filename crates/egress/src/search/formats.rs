@@ -1,7 +1,7 @@
-//! The engines' own formats: requests, answers, complaints.
+//! The formats of the search engines: requests, responses, errors.
 //!
-//! Each engine knows the countries and languages of a list of its own and refuses, or takes for nothing, what is not
-//! on it; so a hint is sent only where it is known.
+//! Each engine supports its own list of countries and languages and rejects or ignores others; so a hint is sent
+//! only if the engine supports it.
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::{Engine, Query, RESULTS_MAX};
 use crate::connections::below;
 
-/// The most results that are looked at, should an engine send more than it was asked for.
+/// The maximum number of results that are read, if an engine returns more than requested.
 const PAGES_MAX: usize = 5 * RESULTS_MAX;
 
-/// Countries by which Brave can search.
+/// Countries that Brave supports.
 const BRAVE_COUNTRIES: &str = "AR AU AT BE BR CA CL DK FI FR DE HK IN ID IT JP KR MY MX NL NZ NO CN PL PT PH RU SA \
                                ZA ES SE CH TW TR GB US";
-/// Languages by which Brave can search, of those with two letters.
+/// Two-letter languages that Brave supports.
 const BRAVE_LANGUAGES: &str = "ar eu bn bg ca hr cs da nl en et fi fr gl de gu he hi hu is it kn ko lv lt ms ml mr nb pl pa ro ru sr sk sl es \
      sv ta te th tr uk vi";
-/// Countries with their names at Tavily and their languages, of which SearXNG makes locales.
+/// Countries with their names at Tavily and their languages, from which locales for SearXNG are built.
 const COUNTRIES: &[(&str, &str, &[&str])] = &[
     ("CZ", "czech republic", &["cs"]),
     ("SK", "slovakia", &["sk"]),
@@ -48,17 +48,17 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
     ("UA", "ukraine", &["uk"]),
 ];
 
-/// Where an engine is, unless another address is configured.
+/// Returns the default base URL of an engine.
 pub(super) fn home(engine: Engine) -> &'static str {
     match engine {
-        // There is no such server of everybody's.
+        // There is no public server.
         Engine::Searxng => "http://localhost:8888",
         Engine::Brave => "https://api.search.brave.com",
         Engine::Tavily => "https://api.tavily.com",
     }
 }
 
-/// The header that carries an engine's key, and what stands before the key.
+/// Returns the header of an engine's key and the prefix of its value.
 pub(super) fn key_header(engine: Engine) -> (HeaderName, &'static str) {
     match engine {
         Engine::Searxng | Engine::Tavily => (AUTHORIZATION, "Bearer "),
@@ -66,7 +66,7 @@ pub(super) fn key_header(engine: Engine) -> (HeaderName, &'static str) {
     }
 }
 
-/// The request for a query, without the key.
+/// Builds the request for a query, without the key.
 pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query) -> RequestBuilder {
     let request = match engine {
         Engine::Searxng => {
@@ -116,7 +116,7 @@ pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query
     request.header(ACCEPT, "application/json")
 }
 
-/// A page as an engine gives it.
+/// A page in an engine's response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FoundPage {
     pub(super) title: String,
@@ -124,12 +124,12 @@ pub(super) struct FoundPage {
     pub(super) snippet: String,
 }
 
-/// The pages of an answer, best first; `None` when it is no answer. A result that is no page is left out.
+/// Parses the pages of a response, best first; `None` if it is malformed. Skips results that are not pages.
 pub(super) fn pages(engine: Engine, body: &[u8]) -> Option<Vec<FoundPage>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let (list, snippet) = match engine {
         Engine::Searxng | Engine::Tavily => (body.get("results")?, "content"),
-        // A query that nothing was found for has no `web`, but is told as a search all the same.
+        // A search without results has no `web` but still the type of a search.
         Engine::Brave => match body.get("web") {
             Some(web) if !web.is_null() => (web.get("results")?, "description"),
             None | Some(_) if body.get("type").and_then(Value::as_str) == Some("search") => {
@@ -145,10 +145,10 @@ pub(super) fn pages(engine: Engine, body: &[u8]) -> Option<Vec<FoundPage>> {
     Some(list.as_array()?.iter().take(PAGES_MAX).map(page).collect())
 }
 
-/// What an engine says is wrong.
+/// Returns the error message of an engine.
 pub(super) fn complaint(engine: Engine, status: StatusCode, body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let said = match engine {
+    let message = match engine {
         Engine::Searxng if status == StatusCode::FORBIDDEN => {
             return "it does not give JSON; its settings must list json under search.formats".to_owned();
         }
@@ -156,7 +156,7 @@ pub(super) fn complaint(engine: Engine, status: StatusCode, body: &[u8]) -> Stri
         Engine::Brave => body.pointer("/error/detail"),
         Engine::Tavily => body.pointer("/detail/error").or_else(|| body.get("detail")),
     };
-    said.and_then(Value::as_str).unwrap_or("").to_owned()
+    message.and_then(Value::as_str).unwrap_or("").to_owned()
 }
 
 fn on(list: &str, wanted: &str) -> bool {
@@ -168,7 +168,8 @@ fn country(query: &Query) -> Option<&'static (&'static str, &'static str, &'stat
     COUNTRIES.iter().find(|(code, _, _)| *code == wanted)
 }
 
-/// The locale of a query: language and country where they go together, else the language, else the country's own.
+/// Returns the locale of a query: language and country if they match, otherwise the language, otherwise the
+/// country's own.
 fn locale(query: &Query) -> String {
     match (query.language.as_deref(), country(query)) {
         (Some(language), Some((code, _, spoken))) if spoken.contains(&language) => {

@@ -1,4 +1,4 @@
-//! Search engines: what is asked of them and what comes back, whichever it is.
+//! Queries search engines and normalizes their results.
 
 mod formats;
 
@@ -14,25 +14,25 @@ use crate::connections::{self, BodyError, Connections, base_url};
 use crate::text;
 use crate::{ConfigError, Secret, WebUrl};
 
-/// The most characters of a query; more is cut off.
+/// The maximum length of a query, in characters; the rest is cut off.
 pub const QUERY_MAX_CHARS: usize = 400;
-/// The most words of a query; more are cut off.
+/// The maximum number of words in a query; the rest is cut off.
 pub const QUERY_MAX_WORDS: usize = 50;
-/// The most results of one search.
+/// The maximum number of results per search.
 pub const RESULTS_MAX: usize = 20;
 /// The longest title of a result or a page, in bytes.
 pub const TITLE_MAX_BYTES: usize = 300;
 /// The longest snippet of a result, in bytes.
 pub const SNIPPET_MAX_BYTES: usize = 2 * 1024;
-/// How long an engine may take to answer, in all.
+/// The overall timeout of a request to an engine.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long a search waits for others to end.
+/// The time that a search waits for a free slot.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(15);
-/// The greatest answer of an engine.
+/// The longest response of an engine, in bytes.
 const BODY_MAX_BYTES: usize = 2 * 1024 * 1024;
-/// The longest words of an engine about what is wrong, in bytes.
+/// The longest error message of an engine, in bytes.
 const REASON_MAX_BYTES: usize = 200;
-/// How many searches are made at once.
+/// The number of concurrent searches.
 const AT_ONCE_MAX: usize = 32;
 
 /// A kind of search engine.
@@ -47,7 +47,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Its name as it is set.
+    /// Returns the name used in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,78 +58,78 @@ impl Engine {
     }
 }
 
-/// An engine that wants a key.
+/// An engine that requires a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedEngine {
     /// The key.
     pub key: Secret,
-    /// Where it is; its maker's own address when absent.
+    /// The base URL; the vendor's default if absent.
     pub base_url: Option<String>,
 }
 
-/// The engines that there are.
+/// The configured engines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchConfig {
-    /// The address of a SearXNG server.
+    /// The base URL of a SearXNG server.
     pub searxng: Option<String>,
     /// Brave.
     pub brave: Option<KeyedEngine>,
     /// Tavily.
     pub tavily: Option<KeyedEngine>,
-    /// The only one that is asked. Otherwise all of them are, in the order above, until one answers.
+    /// The only engine to use. By default all are tried in the order above until one answers.
     pub only: Option<Engine>,
 }
 
-/// What is searched for.
+/// A search query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
     /// The words. At most [`QUERY_MAX_CHARS`] and [`QUERY_MAX_WORDS`] of them are used.
     pub text: String,
-    /// How many results are wanted; at least 1, at most [`RESULTS_MAX`].
+    /// The number of results; clamped to between 1 and [`RESULTS_MAX`].
     pub count: usize,
-    /// The language of the pages that are preferred: `cs`.
+    /// The preferred language of pages: `cs`.
     pub language: Option<String>,
-    /// The country whose pages are preferred, as a jurisdiction names it: `CZ`. What is no country (`EU`) is no hint.
+    /// The preferred country, as named by a jurisdiction: `CZ`. Values that are not countries (`EU`) are ignored.
     pub country: Option<String>,
 }
 
-/// A page that was found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its title: one line of plain text, at most [`TITLE_MAX_BYTES`]. Its address when it has none.
+    /// The title: one line of plain text, at most [`TITLE_MAX_BYTES`]. The URL if there is no title.
     pub title: String,
-    /// Its address.
+    /// The URL.
     pub url: WebUrl,
-    /// What it says of the query: one line of plain text, at most [`SNIPPET_MAX_BYTES`]; may be empty.
+    /// The snippet: one line of plain text, at most [`SNIPPET_MAX_BYTES`]; may be empty.
     pub snippet: String,
 }
 
-/// Why a search failed. Says nothing secret.
+/// The reason why a search failed. Contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     /// No engine is configured.
     #[error("no search engine is configured")]
     NotConfigured,
-    /// The query has no words.
+    /// The query contains no words.
     #[error("the query is empty")]
     EmptyQuery,
-    /// Unreachable, overloaded or out of order: worth trying again.
+    /// A temporary failure: unreachable, overloaded or out of order. A retry may succeed.
     #[error("the search engine is not available: {reason}")]
     Unavailable {
-        /// What happened.
+        /// The failure.
         reason: String,
-        /// When the engine asked to be tried again.
+        /// The delay that the engine requested before a retry.
         retry_after: Option<Duration>,
     },
-    /// The engine does not accept the key or the request: an operator must act.
+    /// The engine rejects the key or the request: an operator must act.
     #[error("the search engine refused the request: {reason}")]
     Rejected {
-        /// What happened.
+        /// The failure.
         reason: String,
     },
 }
 
-/// The search over all engines that are configured. Cheap to clone.
+/// Searches with the configured engines. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Search {
     servers: Arc<[Server]>,
@@ -137,7 +137,7 @@ pub struct Search {
     at_once: Arc<Semaphore>,
 }
 
-/// An engine's server.
+/// The server of an engine.
 #[derive(Debug)]
 struct Server {
     engine: Engine,
@@ -147,10 +147,10 @@ struct Server {
 }
 
 impl Search {
-    /// The engines of this configuration. Connects to nothing.
+    /// Creates a search with this configuration. Does not connect.
     ///
     /// # Errors
-    /// When an address or a key is none, or the only engine is not configured.
+    /// Fails if a URL or a key is invalid, or if the only engine is not configured.
     pub fn new(config: SearchConfig) -> Result<Self, ConfigError> {
         let mut servers = Vec::new();
         if let Some(base) = &config.searxng {
@@ -172,16 +172,16 @@ impl Search {
         Ok(Self { servers: servers.into(), connections: Connections::default(), at_once })
     }
 
-    /// Whether there is an engine at all.
+    /// Returns true if an engine is configured.
     #[must_use]
     pub fn is_configured(&self) -> bool {
         !self.servers.is_empty()
     }
 
-    /// Asks the engines in order until one answers; one that failed lately is left alone for a while. Cancel safe.
+    /// Queries the engines in order until one answers; skips those that failed recently. Cancel safe.
     ///
     /// # Errors
-    /// [`SearchError`]: the first engine's, when none answers.
+    /// Returns the error of the first engine if none answers.
     pub async fn search(&self, query: &Query) -> Result<Vec<Found>, SearchError> {
         if self.servers.is_empty() {
             return Err(SearchError::NotConfigured);
@@ -192,7 +192,7 @@ impl Search {
         }
         let waited = tokio::time::timeout(WAIT_TIMEOUT, self.at_once.acquire()).await;
         let Ok(Ok(_turn)) = waited else {
-            return Err(unavailable("too many searches are under way"));
+            return Err(unavailable("too many concurrent searches"));
         };
         let mut first = None;
         for server in self.servers.iter() {
@@ -209,15 +209,15 @@ impl Search {
 
     async fn ask(&self, server: &Server, query: &Query) -> Result<Vec<Found>, SearchError> {
         if let Some(left) = server.rest.remaining() {
-            let reason = "it failed lately and is left alone for a while".to_owned();
+            let reason = "it failed recently and is paused".to_owned();
             return Err(SearchError::Unavailable { reason, retry_after: Some(left) });
         }
-        let asked = tokio::time::timeout(SEARCH_TIMEOUT, self.exchange(server, query)).await;
-        let answer = asked.unwrap_or_else(|_| Err(unavailable("it took too long")));
+        let response = tokio::time::timeout(SEARCH_TIMEOUT, self.exchange(server, query)).await;
+        let answer = response.unwrap_or_else(|_| Err(unavailable("timeout")));
         match &answer {
             Ok(_) => server.rest.record_success(),
             Err(SearchError::Unavailable { retry_after, .. }) => server.rest.record_failure(*retry_after),
-            // What is wrong with one query need not be wrong with the next.
+            // Another query may succeed.
             Err(_) => {}
         }
         answer
@@ -234,10 +234,10 @@ impl Search {
         let body = connections::body(response, BODY_MAX_BYTES).await;
         if !status.is_success() {
             let body = body.unwrap_or_default();
-            let said = formats::complaint(server.engine, status, &body);
-            let said = server.key.as_ref().map_or(said.clone(), |(key, _, _)| key.redact(&said));
-            let said = text::line(&said);
-            let reason = format!("{status}: {}", text::cut(&said, REASON_MAX_BYTES));
+            let message = formats::complaint(server.engine, status, &body);
+            let message = server.key.as_ref().map_or(message.clone(), |(key, _, _)| key.redact(&message));
+            let message = text::line(&message);
+            let reason = format!("{status}: {}", text::cut(&message, REASON_MAX_BYTES));
             let reason = reason.trim_end_matches([':', ' ']).to_owned();
             let again = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
             return Err(if again {
@@ -247,11 +247,11 @@ impl Search {
             });
         }
         let body = body.map_err(|error| match error {
-            BodyError::TooLarge => unavailable("its answer is too long"),
-            BodyError::Cut => unavailable("the connection broke"),
+            BodyError::TooLarge => unavailable("its response is too large"),
+            BodyError::Cut => unavailable("connection lost"),
         })?;
-        let pages = formats::pages(server.engine, &body)
-            .ok_or_else(|| unavailable("its answer is not of its format"))?;
+        let pages =
+            formats::pages(server.engine, &body).ok_or_else(|| unavailable("its response is malformed"))?;
         Ok(found(pages, query.count))
     }
 }
@@ -273,7 +273,7 @@ impl Server {
 }
 
 impl Query {
-    /// The query within its bounds.
+    /// Truncates the query to its bounds.
     fn bounded(&self) -> Self {
         let text = text::line(&self.text);
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
@@ -293,7 +293,7 @@ impl Query {
     }
 }
 
-/// The results that can be used: with an address of the web, each once.
+/// Returns the usable results: with a valid URL, without duplicates.
 fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for page in pages {
@@ -304,7 +304,7 @@ fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
         if all.iter().any(|one| one.url == url) {
             continue;
         }
-        // Markup takes room of its own, within reason.
+        // Markup is allowed additional space before it is removed.
         let title = text::plain(text::cut(&page.title, 8 * TITLE_MAX_BYTES));
         let title = if title.is_empty() { url.as_str().to_owned() } else { title };
         all.push(Found {

@@ -1,4 +1,4 @@
-//! ZIP containers of office documents, within bounds: what an archive says of itself is not believed.
+//! Reads the ZIP containers of office documents within bounds; sizes that an archive declares are not trusted.
 
 use std::io::{Cursor, Read};
 
@@ -6,11 +6,11 @@ use zip::ZipArchive;
 
 use super::ExtractError;
 
-/// The most entries of an archive.
+/// The maximum number of entries.
 const ENTRIES_MAX: usize = 10_000;
 /// The largest part that is unpacked, in bytes.
 pub(super) const PART_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The most bytes that all parts of a workbook may unpack to.
+/// The maximum total of all unpacked parts of a workbook, in bytes.
 pub(super) const TOTAL_MAX_BYTES: u64 = 192 * 1024 * 1024;
 
 /// An archive in memory.
@@ -31,7 +31,7 @@ impl<'a> Archive<'a> {
         self.zip.index_for_name(name).is_some()
     }
 
-    /// The part as a stream that fails at [`PART_MAX_BYTES`]; `None` when there is no such part.
+    /// Returns a part as a stream that fails at [`PART_MAX_BYTES`]; `None` if there is no such part.
     pub(super) fn part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {
         let Some(index) = self.zip.index_for_name(name) else { return Ok(None) };
         let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
@@ -41,7 +41,7 @@ impl<'a> Archive<'a> {
         Ok(Some(Bounded { inner: entry, left: PART_MAX_BYTES }))
     }
 
-    /// A whole part as text, at most `max_bytes` of it.
+    /// Returns a part as text, at most `max_bytes` of it.
     pub(super) fn text(&mut self, name: &str, max_bytes: u64) -> Result<String, ExtractError> {
         let mut bytes = Vec::new();
         if let Some(part) = self.part(name)? {
@@ -50,7 +50,7 @@ impl<'a> Archive<'a> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Unpacks everything into nothing, so that a reader without bounds may be let at it.
+    /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.
     pub(super) fn check_total(&mut self) -> Result<(), ExtractError> {
         let mut left = TOTAL_MAX_BYTES;
         for index in 0..self.zip.len() {
@@ -63,7 +63,7 @@ impl<'a> Archive<'a> {
     }
 }
 
-/// The error of a stream from [`Archive::part`].
+/// Converts an error of a stream from [`Archive::part`].
 pub(super) fn unpacking(format: &'static str, error: &std::io::Error) -> ExtractError {
     if error.kind() == std::io::ErrorKind::FileTooLarge {
         return ExtractError::Bomb { bound: PART_MAX_BYTES };
@@ -71,7 +71,7 @@ pub(super) fn unpacking(format: &'static str, error: &std::io::Error) -> Extract
     ExtractError::broken(format, error)
 }
 
-/// A reader that fails when more comes than it may give.
+/// A reader that fails once the bound is exceeded.
 struct Bounded<R> {
     inner: R,
     left: u64,

@@ -1,11 +1,11 @@
-//! How sections and items of statutes, contracts and articles begin, told from a line alone.
+//! Detects the beginnings of sections and items in statutes, contracts and articles, from a single line.
 
-/// What begins on a line.
+/// The kind of element that begins on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start<'a> {
-    /// A section: what follows belongs under this heading.
+    /// A section, with its heading.
     Section(&'a str),
-    /// A numbered or marked item.
+    /// A numbered or bulleted item.
     Item,
 }
 
@@ -40,14 +40,14 @@ const PARTS: &[&str] = &[
     "abschnitt",
     "bod",
 ];
-/// Numbers in words that follow such a word, folded.
+/// Ordinals in words that follow such a word, folded.
 const ORDINALS: &[&str] = &[
     "prvni", "prva", "prvy", "druha", "druhy", "treti", "tretia", "treti", "ctvrta", "ctvrty", "stvrta",
     "pata", "paty", "piata", "sesta", "siesta", "sedma", "siedma", "osma", "devata", "deviata", "desata",
     "desiata", "one", "two", "three", "four", "five", "six",
 ];
 
-/// What begins on this line, if anything does.
+/// Detects the element that begins on this line.
 pub(super) fn start(line: &str) -> Option<Start<'_>> {
     let line = line.trim();
     let first = line.chars().next()?;
@@ -70,13 +70,13 @@ pub(super) fn start(line: &str) -> Option<Start<'_>> {
     is_capitals(line).then_some(Start::Section(line))
 }
 
-/// The line as a heading: whole when it is short, else the mark that ends at `mark_end`.
+/// Returns the line as a heading: the whole line if it is short, otherwise the mark that ends at `mark_end`.
 fn heading_of(line: &str, mark_end: usize) -> &str {
     let whole = line.len() <= HEADING_MAX_BYTES && !line.ends_with(['.', ';', ',']);
     if whole { line } else { &line[..mark_end] }
 }
 
-/// Whether a line could be a title: short and without the end of a sentence.
+/// Returns true if a line could be a title: short and not the end of a sentence.
 pub(super) fn is_title(line: &str) -> bool {
     let line = line.trim();
     line.len() <= HEADING_MAX_BYTES
@@ -85,13 +85,13 @@ pub(super) fn is_title(line: &str) -> bool {
         && !line.contains('\t')
 }
 
-/// Where `§ 12a` ends in a line that begins with it.
+/// Returns the end of a mark such as `§ 12a` at the start of a line.
 fn sign_end(line: &str) -> usize {
     let digits = line.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
     line[digits..].find(|c: char| !c.is_alphanumeric()).map_or(line.len(), |end| digits + end)
 }
 
-/// Where `Čl. 3`, `Article IV` or `ČÁST PRVNÍ` ends in a line that begins with one.
+/// Returns the end of a mark such as `Čl. 3`, `Article IV` or `ČÁST PRVNÍ` at the start of a line.
 fn part_end(line: &str) -> Option<usize> {
     let word_end = line.find(|c: char| !c.is_alphabetic())?;
     if !line.starts_with(char::is_uppercase) || word_end > 16 {
@@ -125,7 +125,7 @@ fn part_end(line: &str) -> Option<usize> {
     (counts && !after.starts_with(char::is_lowercase)).then_some(number_end)
 }
 
-/// `1.`, `1.2`, `1)`, `(1)`, `a)`, `(a)`, `IV.` with text after them.
+/// Detects `1.`, `1.2`, `1)`, `(1)`, `a)`, `(a)`, `IV.` followed by text.
 fn numbered(line: &str) -> Option<Start<'_>> {
     let mark_end = line.find(char::is_whitespace).unwrap_or(line.len());
     let mark = &line[..mark_end];
@@ -162,7 +162,7 @@ fn is_roman(text: &str) -> bool {
     !text.is_empty() && text.len() <= 6 && text.chars().all(|c| matches!(c, 'I' | 'V' | 'X' | 'L' | 'C'))
 }
 
-/// A short line in capitals, such as `NÁJEMNÍ SMLOUVA`.
+/// Returns true for a short line in capitals, such as `NÁJEMNÍ SMLOUVA`.
 fn is_capitals(line: &str) -> bool {
     line.len() <= HEADING_MAX_BYTES
         && !line.contains(['\t', '|', '='])

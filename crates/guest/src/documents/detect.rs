@@ -1,11 +1,11 @@
-//! What a file is, by its content first and by its name where the content leaves it open.
+//! Detects the format of a file from its content, and from its name if the content is ambiguous.
 
 use std::path::Path;
 
 use super::archive::Archive;
 use super::{ExtractError, Format};
 
-/// What a file turned out to be.
+/// A detected format.
 pub(super) enum Content<'a> {
     Pdf,
     Docx(Archive<'a>),
@@ -25,9 +25,9 @@ pub(super) enum Workbook {
     Ods,
 }
 
-/// Where in a file the mark of a PDF may stand.
+/// The range at the start of a file in which the PDF signature may occur, in bytes.
 const PDF_MARK_WITHIN_BYTES: usize = 1024;
-/// The first bytes of files that are no documents, with what they are.
+/// Signatures of files that are not documents, with their descriptions.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
@@ -68,7 +68,7 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         return Ok(Content::Rtf);
     }
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        // Short marks are also how a text may begin.
+        // A text may begin with a short signature, too.
         if super::text::encoding(bytes).is_none() || !start.is_ascii() {
             return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
         }
@@ -83,7 +83,7 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     }))
 }
 
-/// Names whose content is text, whatever it speaks of.
+/// Returns true for extensions of text files, whatever their content mentions.
 fn is_text_name(extension: &str) -> bool {
     matches!(
         extension,
@@ -131,7 +131,7 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     Err(ExtractError::Binary { kind: "ZIP archive", size: bytes.len() as u64 })
 }
 
-/// The container of Microsoft's formats before 2007.
+/// Detects the compound files of Microsoft Office before 2007.
 fn compound(extension: &str) -> Result<Content<'static>, ExtractError> {
     match extension {
         "xls" | "xlt" | "xla" => Ok(Content::Workbook(Workbook::Xls)),

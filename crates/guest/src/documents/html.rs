@@ -1,6 +1,6 @@
-//! HTML as readable text: paragraphs, headings, list items and table rows as lines.
+//! Converts HTML to readable text: paragraphs, headings, list items and table rows become lines.
 //!
-//! No tree is built, so depth costs nothing.
+//! Uses only the tokenizer of html5ever: without a tree, nesting depth costs nothing.
 
 use encoding_rs::Encoding;
 use html::{Tag, Token, Tokens};
@@ -8,7 +8,7 @@ use html::{Tag, Token, Tokens};
 use super::output::Writer;
 use super::{Extracted, Format};
 
-/// Where a page says its encoding, in bytes from its start.
+/// The range in which a page declares its encoding, in bytes from its start.
 const CHARSET_WITHIN_BYTES: usize = 1024;
 
 pub(super) fn extract(bytes: &[u8]) -> Extracted {
@@ -25,7 +25,7 @@ pub(super) fn extract(bytes: &[u8]) -> Extracted {
     page.writer.finish(Format::Html)
 }
 
-/// The encoding is what the byte order mark, else the page, else the letters say.
+/// Decodes the page by its byte order mark, otherwise its declaration, otherwise its letters.
 fn decode(bytes: &[u8]) -> String {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(CHARSET_WITHIN_BYTES)]).to_ascii_lowercase();
     let named = head.split_once("charset=").and_then(|(_, rest)| {
@@ -34,7 +34,7 @@ fn decode(bytes: &[u8]) -> String {
         Encoding::for_label(&label.as_bytes()[..end])
     });
     match named {
-        // A page in UTF-8 that calls itself otherwise is common enough to look first.
+        // Pages in UTF-8 that declare another encoding are common, so UTF-8 is checked first.
         Some(encoding) if Encoding::for_bom(bytes).is_none() && std::str::from_utf8(bytes).is_err() => {
             encoding.decode(bytes).0.into_owned()
         }
@@ -45,9 +45,9 @@ fn decode(bytes: &[u8]) -> String {
 struct Page {
     writer: Writer,
     line: String,
-    /// Depth of elements whose text is not shown.
+    /// The depth of elements whose text is not visible.
     hidden: u32,
-    /// Depth of tables; within one, cells are parted by tabs and a row is a line.
+    /// The depth of tables; inside, cells are separated by tabs and a row is a line.
     tables: u32,
     in_heading: bool,
     in_preformatted: bool,
@@ -70,7 +70,7 @@ impl Page {
             return;
         }
         if !self.in_preformatted {
-            // Line breaks and tabs of the source are blanks.
+            // Line breaks and tabs of the source are spaces.
             self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
             return;
         }
@@ -141,10 +141,10 @@ impl Page {
         }
     }
 
-    /// A line ends, unless it is within a row of a table or a heading.
+    /// Ends the line, unless it is within a table row or a heading.
     fn break_line(&mut self) {
         if self.line.trim() == "-" {
-            // The paragraph of a list item stands beside its mark.
+            // The paragraph of a list item continues after its bullet.
         } else if self.tables > 0 || self.in_heading {
             self.line.push(' ');
         } else {
@@ -154,7 +154,7 @@ impl Page {
 
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.line);
-        // A mark of a list alone is no text.
+        // A bullet alone is not text.
         if line.trim() != "-" {
             self.writer.line(&line);
         }

@@ -1,11 +1,11 @@
-//! Documents as text: what the tools read and the index holds.
+//! Extracts text from documents, for the tools and the index.
 //!
-//! [`extract`] gives the text of a file in segments that know their page or their lines, [`passages`] cuts
-//! the segments into pieces that can be quoted and cited. A format is told by its content first and by its
-//! name only where the content leaves it open.
+//! [`extract`] returns the text of a file in segments with their page or lines; [`passages`] splits the segments
+//! into pieces that can be quoted and cited. The format is detected from the content, and from the file name only
+//! if the content is ambiguous.
 //!
-//! Files are hostile. Nothing here guards the process against a parser that eats memory or time: callers
-//! in the agent run it in a worker (see [`crate::worker`]), which has limits and can be killed.
+//! Files are untrusted. This module does not protect the process against a parser that uses too much memory or
+//! time: the agent calls it in a worker (see [`crate::worker`]), which has limits and can be killed.
 
 use std::fs::File;
 use std::io::Read;
@@ -32,21 +32,21 @@ mod word;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The most text that one document gives, in bytes; what follows is left out and said so.
+/// The maximum text of one document, in bytes; the rest is left out and the result says so.
 pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// The most pages that are read of one document.
+/// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
-/// Counts what changes in how documents are read: what failed under another version is tried again.
+/// The version of the readers: documents that failed with another version are read again.
 pub const READER_VERSION: i64 = 1;
 
-/// How a document was read.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Plain text, also source code and data.
     Text,
     /// Markdown.
     Markdown,
-    /// Values separated by commas or tabs, a row a line.
+    /// Comma- or tab-separated values, one row per line.
     Table,
     /// HTML.
     Html,
@@ -54,16 +54,16 @@ pub enum Format {
     Pdf,
     /// A Word document.
     Docx,
-    /// A text of LibreOffice and its kin.
+    /// A text document of LibreOffice (OpenDocument).
     Odt,
-    /// A workbook: each sheet counts as a page, its rows as lines.
+    /// A workbook: each sheet counts as a page and its rows as lines.
     Workbook,
     /// Rich text.
     Rtf,
 }
 
 impl Format {
-    /// What the format is called.
+    /// Returns the display name of the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Format {
         }
     }
 
-    /// What a page of the format is called, in one word.
+    /// Returns the word for a page of the format.
     #[must_use]
     pub const fn page_word(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl Format {
         }
     }
 
-    /// Whether a line may end in the middle of a sentence because it was full.
+    /// Returns true if lines may end in the middle of a sentence because they are wrapped.
     const fn is_wrapped(self) -> bool {
         matches!(self, Self::Text | Self::Markdown)
     }
@@ -104,43 +104,44 @@ impl Format {
 /// The text of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extracted {
-    /// How it was read.
+    /// The format that was detected.
     pub format: Format,
-    /// Its text in reading order. Empty segments do not occur.
+    /// The text in reading order. No segment is empty.
     pub segments: Vec<Segment>,
-    /// How many pages (or sheets) it has, where it has any.
+    /// The number of pages (or sheets), if the format has pages.
     pub pages: Option<u32>,
-    /// How many lines, where they are counted through the document.
+    /// The number of lines, if they are counted through the document.
     pub lines: Option<u32>,
-    /// Whether text was left out beyond [`OUTPUT_MAX_BYTES`] or [`PAGES_MAX`].
+    /// True if text beyond [`OUTPUT_MAX_BYTES`] or [`PAGES_MAX`] was left out.
     pub truncated: bool,
-    /// What could not be read, in words, such as a broken page.
+    /// Descriptions of unreadable parts, such as a broken page.
     pub notes: Vec<String>,
-    /// Which pages were read, where they can be read one by one; `None` when the document was read as a whole.
+    /// The pages that were read, if the format allows reading single pages; `None` if the document was read as a
+    /// whole.
     pub span: Option<Span>,
 }
 
-/// The pages that were read of a document.
+/// A range of pages that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// The first one, from 1.
+    /// The first page, from 1.
     pub first: u32,
-    /// The last one; below `first` when none was.
+    /// The last page; below `first` if none was read.
     pub last: u32,
-    /// How many the document has, at most [`PAGES_MAX`].
+    /// The number of pages of the document, at most [`PAGES_MAX`].
     pub of: u32,
 }
 
-/// Which part of a document is read. Formats whose pages cannot be read one by one are read as a whole.
+/// The part of a document to read. Formats without random access to pages are read as a whole.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// The page to begin at, from 1.
+    /// The first page, from 1.
     pub first_page: u32,
-    /// The page to end with.
+    /// The last page.
     pub last_page: u32,
-    /// Text after which no further page is begun, in bytes.
+    /// The text after which no further page is begun, in bytes.
     pub text_max_bytes: usize,
-    /// The time after which no further page is begun. One is read whatever the time.
+    /// The time after which no further page is begun. At least one page is read.
     pub until: Option<Instant>,
 }
 
@@ -150,7 +151,7 @@ impl Default for Bounds {
     }
 }
 
-/// A run of text in one place.
+/// A contiguous text with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// The page, from 1, where the format has pages.
@@ -163,61 +164,61 @@ pub struct Segment {
     pub text: String,
 }
 
-/// Why a file gives no text.
+/// The reason why a file has no text.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtractError {
-    /// It could not be read.
+    /// The file cannot be read.
     #[error("the file cannot be read: {0}")]
     Read(#[from] std::io::Error),
-    /// It is larger than [`INPUT_MAX_BYTES`].
+    /// The file is larger than [`INPUT_MAX_BYTES`].
     #[error("the file has {size} bytes; documents are read up to {INPUT_MAX_BYTES} bytes")]
     TooLarge {
-        /// Its size in bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// It is no document.
+    /// The file is not a document.
     #[error("the file is binary ({kind}, {size} bytes) and has no text to read")]
     Binary {
-        /// What it seems to be.
+        /// The apparent type.
         kind: &'static str,
-        /// Its size in bytes.
+        /// The size in bytes.
         size: u64,
     },
-    /// It is a document in a form that is not read.
+    /// The format is not supported.
     #[error("{kind} cannot be read; {remedy}")]
     Unsupported {
-        /// What it is.
+        /// The format.
         kind: &'static str,
-        /// What helps.
+        /// A workaround.
         remedy: &'static str,
     },
-    /// It needs a password.
+    /// The file needs a password.
     #[error("the {0} file is encrypted and needs a password")]
     Encrypted(&'static str),
-    /// It has pages, but no text on them.
+    /// The document has pages, but no text on them.
     #[error("the PDF has {pages} pages without any text, probably scanned images")]
     NoText {
-        /// How many pages.
+        /// The number of pages.
         pages: u32,
     },
-    /// It unpacks to more than any honest document.
+    /// The file unpacks to an implausible size.
     #[error("the file unpacks to more than {bound} bytes and is not read")]
     Bomb {
-        /// The bound that it broke.
+        /// The bound that was exceeded, in bytes.
         bound: u64,
     },
-    /// It does not hold to its format.
+    /// The file violates its format.
     #[error("the {format} file is broken: {reason}")]
     Broken {
-        /// What it should be.
+        /// The expected format.
         format: &'static str,
-        /// What is wrong.
+        /// The violation.
         reason: String,
     },
 }
 
 impl ExtractError {
-    /// The kind of reason, for programs.
+    /// Returns the reason code.
     #[must_use]
     pub fn reason(&self) -> UnreadReason {
         match self {
@@ -237,18 +238,18 @@ impl ExtractError {
     }
 }
 
-/// The longest reason that a parser's error may give.
+/// The maximum length of a parser's error, in bytes.
 const REASON_MAX_BYTES: usize = 300;
 
-/// The text of the file. `path` is only looked at for its extension.
+/// Extracts the text of a file. Only the extension of `path` is used.
 ///
 /// # Errors
-/// When the file is too large, binary, encrypted, broken, or in a form that is not read.
+/// Fails if the file is too large, binary, encrypted, broken, or in an unsupported format.
 pub fn extract(path: &Path, file: File) -> Result<Extracted, ExtractError> {
     extract_part(path, file, &Bounds::default())
 }
 
-/// The text of a part of the file, as far as its format can be read in parts.
+/// Extracts the text of a part of a file, if its format can be read in parts.
 ///
 /// # Errors
 /// As [`extract`].
@@ -265,7 +266,7 @@ pub fn extract_part(path: &Path, file: File, bounds: &Bounds) -> Result<Extracte
     extract_bytes_part(path, &bytes, bounds)
 }
 
-/// The text of a file's content.
+/// Extracts the text of a file's content.
 ///
 /// # Errors
 /// As [`extract`].
@@ -286,7 +287,7 @@ fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extr
     }
 }
 
-/// A parser's panic, by which some libraries answer odd files, becomes an error.
+/// Converts a panic of the parser to an error; some libraries panic on malformed files.
 fn guarded(
     format: &'static str,
     parse: impl FnOnce() -> Result<Extracted, ExtractError>,

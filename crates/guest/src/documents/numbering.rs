@@ -1,5 +1,5 @@
-//! The numbers that Word shows before paragraphs of lists. They stand nowhere in the text, yet contracts
-//! are cited by them.
+//! Computes the numbers that Word displays before list paragraphs. They are not in the text, but contracts are
+//! cited by them.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -9,9 +9,9 @@ use quick_xml::events::Event;
 use super::ExtractError;
 use super::word::{attribute, events};
 
-/// The levels of a list.
+/// The number of levels of a list.
 const LEVELS: usize = 9;
-/// The most lists of a document.
+/// The maximum number of lists in a document.
 const LISTS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ struct Level {
     start: u32,
 }
 
-/// The lists of a document and how far they are counted.
+/// The lists of a document and their counters.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     abstracts: HashMap<String, Vec<Level>>,
@@ -73,14 +73,14 @@ impl Numbering {
         Ok(found)
     }
 
-    /// The list and level that a paragraph style brings with it.
+    /// Returns the list and level of a paragraph style.
     pub(super) fn of_style(&self, style: &str) -> Option<(String, usize)> {
         let (name, level) = self.styles.get(style)?;
         let list = self.lists.iter().filter(|(_, of)| *of == name).map(|(list, _)| list).min()?;
         Some((list.clone(), *level))
     }
 
-    /// What stands before the next paragraph of this list and level, with a blank after it.
+    /// Returns the number or bullet of the next paragraph of this list and level, followed by a space.
     pub(super) fn next(&mut self, list: &str, level: usize) -> String {
         let level = level.min(LEVELS - 1);
         let bullet = || "- ".to_owned();
@@ -120,7 +120,7 @@ fn number(format: &str, value: u32) -> String {
     }
 }
 
-/// a to z, then aa, bb, as Word counts.
+/// Formats a to z, then aa, bb, as Word does.
 fn letter(value: u32) -> String {
     let Some(index) = value.checked_sub(1) else { return String::new() };
     let c = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));

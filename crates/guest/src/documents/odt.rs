@@ -1,4 +1,4 @@
-//! Texts of LibreOffice and its kin (OpenDocument).
+//! Reads OpenDocument texts (LibreOffice).
 
 use quick_xml::events::{BytesStart, Event};
 
@@ -7,7 +7,7 @@ use super::output::Writer;
 use super::word::{attribute, event_text, events};
 use super::{ExtractError, Extracted, Format};
 
-/// The most blanks that one element may stand for.
+/// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
 
 pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
@@ -34,11 +34,11 @@ struct Body {
     writer: Writer,
     line: String,
     row: String,
-    /// Depth of paragraphs and headings; outside there is no text.
+    /// The depth of paragraphs and headings; there is no text outside of them.
     paragraphs: u32,
     tables: u32,
     items: u32,
-    /// Depth of elements whose text is left out: what was deleted, and remarks.
+    /// The depth of elements whose text is left out: deletions and comments.
     hidden: u32,
 }
 
@@ -57,7 +57,7 @@ impl Body {
 
     fn text(&mut self, text: &str) {
         if self.paragraphs > 0 && self.hidden == 0 {
-            // Line breaks of the file are blanks; tabs are elements.
+            // Line breaks in the file are spaces; tabs are elements.
             self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
         }
     }

@@ -2,11 +2,11 @@
 
 use super::{Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
-/// The longest heading that is kept, in bytes.
+/// The maximum length of a heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
 
-/// Writes a document that consists of paragraphs: each is one line, lines are counted through the document.
-/// Once a page is begun, the page is the place instead.
+/// Writes a document of paragraphs: each is one line, and lines are counted through the document. After the first
+/// page begins, pages are counted instead.
 #[derive(Debug)]
 pub(super) struct Writer {
     segments: Vec<Segment>,
@@ -33,12 +33,12 @@ impl Writer {
         }
     }
 
-    /// Whether the bound is reached, so that reading on is of no use.
+    /// Returns true if the bound is reached and reading can stop.
     pub(super) const fn is_full(&self) -> bool {
         self.truncated
     }
 
-    /// One paragraph or row. White space at its ends goes, empty ones leave no trace.
+    /// Adds a paragraph or row, trimmed. Ignores empty ones.
     pub(super) fn line(&mut self, line: &str) {
         let line = clean_line(line);
         if line.is_empty() || self.truncated {
@@ -56,7 +56,7 @@ impl Writer {
         self.next_line += 1;
     }
 
-    /// A heading: a line that begins a segment of its own.
+    /// Adds a heading: a line that begins a new segment.
     pub(super) fn heading(&mut self, line: &str) {
         let clean = clean_line(line);
         if clean.is_empty() {
@@ -68,7 +68,7 @@ impl Writer {
         self.line(line);
     }
 
-    /// The text from here on stands on this page.
+    /// Begins a page.
     pub(super) fn page(&mut self, page: u32) {
         self.close_segment();
         self.page = Some(page);
@@ -102,7 +102,7 @@ impl Writer {
     }
 }
 
-/// The paragraph without control characters, its runs of blanks made one, tabs kept.
+/// Removes control characters and collapses spaces; retains tabs.
 fn clean_line(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {

@@ -1,7 +1,7 @@
-//! Cuts a document into pieces that can be ranked, quoted and cited.
+//! Splits a document into pieces that can be ranked, quoted and cited.
 //!
-//! A piece is a stretch of one segment, word for word, with its exact page and lines. Cuts fall where a
-//! section, an item or a paragraph begins; a sentence is cut only when it alone is longer than the bound.
+//! A piece is an exact excerpt of one segment, with its page and lines. Pieces begin at sections, items or
+//! paragraphs; a sentence is split only if it alone exceeds the bound.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::clause::{self, Start};
 use super::{Extracted, Format, Segment};
 
-/// A piece this long, in bytes, ends where the next paragraph begins.
+/// From this length on, in bytes, a piece ends at the next paragraph.
 const PARAGRAPHS_MIN_BYTES: usize = 300;
-/// A piece this long, in bytes, ends where the next item or row begins.
+/// From this length on, in bytes, a piece ends at the next item or row.
 const ITEMS_MIN_BYTES: usize = 600;
-/// The least bound that makes sense.
+/// The smallest accepted bound, in bytes.
 const BOUND_MIN_BYTES: usize = 100;
 /// The longest heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
@@ -26,13 +26,13 @@ pub struct Piece {
     pub page: Option<u32>,
     /// The first and last line, from 1 and inclusive, where the format has lines.
     pub lines: Option<(u32, u32)>,
-    /// The heading in force where the piece begins; the piece's own when it begins with one.
+    /// The heading that applies where the piece begins; its own if it begins with one.
     pub heading: Option<String>,
-    /// The text, word for word as extracted. Never empty.
+    /// The exact text as extracted. Never empty.
     pub text: String,
 }
 
-/// The document's pieces in reading order, each of at most `max_bytes` bytes (at least 100).
+/// Splits a document into pieces in reading order, each of at most `max_bytes` bytes (at least 100).
 #[must_use]
 pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
     let mut cutter = Cutter {
@@ -53,21 +53,21 @@ enum Kind {
     Item,
     Paragraph,
     Row,
-    /// What is left of a unit that was longer than the bound.
+    /// The rest of a unit that exceeded the bound.
     Rest,
 }
 
-/// A stretch that is not cut: a paragraph, an item, a row, a heading.
+/// A range that is not split: a paragraph, an item, a row, a heading.
 #[derive(Debug)]
 struct Unit {
     range: Range<usize>,
     kind: Kind,
     heading: Option<String>,
-    /// Whether it is a heading and nothing more.
+    /// True if it is a heading and nothing more.
     bare: bool,
 }
 
-/// Counts line ends once, as the pieces go forward.
+/// Counts line breaks once, as the pieces advance.
 #[derive(Debug, Default)]
 struct Counted {
     at: usize,
@@ -160,7 +160,7 @@ impl Cutter {
         self.pieces.push(Piece { page: segment.page, lines, heading, text });
     }
 
-    /// The segment's units in order. Blank lines belong to none.
+    /// Splits a segment into units. Blank lines belong to none.
     fn units(&self, segment: &Segment) -> Vec<Unit> {
         let mut units: Vec<Unit> = Vec::new();
         let mut previous = "";
@@ -195,9 +195,9 @@ impl Cutter {
         bounded
     }
 
-    /// What begins on the line, the heading it brings and whether it is one and nothing more; `None` when
-    /// it goes on with the unit before. `previous` is the last line that was not blank, `after_heading`
-    /// what the unit before is when it is a heading.
+    /// Classifies a line: its kind, the heading that it sets, and whether it is only a heading. Returns `None` if
+    /// it continues the previous unit. `previous` is the last non-blank line, `after_heading` the kind of the
+    /// previous unit if that is a heading.
     fn line(
         &self,
         text: &str,
@@ -240,7 +240,7 @@ impl Cutter {
         begins.then(|| (Kind::Paragraph, title.then(|| text.to_owned()), title))
     }
 
-    /// A unit that is longer than the bound is cut at the ends of sentences or lines, else at blanks.
+    /// Splits a unit that exceeds the bound at ends of sentences or lines, otherwise at spaces.
     fn bound(&self, text: &str, unit: Unit, into: &mut Vec<Unit>) {
         if unit.range.len() <= self.max_bytes {
             into.push(unit);
@@ -272,10 +272,10 @@ impl Cutter {
     }
 }
 
-/// A title above a section's first line is no longer than this, in bytes.
+/// The maximum length of a title above the first line of a section, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
 
-/// Whether a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
+/// Returns true if a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
 fn is_bare_mark(heading: &str) -> bool {
     heading.split_whitespace().count() <= 2
 }
@@ -284,12 +284,12 @@ fn bounded(heading: &str) -> String {
     heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()
 }
 
-/// The line's place without the blanks at its end; those at its beginning are kept, since in code they count.
+/// Returns the range of a line without trailing spaces; leading ones are retained because they matter in code.
 fn trimmed(range: &Range<usize>, line: &str) -> Range<usize> {
     range.start..range.start + line.trim_end().len()
 }
 
-/// A stretch in parts within the bound, cut at line ends, else at blanks, else between characters.
+/// Splits a range into parts within the bound, at line breaks, otherwise at spaces, otherwise between characters.
 fn hard_cuts(text: &str, mut range: Range<usize>, max_bytes: usize) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     while range.len() > max_bytes {

@@ -1,7 +1,7 @@
-//! PDF: glyphs in their places become lines, lines paragraphs, a page a segment.
+//! PDF: assembles positioned glyphs into lines, lines into paragraphs, and each page into a segment.
 //!
-//! The library walks a page's drawing and tells each character with its place; it panics on files that
-//! break the format in ways it does not know, so each page is fenced.
+//! The library walks a page's drawing instructions and reports each character with its position. It panics on
+//! malformed files, so each walk is guarded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -12,18 +12,18 @@ use unicode_normalization::UnicodeNormalization;
 use super::clause;
 use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
 
-/// The most lines of one page; a page that draws more is cut.
+/// The maximum number of lines per page; further ones are left out.
 const LINES_MAX: usize = 20_000;
-/// The most notes on pages that could not be read.
+/// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
-/// A gap of this many font sizes parts words.
+/// A gap of this many font sizes separates words.
 const WORD_GAP: f64 = 0.15;
-/// A gap of this many font sizes parts the cells of a row.
+/// A gap of this many font sizes separates the cells of a row.
 const CELL_GAP: f64 = 1.8;
-/// A step down of this many usual steps parts paragraphs.
+/// A line step larger than the usual one by this factor separates paragraphs.
 const PARAGRAPH_STEP: f64 = 1.3;
 
-/// How many pages are walked in one go: those that follow a page which fails are walked anew.
+/// The number of pages per walk: after a page that fails, the following pages are walked again.
 const PAGES_AT_ONCE: u32 = 64;
 
 pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
@@ -69,8 +69,8 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     })
 }
 
-/// Leaves these pages alone in the document's tree, so that a walk meets no others. What they inherit they find by
-/// their own parents.
+/// Reduces the document's page tree to these pages, so that a walk visits no others. Inherited attributes are still
+/// resolved through each page's own parents.
 fn show(document: &mut Document, pages: &[ObjectId]) -> bool {
     let root = document.catalog().and_then(|catalog| catalog.get(b"Pages")).and_then(Object::as_reference);
     let Ok(root) = root else { return false };
@@ -93,7 +93,7 @@ fn load(bytes: &[u8]) -> Result<Document, ExtractError> {
     Ok(document)
 }
 
-/// Whether the drawing went through without an error or a panic.
+/// Returns true if drawing completed without an error or a panic.
 fn fenced(draw: impl FnOnce() -> Result<(), OutputError>) -> bool {
     matches!(catch_unwind(AssertUnwindSafe(draw)), Ok(Ok(())))
 }
@@ -104,12 +104,12 @@ fn note(notes: &mut Vec<String>, page: u32) {
     }
 }
 
-/// A line of text as it is drawn.
+/// A line of text as drawn.
 #[derive(Debug, Clone, PartialEq)]
 struct Line {
     left: f64,
     right: f64,
-    /// Downwards from the page's upper edge.
+    /// The distance from the upper edge of the page.
     y: f64,
     size: f64,
     text: String,
@@ -118,14 +118,14 @@ struct Line {
 struct Device {
     segments: Vec<Segment>,
     lines: Vec<Line>,
-    /// The page being drawn, or else the one to be drawn next.
+    /// The page being drawn, or the next one.
     next: u32,
     height: f64,
     word_begins: bool,
     bytes: usize,
     first: u32,
     bounds: Bounds,
-    /// Whether a bound was reached, so that no further page is begun.
+    /// True if a bound was reached, so that no further page is begun.
     over: bool,
 }
 
@@ -144,7 +144,7 @@ impl Device {
         }
     }
 
-    /// Makes what was drawn of the page a segment.
+    /// Turns the drawn page into a segment.
     fn finish(&mut self) {
         let mut text = paragraphs(&std::mem::take(&mut self.lines));
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
@@ -167,7 +167,7 @@ impl OutputDev for Device {
         let late = self.bounds.until.is_some_and(|until| Instant::now() >= until);
         self.over = self.next > self.first && (late || self.bytes >= self.bounds.text_max_bytes);
         if self.over {
-            // Any error ends the walk.
+            // Any error stops the walk.
             return Err(OutputError::FormatError(std::fmt::Error));
         }
         self.lines.clear();
@@ -188,7 +188,7 @@ impl OutputDev for Device {
         font_size: f64,
         text: &str,
     ) -> Result<(), OutputError> {
-        // The scale of the text, whichever way it is turned.
+        // The scale of the text, regardless of its rotation.
         let scale = (place.m11 * place.m22 - place.m12 * place.m21).abs().sqrt();
         let size = (font_size * scale).abs();
         let (x, y) = (place.m31, self.height - place.m32);
@@ -234,7 +234,7 @@ impl OutputDev for Device {
     }
 }
 
-/// Ligatures come apart; what is no character goes.
+/// Expands ligatures and drops non-characters.
 fn push_glyph(line: &mut String, glyph: &str) {
     for c in glyph.chars() {
         match c {
@@ -251,25 +251,25 @@ fn push_glyph(line: &mut String, glyph: &str) {
     }
 }
 
-/// What lies between two lines that follow each other.
+/// The relation between two consecutive lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joint {
-    /// The line was full: the sentence goes on.
+    /// The line was wrapped: the sentence continues.
     Wrap,
-    /// Rows of one table.
+    /// Both are rows of a table.
     Row,
-    /// Another paragraph.
+    /// A new paragraph begins.
     Paragraph,
 }
 
-/// The page's text: a paragraph or a row a line, paragraphs parted by blank lines.
+/// Returns the page's text: one line per paragraph or row, paragraphs separated by blank lines.
 fn paragraphs(lines: &[Line]) -> String {
     let mut lines: Vec<Line> = lines
         .iter()
         .map(|line| Line { text: tidy(&line.text), ..line.clone() })
         .filter(|line| !line.text.is_empty())
         .collect();
-    // The page's own number is no text of it.
+    // The page number is not part of the text.
     if lines.len() > 1 && lines.last().is_some_and(|line| is_page_number(&line.text)) {
         lines.pop();
     }
@@ -298,13 +298,13 @@ fn paragraphs(lines: &[Line]) -> String {
     out
 }
 
-/// Up to four digits alone, also between dashes.
+/// Returns true for up to four digits, also between dashes.
 fn is_page_number(text: &str) -> bool {
     let inner = text.trim_matches(['-', '–', '—', ' ']);
     !inner.is_empty() && inner.len() <= 4 && inner.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Composed letters, single blanks, no blanks about tabs or at the ends.
+/// Composes letters, collapses spaces, and trims spaces around tabs and at the ends.
 fn tidy(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.trim().nfc() {
@@ -320,11 +320,11 @@ fn tidy(text: &str) -> String {
     out
 }
 
-/// The measures of a page by which its paragraphs part.
+/// The layout of a page, by which paragraphs are separated.
 struct Layout {
     left: f64,
     width: f64,
-    /// The usual step from line to line, in font sizes.
+    /// The usual distance between lines, in font sizes.
     step: f64,
 }
 
@@ -338,7 +338,7 @@ impl Layout {
             .filter(|step| (0.5..2.5).contains(step))
             .collect();
         steps.sort_by(f64::total_cmp);
-        // Below the middle: pages of many short paragraphs have more wide steps than narrow ones.
+        // A quantile below the median: pages of many short paragraphs have more wide steps than narrow ones.
         let step = steps.get(steps.len() / 3).copied().unwrap_or(1.2);
         Self { left, width: (right - left).max(1.0), step }
     }
@@ -353,7 +353,7 @@ impl Layout {
         let ends = before.text.ends_with(['.', ':', ';', '!', '?']);
         let lower = line.text.starts_with(char::is_lowercase);
         if step < 0.0 {
-            // Up again: another column, in which a sentence may go on.
+            // The text jumps up: another column, in which a sentence may continue.
             return if lower && !ends { Joint::Wrap } else { Joint::Paragraph };
         }
         if step > self.step * PARAGRAPH_STEP || (line.size / before.size - 1.0).abs() > 0.12 {

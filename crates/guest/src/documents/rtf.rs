@@ -1,13 +1,13 @@
-//! Rich text: the words without their dress.
+//! Reads rich text (RTF) as plain text.
 
 use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1252};
 
 use super::output::Writer;
 use super::{Extracted, Format};
 
-/// How deep groups may nest; what is deeper is read as if it stood at this depth.
+/// The maximum depth of groups; deeper ones are treated as being at this depth.
 const DEPTH_MAX: usize = 256;
-/// Groups that hold no text of the document.
+/// Groups without text of the document.
 const HIDDEN: &[&[u8]] = &[
     b"fonttbl",
     b"colortbl",
@@ -32,7 +32,7 @@ const HIDDEN: &[&[u8]] = &[
 #[derive(Debug, Clone, Copy)]
 struct Group {
     hidden: bool,
-    /// How many characters stand after `\u` for readers without Unicode.
+    /// The number of characters after `\u` for readers without Unicode.
     fallback: usize,
 }
 
@@ -43,7 +43,7 @@ struct Reader<'a> {
     encoding: &'static Encoding,
     writer: Writer,
     line: String,
-    /// Bytes of `\'xx` that await decoding.
+    /// Bytes of `\'xx` that are not decoded yet.
     pending: Vec<u8>,
     skip: usize,
     high: Option<u16>,
@@ -101,7 +101,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A byte of text, in the document's code page.
+    /// Adds a byte of text, in the document's code page.
     fn byte(&mut self, byte: u8) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -205,7 +205,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A UTF-16 unit, negative above 32767; what follows for old readers is skipped.
+    /// Adds a UTF-16 unit, negative above 32767; skips the fallback characters for old readers.
     fn unicode(&mut self, number: i32) {
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or(0xfffd);
         self.skip = self.group().fallback;

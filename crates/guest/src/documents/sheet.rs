@@ -1,4 +1,4 @@
-//! Workbooks: each sheet is a page, each row that holds anything a line under its number in the sheet.
+//! Reads workbooks: each sheet is a page; each non-empty row is a line with its row number.
 
 use std::io::Cursor;
 
@@ -7,11 +7,11 @@ use calamine::{Data, DataRef, DataType, Ods, Range, Reader, Xls, Xlsb, Xlsx};
 use super::detect::Workbook;
 use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
 
-/// The most columns of a row that are read.
+/// The maximum number of columns of a row.
 const COLUMNS_MAX: u32 = 512;
-/// The longest text of a cell, in bytes.
+/// The maximum text of a cell, in bytes.
 const CELL_MAX_BYTES: usize = 8 * 1024;
-/// The longest context (sheet's name and its columns), in bytes.
+/// The maximum length of the context (the sheet's name and columns), in bytes.
 const HEADING_MAX_BYTES: usize = 200;
 
 pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, ExtractError> {
@@ -24,7 +24,7 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
                 if !book.begin(&name) {
                     break;
                 }
-                // Charts and macros count as sheets, too, and have no cells.
+                // Charts and macro sheets have no cells.
                 let Ok(mut cells) = workbook.worksheet_cells_reader(&name) else { continue };
                 while let Some(cell) = cells.next_cell().map_err(failed)? {
                     let (row, column) = cell.get_position();
@@ -82,7 +82,7 @@ impl Book {
         }
     }
 
-    /// A sheet begins. `false` when no more is read.
+    /// Begins a sheet. Returns `false` when no more is read.
     fn begin(&mut self, name: &str) -> bool {
         self.end_segment();
         if self.truncated || self.sheets >= PAGES_MAX {
@@ -95,7 +95,7 @@ impl Book {
         true
     }
 
-    /// A cell by its row and column from 0, in reading order. `false` when no more is read.
+    /// Adds a cell by its row and column from 0, in reading order. Returns `false` when no more is read.
     fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
         let value = value.trim();
         if value.is_empty() || column >= COLUMNS_MAX {
@@ -106,7 +106,7 @@ impl Book {
             self.end_row();
             self.row_number = number;
         }
-        // A cell's column shows by the tabs before it.
+        // The number of preceding tabs shows the column.
         for _ in self.next_column..column {
             self.row.push('\t');
         }
@@ -127,7 +127,7 @@ impl Book {
             self.truncated = true;
             return;
         }
-        // Rows that are empty part the segments, so that lines stay rows of the sheet.
+        // Empty rows separate segments, so that lines correspond to rows of the sheet.
         if !self.rows.is_empty() && self.row_number != self.last_row + 1 {
             self.push_segment();
         }
@@ -186,7 +186,7 @@ fn shown_ref(value: &DataRef<'_>) -> String {
     shown(&Data::from(value.clone()))
 }
 
-/// A value as a person would write it; dates as ISO 8601.
+/// Formats a value as a person would write it; dates as ISO 8601.
 fn shown(value: &Data) -> String {
     match value {
         Data::Empty => String::new(),
@@ -214,7 +214,7 @@ fn shown(value: &Data) -> String {
     }
 }
 
-/// A number without the noise of binary fractions: 0.1 + 0.2 is 0.3.
+/// Formats a number without binary rounding noise: 0.1 + 0.2 is 0.3.
 fn float(number: f64) -> String {
     let rounded = format!("{number:.10}");
     let trimmed = rounded.trim_end_matches('0').trim_end_matches('.');

@@ -1,5 +1,5 @@
-//! Word documents: paragraphs, headings, lists with their numbers, tables as rows, footnotes where they
-//! are called, and pages where Word noted them.
+//! Reads Word documents: paragraphs, headings, lists with their numbers, tables as rows, footnotes at their
+//! references, and pages if Word recorded the page breaks.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read};
@@ -12,9 +12,9 @@ use super::numbering::Numbering;
 use super::output::Writer;
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
-/// The most text of one footnote, in bytes.
+/// The maximum text of one footnote, in bytes.
 const FOOTNOTE_MAX_BYTES: usize = 4 * 1024;
-/// How deep tables may nest before what is in them is taken as text of the cell.
+/// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
 
 pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
@@ -46,7 +46,7 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
     Ok(body.finish())
 }
 
-/// Runs through a part's events until one is answered `false`.
+/// Reads the events of a part until `each` returns `false`.
 pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) -> Result<(), ExtractError> {
     let mut reader = Reader::from_reader(BufReader::new(part));
     reader.config_mut().check_end_names = false;
@@ -67,7 +67,7 @@ pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) 
     }
 }
 
-/// The value of an attribute by its local name.
+/// Returns the value of an attribute by its local name.
 pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
     element
         .attributes()
@@ -79,7 +79,7 @@ pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> 
         })
 }
 
-/// The text of an event that carries text, entities resolved.
+/// Returns the text of an event, with entities resolved.
 pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
     match event {
         Event::Text(text) => Some(text.xml10_content().into_owned()),
@@ -102,7 +102,7 @@ pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
     }
 }
 
-/// Whether the document notes where Word broke its pages when it was last saved.
+/// Returns true if the document records where Word broke its pages when it was last saved.
 fn notes_pages(part: impl Read) -> Result<bool, ExtractError> {
     let mut found = false;
     events(part, |event| {
@@ -114,7 +114,7 @@ fn notes_pages(part: impl Read) -> Result<bool, ExtractError> {
     Ok(found)
 }
 
-/// The ids of paragraph styles that make headings, in whatever language they are named.
+/// Returns the ids of paragraph styles that are headings, in any language.
 fn heading_styles(part: impl Read) -> Result<HashSet<String>, ExtractError> {
     let mut found = HashSet::new();
     let mut current = String::new();
@@ -147,7 +147,7 @@ fn footnotes(part: impl Read) -> Result<HashMap<String, String>, ExtractError> {
         match event {
             Event::Start(element) => match element.local_name().as_ref() {
                 "footnote" => {
-                    // Separators have a type, notes have none.
+                    // Separators have a type, notes do not.
                     id = attribute(element, "type").is_none().then(|| attribute(element, "id")).flatten();
                 }
                 "t" => in_text = true,
@@ -185,18 +185,18 @@ struct Paragraph {
     level: usize,
 }
 
-/// What stands between the start and the end of the document's body.
+/// Collects the body of the document.
 struct Body {
     writer: Writer,
     headings: HashSet<String>,
     footnotes: HashMap<String, String>,
     numbering: Numbering,
     paragraphs: Vec<Paragraph>,
-    /// One row for each table that is open, its cells parted by tabs.
+    /// The current row of each open table, with cells separated by tabs.
     rows: Vec<String>,
     pending_notes: Vec<String>,
     in_text: bool,
-    /// Depth of elements whose text is left out: what was moved away, and second versions of shapes.
+    /// The depth of elements whose text is left out: moved text, and fallback versions of shapes.
     hidden: u32,
     has_pages: bool,
     page: u32,
@@ -257,7 +257,7 @@ impl Body {
         match element.local_name().as_ref() {
             "p" if opens && self.paragraphs.len() < NESTING_MAX => self.paragraphs.push(Paragraph::default()),
             "t" => self.in_text = opens,
-            // The stops of a paragraph have the same name, and a position.
+            // Tab stops of a paragraph have the same element name, and a position.
             "tab" if attribute(element, "val").is_none() => self.push("\t"),
             "br" | "cr" => self.push(" "),
             "noBreakHyphen" => self.push("-"),
@@ -346,7 +346,7 @@ impl Body {
         }
     }
 
-    /// A row ends: of an outer table it is a line, of a table in a cell it is text of the cell.
+    /// Ends a row: of an outer table it is a line, of a nested table it is text of the cell.
     fn row(&mut self) {
         let Some(row) = self.rows.last_mut().map(std::mem::take) else { return };
         let outer = self.rows.len().checked_sub(2).and_then(|index| self.rows.get_mut(index));
@@ -374,8 +374,8 @@ impl Body {
         }
     }
 
-    /// A page ends within a paragraph or before it. What of the paragraph stands before is kept on its
-    /// page; in a table the page begins with the next line after the row.
+    /// Handles a page break within or before a paragraph. The part of the paragraph before it stays on its page; in
+    /// a table the new page begins after the row.
     fn page_break(&mut self) {
         if !self.has_pages || self.hidden > 0 {
             return;

@@ -480,9 +480,9 @@ mod tests {
         let began = Instant::now();
         let late = connection.request("tools/call", json!({}), PATIENCE).await;
         assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.quiet));
-        let (asked, told) = (far.hear().await, far.hear().await);
-        assert_eq!(told["method"], "notifications/cancelled");
-        assert_eq!(told["params"]["requestId"], asked["id"]);
+        let (request, notification) = (far.hear().await, far.hear().await);
+        assert_eq!(notification["method"], "notifications/cancelled");
+        assert_eq!(notification["params"]["requestId"], request["id"]);
 
         let began = Instant::now();
         let progress = async {

@@ -151,7 +151,7 @@ impl Server {
                 if !lives {
                     up.connection.give_up("it does not answer any more");
                 }
-                Err("The MCP server did not answer in time, and was told that nobody waits. The call may have \
+                Err("The MCP server did not answer in time and the request was cancelled. The call may have \
                      run."
                     .to_owned())
             }

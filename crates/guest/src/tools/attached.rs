@@ -104,7 +104,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
 mod tests {
     use super::*;
 
-    fn told(files: &[(&str, Vec<u8>)], text_max_bytes: usize) -> ToolOutput {
+    fn attached_files(files: &[(&str, Vec<u8>)], text_max_bytes: usize) -> ToolOutput {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         for (name, content) in files {
@@ -132,10 +132,10 @@ mod tests {
             ("odd.bin", vec![0xff, 0, 1, 2]),
             ("later.txt", b"Keys are returned on the last day.".to_vec()),
         ];
-        let output = told(&files, 1000);
-        let said: Vec<_> = output.passages.iter().map(|passage| (&*passage.path, &*passage.text)).collect();
+        let output = attached_files(&files, 1000);
+        let texts: Vec<_> = output.passages.iter().map(|passage| (&*passage.path, &*passage.text)).collect();
         assert_eq!(
-            said,
+            texts,
             [
                 ("/small.txt", "Rent is due on the fifth."),
                 ("/later.txt", "Keys are returned on the last day.")
@@ -160,7 +160,7 @@ mod tests {
         let missing = [("/gone", "missing")];
         let known = [("/wide.png", "too_large"), ("/odd.bin", "unknown_form")];
         assert_eq!(unread, [&known[..], &missing].concat());
-        assert!(told(&files, 0).passages.is_empty());
+        assert!(attached_files(&files, 0).passages.is_empty());
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         let files: Vec<_> =
             (0..60).map(|n| (format!("{n}.txt"), "Line.\n\n".repeat(1500).into_bytes())).collect();
         let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
-        let output = told(&files, usize::MAX);
+        let output = attached_files(&files, usize::MAX);
         let bytes: usize = output.passages.iter().map(|passage| passage.text.len()).sum();
         assert!(output.passages.len() <= OUTPUT_PASSAGES_MAX && bytes <= ATTACHED_MAX_BYTES);
         assert!(output.passages.len() > OUTPUT_PASSAGES_MAX / 2, "{}", output.passages.len());

@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub(crate) disk_bytes: u64,
 }
 
-/// Whether a walk was complete.
+/// The completeness of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walked {
     All,

@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     pub(crate) limits: Limits,
     /// The MCP servers of plugins.
     pub(crate) servers: Option<Servers>,
-    /// What is attached to the question.
+    /// The paths attached to the question.
     pub(crate) attached: Vec<String>,
     folder: TempDir,
 }

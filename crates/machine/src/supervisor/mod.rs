@@ -1,4 +1,4 @@
-//! Supervises the machines of a service: one task for each, which alone changes it.
+//! Supervises the machines of a service: one task per machine, which alone changes its state.
 //!
 //! [`domain::machine::Machine`] decides; the task in [`task`] executes its effects with the driver and publishes the
 //! observed state through a watch channel. Machines outlive the service: [`Machines::shutdown`] ends the tasks and
@@ -22,7 +22,7 @@ use self::task::{Command, Supervisor};
 use crate::connection::GuestConnection;
 use crate::driver::{Driver, Home};
 
-/// Requests that wait for one machine's task.
+/// The maximum number of requests that wait for one machine's task.
 const MAILBOX_MAX: usize = 32;
 /// The time that a status request waits for the first check of the host.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -39,46 +39,45 @@ pub struct MachineRecord {
     pub desired: Desired,
 }
 
-/// The store could not be asked.
+/// The store query failed.
 #[derive(Debug, thiserror::Error)]
 #[error("machine records: {0}")]
 pub struct RecordsError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 
-/// The store, as far as machines need it.
+/// The operations of the store that machines need.
 pub trait MachineRecords: Send + Sync + 'static {
-    /// The account's machine; `None` when it has none.
+    /// Returns the account's machine, or `None` if it has none.
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>>;
 
-    /// Keeps what the account's machine is meant to be.
+    /// Saves the desired state of the account's machine.
     fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>>;
 
-    /// Keeps that the account's machine is meant to be stopped, unless a question waits for it; tells whether
-    /// one does.
+    /// Saves "stopped" as the desired state, unless a question waits for the machine. Returns true if one waits.
     fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>>;
 
-    /// The accounts whose machines are meant to run.
+    /// Returns the accounts whose desired state is running.
     fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>>;
 }
 
-/// Why a machine did not do what was asked.
+/// The reason why a machine operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
     /// The account has no machine (`NO_MACHINE`).
     #[error("the account has no machine")]
     NoMachine,
-    /// Its owner has stopped it.
+    /// The owner stopped the machine.
     #[error("the machine is stopped")]
     Stopped,
-    /// Its start was given up.
+    /// Starting was given up after repeated failures.
     #[error("the machine could not be started: {0}")]
     GivenUp(String),
-    /// It does not run yet.
+    /// The machine does not run yet.
     #[error("the machine did not start in time")]
     NotInTime,
-    /// The service is ending.
+    /// The service is shutting down.
     #[error("the service is stopping")]
     ShuttingDown,
-    /// The store could not be asked.
+    /// The store query failed.
     #[error(transparent)]
     Records(#[from] RecordsError),
 }
@@ -86,11 +85,11 @@ pub enum MachineError {
 /// The observable state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
-    /// Its state, as the interface shows it.
+    /// The state as shown by the interface.
     pub status: MachineStatus,
-    /// Why its start was given up, for its owner.
+    /// The reason why starting was given up, for the owner.
     pub failure: Option<String>,
-    /// The number of turns that need it.
+    /// The number of turns that need the machine.
     pub turns: u32,
 }
 
@@ -110,7 +109,7 @@ struct Handle {
     turns: Arc<watch::Sender<u32>>,
 }
 
-/// All machines of a service. Clones are the same.
+/// All machines of a service. Clones share the same state.
 #[derive(Clone)]
 pub struct Machines {
     shared: Arc<Shared>,
@@ -120,14 +119,14 @@ struct Shared {
     driver: Driver,
     records: Arc<dyn MachineRecords>,
     rules: Rules,
-    /// As many starts at once as the host has processors.
+    /// Limits concurrent starts to the number of processors.
     starts: Semaphore,
     handles: Mutex<HashMap<AccountId, Handle>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
-/// A turn that wants the machine: it is not idle as long as this lives.
+/// Registers a turn that needs the machine: the machine is not idle until the guard is dropped.
 #[derive(Debug)]
 pub struct TurnGuard {
     turns: Arc<watch::Sender<u32>>,
@@ -140,7 +139,7 @@ impl Drop for TurnGuard {
 }
 
 impl Machines {
-    /// The machines that `driver` makes, by these rules.
+    /// Creates a supervisor of machines that `driver` creates, with these rules.
     #[must_use]
     pub fn new(driver: Driver, records: Arc<dyn MachineRecords>, rules: Rules) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -157,17 +156,17 @@ impl Machines {
         }
     }
 
-    /// Takes over the machines that an earlier service left running and starts those that are meant to run and
-    /// don't. Comes back before they do.
+    /// Attaches to machines that an earlier service left running, and starts those that should run but do not.
+    /// Returns before they run.
     ///
     /// # Errors
-    /// When the store can't be asked.
+    /// Fails if the store query fails.
     pub async fn begin(&self) -> Result<(), MachineError> {
         let mut accounts = self.shared.records.meant_to_run().await?;
         accounts.extend(self.shared.driver.left_over());
         for account in accounts {
             match self.handle(account).await {
-                // What belongs to no account any more is the operator's to remove.
+                // Only the operator may remove machines without an account.
                 Ok(_) | Err(MachineError::NoMachine) => {}
                 Err(error) => return Err(error),
             }
@@ -175,23 +174,25 @@ impl Machines {
         Ok(())
     }
 
-    /// Starts the account's machine (section 3.1). Comes back when that is on its way and kept.
+    /// Starts the account's machine (section 3.1). Returns once the start is under way and the desired state is
+    /// saved.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn start(&self, account: AccountId) -> Result<(), MachineError> {
-        self.tell(account, Command::Start).await
+        self.send(account, Command::Start).await
     }
 
-    /// Stops the account's machine (section 3.1). Comes back when that is on its way and kept.
+    /// Stops the account's machine (section 3.1). Returns once the stop is under way and the desired state is
+    /// saved.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn stop(&self, account: AccountId) -> Result<(), MachineError> {
-        self.tell(account, Command::Stop).await
+        self.send(account, Command::Stop).await
     }
 
-    /// The state of the account's machine (section 2.1).
+    /// Returns the state of the account's machine (section 2.1).
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -205,17 +206,17 @@ impl Machines {
     /// [`MachineError::NoMachine`] among others.
     pub async fn view(&self, account: AccountId) -> Result<MachineView, MachineError> {
         let mut seen = self.handle(account).await?.seen;
-        // Without a first look in time, what the machine is meant to be must do.
+        // If the host was not checked in time, the desired state is shown.
         let _ = timeout(SETTLE_TIMEOUT, seen.wait_for(|seen| seen.settled)).await;
         let view = seen.borrow().view.clone();
         Ok(view)
     }
 
-    /// Starts the account's machine unless it runs, as a new question does, and waits for its agent: at most two
-    /// minutes. Cancel safe: the start goes on.
+    /// Starts the account's machine unless it runs, as a new question does, and waits for its agent for at most two
+    /// minutes. Cancel safe: the start continues.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] with the reason, [`MachineError::Stopped`] when its owner stops it meanwhile.
+    /// [`MachineError::GivenUp`] with the reason, [`MachineError::Stopped`] if the owner stops it meanwhile.
     pub async fn ensure_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
         self.start(account).await?;
         let mut seen = self.handle(account).await?.seen;
@@ -235,8 +236,8 @@ impl Machines {
     /// Waits, without starting it, until the account's machine runs. Cancel safe.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] with the reason, when a start was given up; [`MachineError::Stopped`] when it is
-    /// stopped; both when nobody starts it within a second.
+    /// [`MachineError::GivenUp`] with the reason if starting was given up, [`MachineError::Stopped`] if it is
+    /// stopped; both only if nobody starts it within a second.
     pub async fn when_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
         let mut seen = self.handle(account).await?.seen;
         loop {
@@ -249,7 +250,7 @@ impl Machines {
                     (None, None) => MachineError::Stopped,
                 }
             };
-            // A start may be on its way here, that of a new question above all.
+            // A start may be under way, typically for a new question.
             match timeout(START_PATIENCE, seen.wait_for(|seen| !at_rest(seen))).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(_)) => return Err(MachineError::ShuttingDown),
@@ -258,8 +259,8 @@ impl Machines {
         }
     }
 
-    /// Counts a turn that wants the account's machine, from its question to its answer. It does not start the
-    /// machine; it keeps it from being idle, and has it started again when it dies.
+    /// Registers a turn that needs the account's machine, from its question to its answer. Does not start the
+    /// machine, but prevents it from becoming idle, and has it restarted if it dies.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -269,7 +270,7 @@ impl Machines {
         Ok(TurnGuard { turns })
     }
 
-    /// The host's numbers of the processes of the account's machine; none when it does not run.
+    /// Returns the process ids of the account's machine on the host; empty if it does not run.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -280,12 +281,12 @@ impl Machines {
         answered.await.map_err(|_| MachineError::ShuttingDown)
     }
 
-    /// Lets go of the account's machine, which must be stopped: its task ends.
+    /// Drops the account's machine, which must be stopped: its task ends.
     pub fn forget(&self, account: AccountId) {
         self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
-    /// The states of all machines that have been looked at.
+    /// Returns the states of all known machines.
     #[must_use]
     pub fn states(&self) -> Vec<MachineStatus> {
         let handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -298,14 +299,14 @@ impl Machines {
         &self.shared.driver
     }
 
-    /// Ends the tasks. Machines that run go on running, for the next service to take over.
+    /// Ends the tasks. Running machines continue to run; the next service attaches to them.
     pub async fn shutdown(&self) {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }
 
-    async fn tell(
+    async fn send(
         &self,
         account: AccountId,
         command: fn(oneshot::Sender<()>) -> Command,
@@ -316,7 +317,7 @@ impl Machines {
         answered.await.map_err(|_| MachineError::ShuttingDown)
     }
 
-    /// The task of the account's machine, begun if there is none yet.
+    /// Returns the handle of the account's machine and spawns its task if necessary.
     async fn handle(&self, account: AccountId) -> Result<Handle, MachineError> {
         if self.shared.shutdown.is_cancelled() {
             return Err(MachineError::ShuttingDown);
@@ -326,7 +327,7 @@ impl Machines {
         }
         let record = self.shared.records.load(account).await?.ok_or(MachineError::NoMachine)?;
         let mut handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another caller may have been faster while the store was asked.
+        // Another caller may have created it meanwhile.
         let handle = handles.entry(account).or_insert_with(|| self.supervise(record));
         Ok(handle.clone())
     }

@@ -17,18 +17,19 @@ use crate::driver::{DriverError, Home, RunningMachine};
 
 /// The number of connection attempts before an agent counts as lost.
 const CONNECT_ATTEMPTS_MAX: u32 = 3;
-/// The pause between two tries.
+/// The pause between two attempts.
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A connection that lasted this long was none that an agent closes as soon as it has said who it is.
+/// A connection that lasted at least this long is stable; agents may close a connection right after the greeting.
 const LINK_STABLE_AFTER: Duration = Duration::from_secs(30);
-/// The pause before the second connection in a row that follows one that did not last; doubles. The first is made at
-/// once.
+/// The pause before the second consecutive reconnect after unstable connections; doubles. The first reconnect is
+/// immediate.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections in a row that did not last before the machine counts as lost: with their pauses, some 13 seconds.
+/// The number of consecutive unstable connections after which the machine counts as lost: about 13 seconds with
+/// their pauses.
 const BRIEF_LINKS_MAX: u32 = 8;
 
-/// The pause before what could not be kept in the store is tried again; doubles.
+/// The pause before saving the desired state is retried; doubles.
 const SAVE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
 
@@ -51,13 +52,13 @@ enum Done {
 
 /// The event that wakes the task.
 enum WakeReason {
-    Asked(Option<Command>),
+    Command(Option<Command>),
     TurnsChanged,
     Done(Done),
     MachineEnded,
     LinkClosed,
     TimePassed,
-    KeepAgain,
+    RetrySave,
     Shutdown,
 }
 
@@ -68,16 +69,16 @@ pub(super) struct Supervisor {
     /// The machine's process, from its start (or attachment) until it is stopped.
     process: Option<Arc<RunningMachine>>,
     link: Option<GuestConnection>,
-    /// When that was made, and how many before it in a row did not last.
+    /// The time of the connection, and the number of consecutive unstable ones before it.
     linked_at: Instant,
     brief_links: u32,
-    /// The one operation under way.
+    /// The operation in progress.
     operation: Option<BoxFuture<'static, Done>>,
     turns: watch::Receiver<u32>,
     seen: watch::Sender<ObservedState>,
     began: Instant,
     /// The desired state that could not be saved yet.
-    unkept: Option<PendingSave>,
+    unsaved: Option<PendingSave>,
 }
 
 /// A pending save: when to retry, and the number of failures.
@@ -110,35 +111,35 @@ impl Supervisor {
             turns,
             seen,
             began,
-            unkept: None,
+            unsaved: None,
         };
         supervisor.operate(&first);
         (supervisor, receiver)
     }
 
-    /// Lives until the service ends or nobody holds the machine's handle any more.
+    /// Runs until the service ends or the machine's handle is dropped.
     pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Command>) {
         loop {
             match self.wake(&mut mailbox).await {
-                WakeReason::Asked(None) | WakeReason::Shutdown => return,
-                WakeReason::Asked(Some(command)) => self.asked(command).await,
+                WakeReason::Command(None) | WakeReason::Shutdown => return,
+                WakeReason::Command(Some(command)) => self.handle_command(command).await,
                 WakeReason::TurnsChanged => self.count_turns().await,
                 WakeReason::Done(done) => {
                     self.operation = None;
                     self.done(done).await;
                 }
                 WakeReason::MachineEnded => {
-                    self.happens(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
+                    self.apply_event(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
                 }
                 WakeReason::LinkClosed => self.link_closed().await,
-                WakeReason::TimePassed => self.happens(Event::Tick).await,
-                WakeReason::KeepAgain => self.keep_again().await,
+                WakeReason::TimePassed => self.apply_event(Event::Tick).await,
+                WakeReason::RetrySave => self.retry_save().await,
             }
         }
     }
 
     async fn wake(&mut self, mailbox: &mut mpsc::Receiver<Command>) -> WakeReason {
-        // A machine that is being stopped may end; that is no loss.
+        // A machine that is being stopped may exit; that is not a loss.
         let process = match self.machine.state() {
             State::Greeting { .. } | State::Running { .. } => self.process.clone(),
             State::Attaching
@@ -149,11 +150,11 @@ impl Supervisor {
             | State::Stopping { .. } => None,
         };
         let due = self.machine.wake_at().map(|at| self.began + at.since(Timestamp::from_micros(0)));
-        let keep_again = self.unkept.as_ref().map(|unkept| unkept.again);
+        let retry_at = self.unsaved.as_ref().map(|unsaved| unsaved.again);
         let (link, operation) = (&self.link, &mut self.operation);
         tokio::select! {
             () = self.shared.shutdown.cancelled() => WakeReason::Shutdown,
-            command = mailbox.recv() => WakeReason::Asked(command),
+            command = mailbox.recv() => WakeReason::Command(command),
             Ok(()) = self.turns.changed() => WakeReason::TurnsChanged,
             done = async {
                 match operation {
@@ -180,23 +181,23 @@ impl Supervisor {
                 }
             } => WakeReason::TimePassed,
             () = async {
-                match keep_again {
+                match retry_at {
                     Some(again) => sleep_until(again).await,
                     None => future::pending().await,
                 }
-            } => WakeReason::KeepAgain,
+            } => WakeReason::RetrySave,
         }
     }
 
-    async fn asked(&mut self, command: Command) {
-        // Who asked may have gone; what was asked happens all the same.
+    async fn handle_command(&mut self, command: Command) {
+        // The caller may have gone; the command is executed nevertheless.
         match command {
             Command::Start(answer) => {
-                self.happens(Event::StartRequested).await;
+                self.apply_event(Event::StartRequested).await;
                 let _ = answer.send(());
             }
             Command::Stop(answer) => {
-                self.happens(Event::StopRequested).await;
+                self.apply_event(Event::StopRequested).await;
                 let _ = answer.send(());
             }
             Command::Processes(answer) => {
@@ -206,7 +207,7 @@ impl Supervisor {
         }
     }
 
-    /// Connects again: at once for the first time, later and later when connections do not last.
+    /// Reconnects: immediately at first, then with growing pauses if connections are unstable.
     async fn link_closed(&mut self) {
         self.link = None;
         if self.operation.is_none() {
@@ -214,7 +215,7 @@ impl Supervisor {
             self.brief_links = if brief { self.brief_links + 1 } else { 0 };
             if self.brief_links > BRIEF_LINKS_MAX {
                 let reason = "the agent closes every connection".to_owned();
-                return self.happens(Event::AgentLost { reason }).await;
+                return self.apply_event(Event::AgentLost { reason }).await;
             }
             let pause = match self.brief_links.checked_sub(2) {
                 None => Duration::ZERO,
@@ -229,7 +230,7 @@ impl Supervisor {
         let wanted = *self.turns.borrow_and_update();
         while self.machine.turns() != wanted {
             let more = self.machine.turns() < wanted;
-            self.happens(if more { Event::TurnBegan } else { Event::TurnEnded }).await;
+            self.apply_event(if more { Event::TurnBegan } else { Event::TurnEnded }).await;
         }
     }
 
@@ -263,7 +264,7 @@ impl Supervisor {
             Done::Stopped(Ok(())) => Event::DriverStopped,
             Done::Stopped(Err(error)) => Event::StopFailed { reason: error.to_string() },
         };
-        self.happens(event).await;
+        self.apply_event(event).await;
     }
 
     fn start_failed(&self, reason: String, permanent: bool) -> Event {
@@ -271,7 +272,7 @@ impl Supervisor {
         Event::StartFailed { reason, permanent }
     }
 
-    async fn happens(&mut self, event: Event) {
+    async fn apply_event(&mut self, event: Event) {
         let before = self.machine.status();
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
@@ -284,13 +285,13 @@ impl Supervisor {
         self.show();
     }
 
-    /// Gives the machine an event and does what it wants. Tells whether a question waits for a machine that
-    /// would have stopped by itself.
+    /// Applies an event and executes its effects. Returns true if a question waits for a machine that would have
+    /// stopped when idle.
     async fn take(&mut self, event: Event) -> bool {
         let mut wanted = false;
         for effect in self.machine.on(event, self.now()) {
             match effect {
-                Effect::Save(_) | Effect::Lapse => wanted |= self.keep(effect, 0).await,
+                Effect::Save(_) | Effect::Lapse => wanted |= self.save(effect, 0).await,
                 Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => {
                     self.operate(&effect);
                 }
@@ -299,33 +300,33 @@ impl Supervisor {
         wanted
     }
 
-    /// Keeps what the machine is meant to be. Were the store left with something else, whoever goes by it would wait
-    /// for a machine that never comes, so that what fails is tried again, unless something newer is to be kept. Tells
-    /// whether a question waits.
-    async fn keep(&mut self, effect: Effect, failures: u32) -> bool {
+    /// Saves the desired state. If the store saved another state, other readers of it would wait for a machine that
+    /// never comes; therefore failures are retried, unless a newer state replaces it. Returns true if a question
+    /// waits.
+    async fn save(&mut self, effect: Effect, failures: u32) -> bool {
         let (records, account) = (Arc::clone(&self.shared.records), self.home.account);
-        let kept = match &effect {
+        let saved = match &effect {
             Effect::Save(desired) => records.save(account, *desired).await.map(|()| false),
             Effect::Lapse => records.lapse(account).await,
             Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => return false,
         };
-        self.unkept = None;
-        kept.unwrap_or_else(|error| {
+        self.unsaved = None;
+        saved.unwrap_or_else(|error| {
             tracing::error!(%account, %error, failures, "desired machine state not saved");
             let again = Instant::now() + SAVE_RETRY_DELAY * 2_u32.pow(failures.min(SAVE_RETRY_DOUBLINGS_MAX));
-            self.unkept = Some(PendingSave { effect, again, failures: failures + 1 });
+            self.unsaved = Some(PendingSave { effect, again, failures: failures + 1 });
             false
         })
     }
 
-    async fn keep_again(&mut self) {
-        let Some(PendingSave { effect, failures, .. }) = self.unkept.take() else { return };
-        if self.keep(effect, failures).await && !matches!(self.machine.state(), State::Failed { .. }) {
-            self.happens(Event::StartRequested).await;
+    async fn retry_save(&mut self) {
+        let Some(PendingSave { effect, failures, .. }) = self.unsaved.take() else { return };
+        if self.save(effect, failures).await && !matches!(self.machine.state(), State::Failed { .. }) {
+            self.apply_event(Event::StartRequested).await;
         }
     }
 
-    /// Begins an operation. The one under way, if any, is abandoned: only stopping supersedes another.
+    /// Starts an operation. Abandons the one in progress, if any: only stopping supersedes another.
     fn operate(&mut self, effect: &Effect) {
         let (shared, home) = (Arc::clone(&self.shared), self.home.clone());
         self.operation = match effect {
@@ -379,7 +380,7 @@ impl Supervisor {
         self.seen.send_replace(ObservedState { view, settled, link });
     }
 
-    /// Time since this task began: monotonic, and tokio's, so that tests can let it pass.
+    /// Returns the time since this task began: monotonic, from tokio's clock, so that tests can advance it.
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(0).plus(self.began.elapsed())
     }
@@ -394,7 +395,7 @@ async fn start(shared: &Shared, home: &Home) -> Result<RunningMachine, DriverErr
     }
 }
 
-/// A start that an earlier service had under way as it ended may have come to its end since.
+/// Attaches to a machine whose start by an earlier service has completed meanwhile.
 fn attach_started(shared: &Shared, account: AccountId) -> Result<RunningMachine, DriverError> {
     shared.driver.attach(account)?.ok_or(DriverError::Busy)
 }
@@ -410,7 +411,7 @@ async fn greet(process: &RunningMachine) -> Result<GuestConnection, String> {
                 Ok(link) => return Ok(link),
                 Err(error) => error.to_string(),
             },
-            Err(error) => format!("the agent could not be connected to: {error}"),
+            Err(error) => format!("connecting to the agent failed: {error}"),
         };
     }
     Err(reason)
