@@ -1,10 +1,9 @@
 //! Embeds the agent's static program, compressed.
 //!
-//! The program comes from the variable `CAUSERIE_GUEST`, an absolute path, as `make build` sets it; without
-//! it, from where `make guest` leaves it for this profile. Where there is none, what is embedded is empty:
-//! so the tree can be checked on a fresh clone, and the service built so says that it holds no agent when a
-//! machine is to start. In `OUT_DIR` it leaves `agent.zst` and `agent.sha256` (hexadecimal, of the program
-//! before compression); both are empty without an agent.
+//! `CAUSERIE_GUEST` gives the absolute path of the program, as `make build` sets it; by default the output of
+//! `make guest` for this profile is used. If there is none, an empty file is embedded, so that a fresh clone can be
+//! checked; a service built this way reports that it has no agent when a machine starts. Writes `agent.zst` and
+//! `agent.sha256` (hexadecimal, of the uncompressed program) to `OUT_DIR`; both are empty without an agent.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use std::{env, fs};
 
 use sha2::{Digest, Sha256};
 
-/// Small enough for a release; quick in debug builds, whose agent is larger and lives shorter.
+/// Compression levels: small for releases, fast for debug builds.
 const LEVEL_RELEASE: i32 = 15;
 const LEVEL_DEBUG: i32 = 3;
 
@@ -36,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The agent's program, if there is one. A path that was given and leads nowhere is an error.
+/// Finds the agent's program, if there is one. An explicit path without a file is an error.
 fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
     if let Some(given) = env::var_os("CAUSERIE_GUEST") {
         let given = PathBuf::from(given);
@@ -44,7 +43,7 @@ fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
             return Ok(Some(given));
         }
         return Err(format!(
-            "CAUSERIE_GUEST is no absolute path of a file: {}; run `make build`",
+            "CAUSERIE_GUEST is not the absolute path of a file: {}; run `make build`",
             given.display()
         ));
     }

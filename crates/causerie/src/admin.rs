@@ -18,14 +18,14 @@ use crate::error::CliError;
 use crate::settings::Places;
 use crate::{admin_requests, config, output, settings, socket};
 
-/// Makes root act as the owner of the data folder, so that the service can use the files of a command. The process must
-/// have one thread.
+/// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
+/// Requires a single thread.
 pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
     let data = places(at)?.data;
     privileges::become_owner(&data).map_err(|error| unusable(&data, &error))
 }
 
-/// Returns the data folder and database, from settings that perhaps only the caller may read.
+/// Reads the locations of data folder and database as the caller, who must be able to read the settings.
 fn places(at: &Where) -> Result<Places, CliError> {
     let read = privileges::as_caller(|| {
         let sources = settings::sources(at.config.as_deref(), at.arguments());
@@ -38,7 +38,7 @@ fn unusable(data: &Path, error: &std::io::Error) -> CliError {
     CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
 }
 
-/// Runs a command and prints the result.
+/// Executes a command and prints its result.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     let (request, at) = request(command)?;
     let places = places(&at)?;
@@ -47,11 +47,11 @@ pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Sends the request to the service. If none runs, carries it out on the data folder, which is locked meanwhile.
+/// Sends the request to the service; without one, executes it on the data folder, which is locked meanwhile.
 async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable(data, &error);
-    // Only the first account may create the data folder; for other commands its name is mistyped.
+    // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.
     let first = matches!(request, Request::CreateAccount { .. });
     if !first
         && places.database.is_none()
@@ -74,13 +74,13 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError>
         }
         Holder::Nobody => {
             let message =
-                format!("a process that answers no commands has the data folder {}", data.display());
+                format!("the data folder is locked by a process that does not respond: {}", data.display());
             Err(CliError::new("DATA_FOLDER_BUSY", message))
         }
     }
 }
 
-/// Restores a backup, for a service that does not run yet.
+/// Restores a backup, for a service that is not running.
 pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), CliError> {
     let Places { data, database, .. } = places(&at)?;
     let restoring = tokio::task::spawn_blocking(move || {
@@ -135,7 +135,7 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
         AdminCommand::Job(JobCommand::List { limit, at }) => (Request::ListFailedJobs { limit }, at),
         AdminCommand::Job(JobCommand::Retry { job_id, at }) => (Request::RetryJob { job: job_id }, at),
         AdminCommand::Backup { file, at } => {
-            // The service has a working folder of its own.
+            // The service has a different working folder.
             let file = std::path::absolute(&file)
                 .map_err(|error| CliError::new("USAGE", format!("{}: {error}", file.display())))?;
             (Request::Backup { file }, at)
@@ -143,24 +143,24 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
     })
 }
 
-/// Reads one line without its end, which may be missing. No error contains any of it.
+/// Reads the password: one line, with or without its end. Errors never contain any of it.
 fn typed_password(input: impl Read) -> Result<Secret, CliError> {
     let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
     let mut line = Vec::new();
-    // A byte more than the longest password and its line's end shows that it is longer.
+    // One byte more than the longest password with its line end shows that it is too long.
     let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
     input.read_until(b'\n', &mut line).map_err(|error| wrong(format!("standard input: {error}")))?;
     let line =
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
-    let text = str::from_utf8(line).map_err(|_| wrong("the password is no UTF-8".to_owned()))?;
+    let text = str::from_utf8(line).map_err(|_| wrong("the password is not UTF-8".to_owned()))?;
     let typed = Secret(text.to_owned());
     admin_requests::parse_password(typed.clone())?;
     Ok(typed)
 }
 
-/// Parses a time, or the end of a day in UTC, in microseconds since 1970; `None` for `none`.
+/// Parses a time, or the end of a day in UTC, as microseconds since 1970; `None` for `none`.
 fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
-    let wrong = || CliError::new("INVALID_DATE", format!("{text:?} is no day like 2027-12-31"));
+    let wrong = || CliError::new("INVALID_DATE", format!("{text:?} is not a day like 2027-12-31"));
     if text == "none" {
         return Ok(None);
     }
@@ -172,7 +172,7 @@ fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
 }
 
-/// Parses a time, or the beginning of a day in UTC, in microseconds since 1970.
+/// Parses a time, or the beginning of a day in UTC, as microseconds since 1970.
 fn beginning(text: &str) -> Result<i64, CliError> {
     let day =
         text.parse::<jiff::civil::Date>().ok().and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
@@ -182,7 +182,7 @@ fn beginning(text: &str) -> Result<i64, CliError> {
     time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)
 }
 
-/// Carries out a request on the data folder, which this process holds.
+/// Executes a request without a service, on the data folder that this process has locked.
 async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, CliError> {
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);

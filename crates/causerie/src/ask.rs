@@ -20,19 +20,19 @@ pub(crate) struct Options {
     pub(crate) files: Vec<PathBuf>,
     /// Workspace paths to attach.
     pub(crate) attached: Vec<String>,
-    /// The model; the default one when absent.
+    /// The model; the default if absent.
     pub(crate) model: Option<String>,
     /// The conversation to continue.
     pub(crate) chat: Option<String>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The service could not be used.
+    /// The request failed.
     #[error("{}", with_sources(.0))]
     Client(#[from] client::Error),
-    /// The terminal is gone.
+    /// The terminal cannot be written to.
     #[error("cannot write the answer")]
     Output(#[from] io::Error),
 }
@@ -42,12 +42,12 @@ pub(crate) enum Error {
 pub(crate) struct AskSummary {
     /// The conversation, to be continued with `--chat`.
     pub(crate) chat_id: String,
-    /// The code of the answer's error, when it could not be finished.
+    /// The code of the answer's error, if it failed.
     pub(crate) error: Option<String>,
 }
 
-/// The exit code of an asking: 0 for an answer, 1 when the service could not be used, 3 when it refused, 4
-/// when the answer could not be finished. (2 is a wrong command line.)
+/// Returns the exit code: 0 for an answer, 1 if the service is unavailable, 3 if it refused the request, 4 if the
+/// answer failed. (2 is a usage error.)
 pub(crate) fn exit_code(outcome: &Result<AskSummary, Error>) -> u8 {
     match outcome {
         Ok(AskSummary { error: None, .. }) => 0,
@@ -57,10 +57,11 @@ pub(crate) fn exit_code(outcome: &Result<AskSummary, Error>) -> u8 {
     }
 }
 
-/// Uploads the files, asks, and writes the answer to the terminal as it grows.
+/// Uploads the files, asks, and prints the answer as it grows.
 ///
 /// # Errors
-/// [`Error::Client`] when the service cannot be reached or refuses, [`Error::Output`] when the terminal is gone.
+/// [`Error::Client`] if the service is unreachable or refuses, [`Error::Output`] if the terminal cannot be written
+/// to.
 pub(crate) async fn ask(options: Options) -> Result<AskSummary, Error> {
     let both = io::stdout().is_terminal() && io::stderr().is_terminal();
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -89,7 +90,7 @@ async fn ask_on<O: Write, E: Write>(
         answer = state;
     }
     if !answer.is_completed() {
-        // The stream may end for other reasons than completion: what stands now decides.
+        // The stream may end before completion, so the current state decides.
         answer = client.collect(&answer.chat_id, &answer.id).await?;
     }
     terminal.finish(&answer)?;
@@ -100,13 +101,13 @@ async fn ask_on<O: Write, E: Write>(
 struct Terminal<O, E> {
     out: O,
     err: E,
-    /// Output and notes share one screen, so a note must not fall into the middle of a line.
+    /// Both outputs share one terminal, so notes must not be written into the middle of a line.
     shared: bool,
     colours: bool,
-    /// The text as it was received that is written out.
+    /// The raw text that has been printed.
     written: String,
     mid_line: bool,
-    /// Parts that were noted, by id, with whether their failure was noted, too.
+    /// The parts that were announced, by id, and whether their failure was, too.
     noted: Vec<(String, bool)>,
 }
 
@@ -115,7 +116,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
         Self { out, err, shared, colours, written: String::new(), mid_line: false, noted: Vec::new() }
     }
 
-    /// Shows what is new in this state.
+    /// Prints what is new in this state.
     fn show(&mut self, answer: &Answer) -> io::Result<()> {
         for part in &answer.parts {
             self.note_part(part)?;
@@ -124,8 +125,8 @@ impl<O: Write, E: Write> Terminal<O, E> {
         self.grow(text)
     }
 
-    /// Writes what `text` has more than was written. Where it differs, part of it was said anew: that is told
-    /// on a line of its own, and the text is taken up from the start of the line in which it differs.
+    /// Prints the new end of `text`. If the text differs from what was printed, an attempt was repeated: a note
+    /// says so on its own line, and printing resumes at the start of the line that differs.
     fn grow(&mut self, text: &str) -> io::Result<()> {
         let same = common_prefix(&self.written, text);
         let mut from = same;
@@ -135,7 +136,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
             }
             from = text[..same].rfind('\n').map_or(0, |at| at + 1);
             self.end_line()?;
-            writeln!(self.out, "[an attempt was cut; said anew from here]")?;
+            writeln!(self.out, "[the attempt was interrupted; repeated from here]")?;
         }
         text.clone_into(&mut self.written);
         let fresh = &text[from..];
@@ -172,7 +173,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
         self.note(&line)
     }
 
-    /// A dim line about what happens.
+    /// Prints a dim status line.
     fn note(&mut self, text: &str) -> io::Result<()> {
         if self.shared {
             self.end_line()?;
@@ -193,7 +194,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
         }
         self.out.flush()?;
         if let Some(error) = &answer.error {
-            self.note(&format!("the answer could not be finished: {}", error.code))?;
+            self.note(&format!("the answer failed: {}", error.code))?;
         }
         self.note(&format!("conversation {}", answer.chat_id))
     }
@@ -208,7 +209,7 @@ impl<O: Write, E: Write> Terminal<O, E> {
     }
 }
 
-/// The places that an answer cites, in their order, each once.
+/// Lists the sources that an answer cites, in order, without duplicates.
 fn sources(parts: &[Part]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for citation in parts.iter().flat_map(|part| &part.citations) {
@@ -231,7 +232,7 @@ fn place(source: &Source) -> String {
     }
 }
 
-/// The text without what the next state may take back: white space at the end and a mark that is not closed.
+/// Returns the text without parts that the next state may change: trailing white space and an open citation mark.
 fn settled(text: &str) -> &str {
     let mark =
         text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
@@ -243,8 +244,8 @@ fn common_prefix(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }
 
-/// Text that cannot command a terminal: control characters but line feed and tab, and those that turn the
-/// direction of writing, become visible.
+/// Makes text safe for a terminal: replaces control characters except line feed and tab, and those that change the
+/// writing direction.
 fn neutral(text: &str) -> String {
     text.chars()
         .filter(|c| *c != '\r')
@@ -252,7 +253,7 @@ fn neutral(text: &str) -> String {
         .collect()
 }
 
-/// The same on one line.
+/// Makes text safe for a terminal, on one line.
 fn one_line(text: &str) -> String {
     neutral(text).chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).collect()
 }
@@ -262,7 +263,7 @@ fn commands(c: char) -> bool {
     turns || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// An error with what caused it, for people.
+/// Formats an error with its causes.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -331,10 +332,11 @@ mod tests {
     #[test]
     fn a_text_said_anew_is_told() {
         let states = [state("First.\n\nThe lease ran", false), state("First.\n\nThe rent is", true)];
-        let expected = "First.\n\nThe lease ran\n[an attempt was cut; said anew from here]\nThe rent is\n";
+        let expected =
+            "First.\n\nThe lease ran\n[the attempt was interrupted; repeated from here]\nThe rent is\n";
         assert_eq!(shown(&states).0, expected);
         let states = [state("A word", false), state("", false), state("A word", true)];
-        assert_eq!(shown(&states).0, "A word\n[an attempt was cut; said anew from here]\nA word\n");
+        assert_eq!(shown(&states).0, "A word\n[the attempt was interrupted; repeated from here]\nA word\n");
     }
 
     #[test]
@@ -390,10 +392,10 @@ mod tests {
 
     #[test]
     fn exit_codes_tell_the_outcomes_apart() {
-        let asked =
+        let summary =
             |error: Option<&str>| Ok(AskSummary { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
-        assert_eq!(exit_code(&asked(None)), 0);
-        assert_eq!(exit_code(&asked(Some("MODEL_UNAVAILABLE"))), 4);
+        assert_eq!(exit_code(&summary(None)), 0);
+        assert_eq!(exit_code(&summary(Some("MODEL_UNAVAILABLE"))), 4);
         let refused = client::Error::Refused {
             status: 409,
             code: "NO_MACHINE".to_owned(),

@@ -21,61 +21,61 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the service
     Serve(ServeOptions),
-    /// Ask a question about example documents, and go on serving
+    /// Ask a question about example documents, then keep serving
     Demo(DemoOptions),
-    /// Look at the settings
+    /// Check and show settings
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Ask a question from the terminal (CAUSERIE_URL and CAUSERIE_API_KEY say whom)
+    /// Ask a question from the terminal (set CAUSERIE_URL and CAUSERIE_API_KEY)
     Ask(AskOptions),
-    /// Restore a backup to a data folder that is missing or empty, and to a database without tables
+    /// Restore a backup to a missing or empty data folder and an empty database
     Restore {
-        /// The file that `backup` wrote
+        /// The file written by `backup`
         file: PathBuf,
         #[command(flatten)]
         at: Where,
     },
-    /// Show the models and how they fare: of the running service, or else by asking the vendors
+    /// Show the models and their health, from the running service or else from the vendors
     Models {
         #[command(flatten)]
         at: Where,
     },
-    /// Plugins of skills and agents
+    /// List and check plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
     #[command(flatten)]
     Admin(AdminCommand),
 }
 
-/// An argument stands before the variable of its key, that before the file, and that before the default.
+/// Arguments take precedence over environment variables, those over the file, and that over defaults.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeOptions {
-    /// The file of settings [env: CAUSERIE_CONFIG]
+    /// The configuration file [env: CAUSERIE_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME. A password belongs into the
-    /// variable or a file, not into an argument, which every user of the host can see [env: CAUSERIE_DATABASE]
+    /// The database, if not the data folder's own: postgres://USER@HOST/NAME. Set passwords in the variable or in a
+    /// file, because every user of the host can see arguments [env: CAUSERIE_DATABASE]
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
-    /// Where to listen [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
+    /// The address to listen on [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<SocketAddr>,
     /// The machine driver [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
     #[arg(long, value_enum)]
     pub(crate) machine_driver: Option<MachineDriver>,
-    /// The largest upload in bytes; no limit but the quota unless given [env: CAUSERIE_UPLOAD_MAX_BYTES]
+    /// The largest upload in bytes; limited only by the quota if not given [env: CAUSERIE_UPLOAD_MAX_BYTES]
     #[arg(long, value_name = "BYTES")]
     pub(crate) upload_max_bytes: Option<u64>,
-    /// Folders of plugins, or plugins; several divided by colons [env: CAUSERIE_PLUGINS]
+    /// Plugins or folders of plugins, separated by colons [env: CAUSERIE_PLUGINS]
     #[arg(long, value_name = "DIRS")]
     pub(crate) plugins: Option<String>,
 }
 
 impl ServeOptions {
-    /// The keys of the settings that were given: key, argument, value.
+    /// Returns the settings given as arguments: key, argument, value.
     pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
         let mut given = places(self.data.as_deref(), self.database.as_ref());
         given.extend(self.listen.map(|listen| ("listen", "--listen", listen.to_string())));
@@ -88,17 +88,17 @@ impl ServeOptions {
     }
 }
 
-/// Data folder and database as they were given.
+/// Returns the data folder and database given as arguments.
 fn places(data: Option<&Path>, database: Option<&DatabaseUrl>) -> Vec<(&'static str, &'static str, String)> {
     let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
     let database = database.map(|url| ("database.url", "--database", url.reveal().to_owned()));
     data.into_iter().chain(database).collect()
 }
 
-/// Where plugins come from besides the one that is built in.
+/// The folders of additional plugins.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct PluginFolders {
-    /// Folders of plugins, or plugins; several divided by colons
+    /// Plugins or folders of plugins, separated by colons
     #[arg(long = "plugins", env = "CAUSERIE_PLUGINS", value_name = "DIR", value_delimiter = ':')]
     pub(crate) folders: Vec<PathBuf>,
 }
@@ -113,7 +113,7 @@ pub(crate) enum PluginsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Read a plugin or a folder of plugins and tell what is wrong with it
+    /// Check a plugin or a folder of plugins and report problems
     Check {
         /// The folder
         path: PathBuf,
@@ -131,10 +131,10 @@ pub(crate) struct DemoOptions {
     /// The data folder
     #[arg(long, default_value = "data/demo", value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME
+    /// The database, if not the data folder's own: postgres://USER@HOST/NAME
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
-    /// Where to listen; a free port unless given
+    /// The address to listen on; a free port by default
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     pub(crate) listen: SocketAddr,
     /// The machine driver
@@ -176,11 +176,11 @@ pub(crate) struct Where {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// The database, when it is not the data folder's own: postgres://USER@HOST/NAME. A password belongs into the
-    /// variable or a file, not into an argument, which every user of the host can see [env: CAUSERIE_DATABASE]
+    /// The database, if not the data folder's own: postgres://USER@HOST/NAME. Set passwords in the variable or in a
+    /// file, because every user of the host can see arguments [env: CAUSERIE_DATABASE]
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
-    /// The file of settings, of which data folder and database are taken [env: CAUSERIE_CONFIG]
+    /// The configuration file that specifies data folder and database [env: CAUSERIE_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print one JSON object
@@ -190,26 +190,26 @@ pub(crate) struct Where {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Tell whether a file of settings is right, looking at nothing else
+    /// Check a configuration file, and nothing else
     Check {
         /// The file
         #[arg(required_unless_present = "config")]
         file: Option<PathBuf>,
-        /// The file, said as for the other commands
+        /// The file, as for the other commands
         #[arg(long, value_name = "FILE", conflicts_with = "file")]
         config: Option<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Write the instructions that models are given into a folder, to change them there
+    /// Write the built-in instructions of models to a folder, to be edited there
     Instructions {
-        /// The folder, which is made if it is missing; no file in it is replaced
+        /// The folder; created if missing. Existing files are not replaced
         folder: PathBuf,
     },
-    /// Show each setting as it holds, and where it comes from
+    /// Show the effective settings and their origins
     Print {
-        /// The file of settings [env: CAUSERIE_CONFIG]
+        /// The configuration file [env: CAUSERIE_CONFIG]
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
         /// Print one JSON object
@@ -229,7 +229,7 @@ impl ConfigCommand {
 }
 
 impl Where {
-    /// The keys of the settings that were given: key, argument, value.
+    /// Returns the settings given as arguments: key, argument, value.
     pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
         places(self.data.as_deref(), self.database.as_ref())
     }
@@ -237,42 +237,41 @@ impl Where {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
-    /// Accounts
+    /// Manage accounts
     #[command(subcommand)]
     Account(AccountCommand),
-    /// Keys of the interface
+    /// Manage API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Licences
+    /// Manage licences
     #[command(subcommand)]
     Licence(LicenceCommand),
-    /// Credits
+    /// Grant and show credits
     #[command(subcommand)]
     Credits(CreditsCommand),
-    /// Credits and tokens that an account's answers used: by day, by model, and in total
+    /// Show the credits and tokens used by an account's answers: by day, by model, and in total
     Usage {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// Since when: a day in UTC, such as 2027-12-31, from its beginning, or a time in RFC 3339; since ever unless
-        /// given
+        /// Start of the period: a day in UTC, such as 2027-12-31, or a time in RFC 3339; unlimited by default
         #[arg(long, value_name = "DATE")]
         since: Option<String>,
         #[command(flatten)]
         at: Where,
     },
-    /// Machines
+    /// List machines
     #[command(subcommand)]
     Machine(MachineCommand),
-    /// The audit log: operators' actions and rejected keys
+    /// Show the audit log: operators' actions and rejected keys
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Background jobs that have failed
+    /// List and retry failed background jobs
     #[command(subcommand)]
     Job(JobCommand),
-    /// Copy database and files to one file while the service runs
+    /// Copy the database and files to one file while the service runs
     Backup {
-        /// Where to; nothing may be there
+        /// The file to write; must not exist
         file: PathBuf,
         #[command(flatten)]
         at: Where,
@@ -304,32 +303,32 @@ impl AdminCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {
-    /// Make an account
+    /// Create an account
     Create {
         /// The owner's email
         #[arg(long)]
         email: String,
-        /// Until when the licence holds: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
+        /// End of the licence: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
         #[arg(long, value_name = "DATE")]
         licence_until: Option<String>,
-        /// The first credits
+        /// The initial credits
         #[arg(long, default_value_t = 0)]
         credits: u64,
         /// Read the owner's password from standard input: one line of 8 to 1,024 bytes
         #[arg(long)]
         password_stdin: bool,
-        /// The account gets no machine
+        /// Create the account without a machine
         #[arg(long)]
         no_machine: bool,
         #[command(flatten)]
         at: Where,
     },
-    /// Give the account's owner a password in place of the one before
+    /// Replace the password of the account's owner
     SetPassword {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// Read it from standard input: one line of 8 to 1,024 bytes; there is no other way
+        /// Read the password from standard input: one line of 8 to 1,024 bytes (required)
         #[arg(long, required = true)]
         password_stdin: bool,
         #[command(flatten)]
@@ -339,21 +338,21 @@ pub(crate) enum AccountCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Make a key; it is shown once
+    /// Create a key; it is shown only once
     Create {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// By which its owner recognises it
+        /// A name by which the owner recognizes the key
         #[arg(long)]
         name: String,
-        /// When it ends, if before the licence: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
+        /// Expiry, if before the end of the licence: the last day in UTC, such as 2027-12-31, or a time in RFC 3339
         #[arg(long, value_name = "DATE")]
         expires: Option<String>,
-        /// The permissions of the key: any of read, ask, files, machine, separated by commas; all unless given
+        /// The permissions of the key: any of read, ask, files, machine, separated by commas; all by default
         #[arg(long, value_name = "SCOPE")]
         scope: Option<String>,
-        /// The total number of credits that its questions may cost; unlimited unless given
+        /// The total number of credits that its questions may cost; unlimited by default
         #[arg(long, value_name = "CREDITS")]
         spending_limit: Option<u64>,
         #[command(flatten)]
@@ -367,7 +366,7 @@ pub(crate) enum KeyCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// Revoke a key at once
+    /// Revoke a key immediately
     Revoke {
         /// The key's identifier
         key_id: String,
@@ -378,12 +377,12 @@ pub(crate) enum KeyCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LicenceCommand {
-    /// Set until when an account's licence holds
+    /// Set the end of an account's licence
     Set {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// Its last day in UTC, such as 2027-12-31, a time in RFC 3339, or `none`
+        /// The last day in UTC, such as 2027-12-31, a time in RFC 3339, or `none`
         #[arg(long, value_name = "DATE")]
         until: String,
         #[command(flatten)]
@@ -403,7 +402,7 @@ pub(crate) enum CreditsCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// Show what an account can spend
+    /// Show an account's balance
     Show {
         /// The account: email or identifier
         #[arg(long)]
@@ -415,7 +414,7 @@ pub(crate) enum CreditsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
-    /// List every machine
+    /// List all machines
     List {
         #[command(flatten)]
         at: Where,
@@ -424,15 +423,15 @@ pub(crate) enum MachineCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// List what was done, newest first
+    /// List entries, newest first
     List {
-        /// The account: email or identifier; all unless given
+        /// The account: email or identifier; all by default
         #[arg(long)]
         account: Option<String>,
-        /// From when on: a day in UTC, such as 2027-12-31, from its beginning, or a time in RFC 3339
+        /// Start of the period: a day in UTC, such as 2027-12-31, or a time in RFC 3339
         #[arg(long, value_name = "DATE")]
         since: Option<String>,
-        /// Entries before that of this number, as the page before told
+        /// List entries before this number, as reported by the previous page
         #[arg(long, value_name = "ENTRY")]
         before: Option<i64>,
         /// The maximum number of entries
@@ -445,15 +444,15 @@ pub(crate) enum AuditCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List the jobs that have failed, newest first, with their last error
+    /// List failed jobs, newest first, with their last error
     List {
-        /// How many at most
+        /// The maximum number of jobs
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
         #[command(flatten)]
         at: Where,
     },
-    /// Run a job again that has failed
+    /// Run a failed job again
     Retry {
         /// The job's identifier
         job_id: String,
@@ -462,7 +461,7 @@ pub(crate) enum JobCommand {
     },
 }
 
-/// An operator's request, as it goes through the service's socket.
+/// An operator's request on the service's socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -527,7 +526,7 @@ pub(crate) enum Request {
     },
 }
 
-/// A text that shows itself on the socket alone.
+/// A text that is serialized on the socket but not shown in debug output.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Secret(pub(crate) String);

@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::output;
 use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
 
-/// Checks a file alone, or shows what holds for a service that were started here.
+/// Checks a file, or shows the settings that a service started here would use.
 pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
     match command {
         ConfigCommand::Check { file, config, json } => check(&file.or(config).unwrap_or_default(), json),
@@ -17,7 +17,7 @@ pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
             let failed = |error| CliError::new("NOT_WRITTEN", format!("{}: {error}", folder.display()));
             control::templates::write_builtin(&folder).map_err(failed)?;
             print_line(&format!(
-                "{}: change what you want, and name the folder as instructions_folder",
+                "{}: edit the files and set instructions_folder to this folder",
                 folder.display()
             ));
             Ok(())
@@ -40,12 +40,12 @@ fn check(file: &Path, as_json: bool) -> Result<(), CliError> {
         );
     } else {
         warn(&loaded);
-        print_line(&format!("{}: {set} keys, nothing wrong", file.display()));
+        print_line(&format!("{}: {set} keys, no problems", file.display()));
     }
     Ok(())
 }
 
-/// The failure of settings that do not hold.
+/// Converts invalid settings to a command failure.
 pub(crate) fn invalid(error: Invalid) -> CliError {
     CliError::new("INVALID_CONFIGURATION", error.to_string())
 }
@@ -67,7 +67,7 @@ fn print(effective: &[Effective], as_json: bool) {
     }
 }
 
-/// The value as JSON, which writes texts and numbers as these settings do.
+/// Returns the value as JSON; the settings' texts and numbers have the same syntax.
 fn plain(key: &Effective) -> Value {
     let value = key.value.as_ref();
     value.map_or(Value::Null, |toml| serde_json::from_str(toml).unwrap_or_else(|_| json!(toml)))

@@ -1,4 +1,4 @@
-//! The data folder and its lock, held by one service or, for a moment, by one command.
+//! The data folder and its lock, held by one service or temporarily by a command.
 
 use std::fs::File;
 use std::io;
@@ -22,16 +22,16 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The process that holds the data folder.
 pub(crate) enum Holder {
-    /// This process, as long as the file is open.
+    /// This process, while the file is open.
     Us(File),
-    /// A service, to which this leads.
+    /// A service, with a connection to its socket.
     Service(UnixStream),
-    /// Somebody who neither answers nor lets go.
+    /// A process that neither responds nor releases the lock.
     Nobody,
 }
 
-/// Makes the data folder when it is missing, for its owner alone: what machines write in it could bear any mode.
-/// An empty one, and one that a service has used, is closed to others; the rights of its group are kept.
+/// Creates the data folder if it is missing, for its owner only, because machines can create files with any mode in
+/// it. Removes other users' access to an empty folder and to one that a service has used; group permissions stay.
 pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
     const OTHERS: u32 = 0o007;
     const STICKY: u32 = 0o1000;
@@ -40,7 +40,7 @@ pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
     let metadata = data.metadata()?;
     let mode = metadata.mode() & 0o7777;
     let own = metadata.uid() == rustix::process::geteuid().as_raw();
-    // A folder that everybody writes to is no data folder, whatever an operator has put there.
+    // A world-writable sticky folder such as /tmp is not a data folder, even if it contains a lock.
     if own && mode & OTHERS != 0 && mode & STICKY == 0 && (data.join(LOCK).exists() || is_empty(&data)?) {
         std::fs::set_permissions(&data, PermissionsExt::from_mode(mode & !OTHERS))?;
     }
@@ -51,8 +51,8 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(std::fs::read_dir(folder)?.next().is_none())
 }
 
-/// Finds the service that runs on the folder or, when there is none, takes the folder for this process. One that
-/// is just starting or ending, and another's command, are waited for.
+/// Connects to the service that runs on the folder or, if there is none, locks the folder for this process. Waits
+/// for a service that is starting or ending, and for other commands.
 pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
     let max_wait = Instant::now() + LOCK_TIMEOUT;
     loop {

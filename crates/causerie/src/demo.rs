@@ -13,14 +13,14 @@ use crate::commands::{DemoOptions, ServeOptions};
 use crate::serve;
 use crate::settings::{self, Settings, Sources};
 
-/// A file of the examples, with its name.
+/// Embeds a file of the examples with its name.
 macro_rules! document {
     ($name:literal) => {
         ($name, include_bytes!(concat!("../../../examples/documents/", $name)))
     };
 }
 
-/// The account that the demonstration makes.
+/// The account of the demonstration.
 const EMAIL: &str = "demo@example.com";
 const KEY_NAME: &str = "demo";
 const CREDITS: u64 = 10_000;
@@ -39,9 +39,9 @@ const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// The validity of the licence.
 const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
-/// Starts the service, asks, prints the answer, and goes on serving unless told otherwise.
+/// Starts the service, asks the question, prints the answer, and continues to serve unless `--once` is given.
 pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
-    print_line("Starting the service, with everything that it needs in one folder …");
+    print_line("Starting the service with all its data in one folder …");
     let once = options.once;
     let arguments = ServeOptions {
         data: Some(options.data),
@@ -50,23 +50,22 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
         machine_driver: Some(options.machine_driver),
         ..ServeOptions::default()
     };
-    // It looks at no file: what it shows is what anybody gets.
-    // Nor does it touch the database of a service that is set up by the environment.
+    // Ignores configuration files and the configured database, so that the demonstration is the same for everybody.
     let environment = settings::environment().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
     let sources = Sources::new(arguments.arguments(), environment);
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
     let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;
-    let asked = introduce(&running).await;
-    if asked.is_ok() && !once {
-        print_line("\nThe service goes on; Ctrl-C ends it.");
-        serve::until_told().await;
+    let outcome = introduce(&running).await;
+    if outcome.is_ok() && !once {
+        print_line("\nThe service keeps running; press Ctrl-C to stop it.");
+        serve::wait_for_signal().await;
     }
     stop_machine(&running).await;
     running.end().await;
-    asked
+    outcome
 }
 
-/// Machines outlive their service; that of a demonstration is not to.
+/// Stops the machine, because machines would outlive the service.
 async fn stop_machine(running: &serve::Running) {
     let Ok(account) = running.service.admin.account(EMAIL).await else { return };
     let Ok(principal) = Principal::service(&account, Environment::system().now()) else { return };
@@ -77,7 +76,7 @@ async fn stop_machine(running: &serve::Running) {
                 tokio::time::sleep(STOP_POLL).await;
             }
         };
-        // It is killed when it does not stop, and ends itself at the latest.
+        // The machine is killed if it does not stop, and ends itself eventually.
         let _ = tokio::time::timeout(STOP_TIMEOUT, stopped).await;
     }
 }
@@ -94,7 +93,7 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     match &outcome {
         Ok(ask::AskSummary { error: None, .. }) => {}
         Ok(ask::AskSummary { error: Some(code), .. }) => {
-            return Err(format!("the answer could not be finished: {code}"));
+            return Err(format!("the answer failed: {code}"));
         }
         Err(error) => return Err(error.to_string()),
     }
@@ -112,7 +111,7 @@ fn program() -> String {
     Path::new(&called).strip_prefix(here).map_or(called.clone(), |below| below.display().to_string())
 }
 
-/// A fresh key of the demonstration's account; those of earlier runs are revoked.
+/// Creates a key for the demonstration's account and revokes those of earlier runs.
 async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     let admin = &running.service.admin;
     let until = Environment::system().now().plus(LICENCE);
@@ -126,7 +125,7 @@ async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
     Ok(admin.create_key(EMAIL, KEY_NAME, KeyRestrictions::default()).await?.key.reveal().to_owned())
 }
 
-/// Uploads the example documents and tells their paths.
+/// Uploads the example documents and returns their paths.
 async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
     let client = client::Client::new(url, key).map_err(|error| error.to_string())?;
     let mut paths = Vec::new();

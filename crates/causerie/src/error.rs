@@ -1,4 +1,4 @@
-//! Errors of commands: a code for programs and a sentence for people.
+//! Errors of commands: a code for programs and a message for people.
 
 use control::admin::AdminError;
 use control::backup::BackupError;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
 
-/// A command's refusal, as it goes through the service's socket and, with `--json`, to standard error.
+/// The failure of a command, as sent over the service's socket and, with `--json`, printed to standard error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct CliError {
-    /// For programs; upper case with underscores.
+    /// The error code; upper case with underscores.
     pub(crate) code: String,
-    /// For people.
+    /// The message.
     pub(crate) message: String,
 }
 
 impl CliError {
-    /// A refusal of this code.
+    /// Creates a failure with this code.
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into() }
     }

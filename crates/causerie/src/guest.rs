@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent.zst"));
 const SHA256: &str = include_str!(concat!(env!("OUT_DIR"), "/agent.sha256"));
-/// The largest agent that is unpacked.
+/// The largest agent that is unpacked, in bytes.
 const PROGRAM_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// The path of the unpacked program.
@@ -22,7 +22,7 @@ pub(crate) fn unpack(data: &Path) -> Result<PathBuf, String> {
     let text = |error: std::io::Error| format!("unpacking the agent: {error}");
     let bytes = zstd::bulk::decompress(ARCHIVE, PROGRAM_MAX_BYTES).map_err(text)?;
     std::fs::create_dir_all(&folder).map_err(text)?;
-    // Machines run under other users: each folder on the way may be walked through.
+    // Machines run as other users and need search permission on each folder.
     for folder in [data.join("agent"), folder.clone()] {
         std::fs::set_permissions(folder, PermissionsExt::from_mode(0o755)).map_err(text)?;
     }

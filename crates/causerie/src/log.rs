@@ -14,16 +14,16 @@ use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
 use crate::settings::{Log, LogFormat};
 
-/// The size of the buffer; more than is logged while a disk stalls.
+/// The size of the buffer in bytes; more than is logged while a disk stalls.
 const WAITING_MAX_BYTES: usize = 4 << 20;
 /// The time that lines are batched before a write.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// From here on they are written at once.
+/// From this size on, in bytes, a batch is written immediately.
 const BATCH_BYTES: usize = 64 << 10;
 /// The maximum wait for the consumer of the log at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The buffer of this process; none before a service has started its log.
+/// The log of this process; unset before it is initialized.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// Starts the log of a service. `fields` writes the fields of lines of text.
@@ -32,13 +32,13 @@ pub(crate) fn init(wanted: &Log, fields: impl for<'w> FormatFields<'w> + Send + 
     let lines = LINES.get_or_init(|| Lines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
     if writer.spawn(move || lines.bring_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
-        // Without the thread each line is written at once.
+        // Without the thread, lines are written synchronously.
         lines.gathered().writer = Writing::Nobody;
     }
     subscribe(wanted, terminal, lines, fields);
 }
 
-/// Starts the log of a command, which is not buffered.
+/// Initializes the unbuffered log of a command.
 pub(crate) fn begin_plain(wanted: &Log) {
     subscribe(wanted, io::stderr().is_terminal(), io::stderr, DefaultFields::new());
 }
@@ -48,7 +48,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     F: for<'w> FormatFields<'w> + Send + Sync + 'static,
 {
-    // What does not parse was refused before.
+    // Invalid filters were rejected with the settings.
     let filter = EnvFilter::try_new(&wanted.level).unwrap_or_default();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match wanted.format {
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// Writes the lines logged so far, unless the consumer stalls.
+/// Waits until all lines so far are written, or the consumer is too slow.
 pub(crate) fn flush() {
     if let Some(lines) = LINES.get() {
         lines.flush(SHUTDOWN_TIMEOUT);
@@ -71,21 +71,21 @@ pub(crate) fn dropped() -> u64 {
     LINES.get().map_or(0, |lines| lines.gathered().dropped)
 }
 
-/// Returns the buffer for lines that are formatted already, unless the service writes to a terminal.
+/// Returns the log for lines that are already formatted: JSON, or text if standard error is not a terminal.
 pub(crate) fn direct() -> Option<&'static Lines> {
     static DIRECT: OnceLock<bool> = OnceLock::new();
     let lines = LINES.get()?;
     (lines.format == LogFormat::Json || !DIRECT.get_or_init(|| io::stderr().is_terminal())).then_some(lines)
 }
 
-/// The buffered lines of a log.
+/// The log buffer with its format.
 pub(crate) struct Lines {
     /// The format of lines.
     pub(crate) format: LogFormat,
     gathered: Mutex<LogBuffer>,
-    /// Notified when there are lines to write, or a flush waits.
+    /// Signals that lines are waiting or a flush was requested.
     wanted: Condvar,
-    /// Notified when a batch was written.
+    /// Signals that lines were written.
     written: Condvar,
 }
 
@@ -101,13 +101,13 @@ struct LogBuffer {
 /// The state of the writer thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writing {
-    /// It waits for a notification.
+    /// The thread waits for a notification.
     Idle,
-    /// It checks for lines by itself when its batch is done.
+    /// The thread will check the buffer by itself.
     Busy,
-    /// It writes lines that left the buffer.
+    /// The thread is writing a batch.
     Out,
-    /// It does not run.
+    /// There is no thread.
     Nobody,
 }
 
@@ -122,7 +122,7 @@ impl Lines {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds whole lines. Never waits.
+    /// Adds complete lines. Never blocks.
     pub(crate) fn add(&self, line: &[u8]) {
         let mut gathered = self.gathered();
         if gathered.bytes.len() + line.len() > WAITING_MAX_BYTES {
@@ -143,7 +143,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all lines added before are written, at most for `at_most`.
+    /// Waits until all previously added lines are written, at most for this time.
     fn flush(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut gathered = self.gathered();
@@ -165,7 +165,7 @@ impl Lines {
         let mut batch = Vec::new();
         loop {
             self.next(&mut batch);
-            // An error of the log cannot be logged.
+            // An error of the log cannot be reported anywhere.
             let _ = write(&batch);
             batch.clear();
             if batch.capacity() > 2 * BATCH_BYTES {
@@ -176,7 +176,7 @@ impl Lines {
         }
     }
 
-    /// Waits for lines and takes them into the batch, which is empty.
+    /// Waits for lines and moves them into the empty batch.
     fn next(&self, batch: &mut Vec<u8>) {
         let mut gathered = self.gathered();
         while gathered.bytes.is_empty() {
@@ -198,7 +198,7 @@ impl Lines {
     }
 
     fn report_dropped(&self, lost: u64, batch: &mut Vec<u8>) {
-        let message = "lines of the log were dropped: they came faster than they are taken";
+        let message = "log lines dropped: the consumer is too slow";
         let time = Now::new();
         let time = time.text();
         // Writing into memory does not fail.
@@ -232,15 +232,16 @@ impl<'a> MakeWriter<'a> for &'static Lines {
     }
 }
 
+
 /// The length of `2026-11-21T09:30:00`.
 const SECOND_BYTES: usize = 19;
 
 thread_local! {
-    /// The second of the last line, and its text.
+    /// The second of the last line, and its formatted time.
     static SECOND: Cell<(u64, [u8; SECOND_BYTES])> = const { Cell::new((u64::MAX, [b'0'; SECOND_BYTES])) };
 }
 
-/// The current time as in log lines: `2026-11-21T09:30:00.123456Z`.
+/// The current time in the format of the log: `2026-11-21T09:30:00.123456Z`.
 pub(crate) struct Now([u8; SECOND_BYTES + 8]);
 
 impl Now {
@@ -278,14 +279,14 @@ mod tests {
 
     use super::*;
 
-    /// Lines whose thread hands each batch to the test.
+    /// Creates a log whose thread passes each batch to the test.
     fn lines() -> (Arc<Lines>, mpsc::Receiver<Vec<u8>>) {
         let lines = Arc::new(Lines::new(LogFormat::Text));
-        // One batch is taken at a time: the next waits until it was.
+        // The channel holds one batch; the next waits until it is received.
         let (batches, taken) = mpsc::sync_channel(0);
         let writer = lines.clone();
         std::thread::spawn(move || {
-            writer.bring_to(|batch| batches.send(batch.to_vec()).map_err(|_| io::Error::other("over")))
+            writer.write_all_to(|batch| batches.send(batch.to_vec()).map_err(|_| io::Error::other("over")))
         });
         (lines, taken)
     }

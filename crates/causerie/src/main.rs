@@ -38,7 +38,7 @@ use commands::{Cli, Command, ServeOptions};
 use error::CliError;
 use settings::{Log, LogFormat, Settings};
 
-/// The exit code of a wrong command line.
+/// The exit code for usage errors.
 const EXIT_USAGE: u8 = 2;
 /// The time for blocking tasks to finish at exit.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,14 +46,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|first| first == machine::sandbox::LAUNCH_ARGUMENT) {
-        // Before anything else: the launcher has one thread and may not return.
+        // This must come first: the launcher needs a single thread and must not return.
         machine::sandbox::launch_main();
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    // While there is one thread: all others act as it does.
+    // Done while there is a single thread, because later threads inherit the credentials.
     let at = match &cli.command {
         Command::Admin(command) => Some(command.at()),
         Command::Restore { at, .. } => Some(at),
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         Err(error) => return failed(&format!("the runtime: {error}")),
     };
     let code = runtime.block_on(run(cli.command));
-    // A backup that is still being written is not waited for: there is none until it is whole.
+    // Does not wait for a backup in progress: an incomplete backup leaves no file.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     log::flush();
     code
@@ -133,7 +133,7 @@ async fn serve(options: &ServeOptions) -> Result<(), String> {
 }
 
 fn failed(error: &str) -> ExitCode {
-    // It is the last word.
+    // The process exits afterwards.
     log::flush();
     for line in error.lines() {
         output::error_line(format_args!("causerie: {line}"));
@@ -141,7 +141,7 @@ fn failed(error: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Of an operator's command: for programs one JSON object on standard error, where nothing of an answer goes.
+/// Reports an operator command's failure: with `--json` as one JSON object on standard error.
 fn refused(error: &CliError, as_json: bool) -> ExitCode {
     match serde_json::to_string(error) {
         Ok(json) if as_json => output::error_line(json),
@@ -150,7 +150,7 @@ fn refused(error: &CliError, as_json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// A command line that is none, or that asks for help or the version.
+/// Handles a usage error, or a request for help or the version.
 fn misused(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || !std::env::args_os().any(|argument| argument == "--json") {
         error.exit();

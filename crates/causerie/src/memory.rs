@@ -10,26 +10,26 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// The interval of checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// So much more than after the last time is worth the work, which takes some milliseconds.
+/// Trimming takes some milliseconds; it must free at least this much more than after the last time, in bytes.
 const TRIM_MIN_BYTES: u64 = 16 << 20;
 
-/// Lets go of what is not used, whenever there is much of it. Never ends.
+/// Periodically returns unused memory to the system. Never returns.
 pub(crate) async fn return_unused() {
-    let mut look = interval(CHECK_INTERVAL);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut kept = MemoryUsage::default();
+    let mut ticks = interval(CHECK_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut after_trim = MemoryUsage::default();
     loop {
-        look.tick().await;
-        // Other threads go on meanwhile, but for those that ask the same pool for memory.
-        let looked = tokio::task::spawn_blocking(move || {
+        ticks.tick().await;
+        // Other threads continue meanwhile, except for those that need the same pool.
+        let check = tokio::task::spawn_blocking(move || {
             let now = MemoryUsage::now();
-            if !now.should_trim(kept) {
-                return kept;
+            if !now.should_trim(after_trim) {
+                return after_trim;
             }
             trim();
             MemoryUsage::now()
         });
-        kept = looked.await.unwrap_or(kept);
+        after_trim = check.await.unwrap_or(after_trim);
     }
 }
 
@@ -55,23 +55,23 @@ impl MemoryUsage {
     }
 }
 
-/// Bytes in memory.
+/// Returns the resident memory, in bytes.
 fn resident() -> u64 {
-    let told = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = told.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or_default() * rustix::param::page_size() as u64
 }
 
 #[cfg(target_env = "gnu")]
 fn free() -> u64 {
-    // SAFETY: it takes nothing and returns numbers; the pools are locked meanwhile.
-    let told = unsafe { libc::mallinfo2() };
-    told.fordblks as u64
+    // SAFETY: the call takes no arguments and returns numbers; it locks the pools itself.
+    let info = unsafe { libc::mallinfo2() };
+    info.fordblks as u64
 }
 
 #[cfg(target_env = "gnu")]
 fn trim() {
-    // SAFETY: it may be called at any time from any thread, and touches nothing that is in use.
+    // SAFETY: the call is allowed at any time from any thread and does not touch memory in use.
     unsafe { libc::malloc_trim(0) };
 }
 

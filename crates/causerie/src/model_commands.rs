@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::settings::{self, Settings};
 use crate::{config, model_list, output, socket};
 
-/// Prints the models of the running service; without one, discovers them at the vendors.
+/// Asks the running service or, without one, the vendors directly.
 pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     let sources = || settings::sources(at.config.as_deref(), at.arguments());
     let places = settings::places(sources()).map_err(config::invalid)?;
@@ -24,3 +24,4 @@ pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     output::print(&answer, at.json);
     Ok(())
 }
+

@@ -3,10 +3,10 @@
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The variable that names the socket to tell it by.
+/// The variable with the path of systemd's socket.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Tells the state, such as `READY=1`. Nobody there, or nobody who listens, is no failure.
+/// Sends a state such as `READY=1`. Does nothing if no socket is set, and ignores errors.
 pub(crate) fn notify(state: &str) {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     let path = path.as_encoded_bytes();

@@ -1,8 +1,8 @@
-//! Exports spans to a collector: OTLP over HTTP, as JSON, by `opentelemetry-otlp`.
+//! Exports spans to a collector: OTLP over HTTP, as JSON, with `opentelemetry-otlp`.
 //!
-//! The crate makes the messages and decides what is sent again after which pause. It is given our HTTP client, which
-//! sends the headers of the settings and nothing that the crate reads from variables of its own. Spans and the queue in
-//! which they wait are those of `telemetry`, so that a build without this feature records nothing and has no SDK.
+//! The crate builds the messages and schedules retries. It uses our HTTP client, which sends the configured headers
+//! and none of those that the crate reads from its own environment variables. Spans and their queue come from
+//! `telemetry`, so that a build without this feature records nothing and contains no SDK.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,36 +24,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::settings::Otlp;
 
-/// Pause between two exports.
+/// The interval between exports.
 const EVERY: Duration = Duration::from_secs(1);
-/// Spans of one request.
+/// The maximum number of spans per request.
 const BATCH_MAX: usize = 512;
-/// Bounds one request.
+/// The timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a batch is sent, and the pause after the first time; doubles, unless the collector wants another.
+/// The number of attempts per batch, and the pause after the first; doubles, unless the collector requests another.
 const ATTEMPTS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause, whatever the collector wants: 30 seconds, as `opentelemetry-otlp` has it for what it is asked.
+/// The maximum pause, even if the collector requests more; as in `opentelemetry-otlp`.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How long the end of the service waits for the collector.
+/// The time that shutdown waits for the collector.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// What is read of a collector's answer, so that its connection can be used again.
+/// The number of bytes that are read of a response, so that its connection can be reused.
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
-/// Brings spans to a collector.
+/// Exports spans to a collector.
 pub(crate) struct Exporter {
     spans: Arc<SpanQueue>,
     exporter: SpanExporter,
     scope: InstrumentationScope,
     url: String,
-    /// On its way; kept until the collector has it or it is given up.
+    /// The batch in transit; retained until it is delivered or abandoned.
     batch: Vec<trace::SpanData>,
-    /// Whether the last one was given up.
+    /// True if the last batch was abandoned.
     failing: bool,
 }
 
 impl Exporter {
-    /// Creates an exporter of what waits in `spans`; `None` when connections can't be made here.
+    /// Creates an exporter for the queue `spans`. Returns `None` if the client cannot be created.
     pub(crate) fn new(settings: Otlp, spans: Arc<SpanQueue>) -> Option<Self> {
         let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
         let client = CollectorClient::new(&url, settings.headers)
@@ -64,7 +64,7 @@ impl Exporter {
             .with_http_client(client)
             .with_protocol(Protocol::HttpJson)
             .with_endpoint(&url)
-            // For all attempts of a batch together; the client bounds each.
+            // The timeout covers all attempts of a batch; the client limits each.
             .with_timeout(TIMEOUT * ATTEMPTS_MAX + PAUSE_MAX * (ATTEMPTS_MAX - 1))
             .with_retry_policy(
                 RetryPolicy::default()
@@ -84,7 +84,7 @@ impl Exporter {
         Some(Self { spans, exporter, scope, url, batch: Vec::new(), failing: false })
     }
 
-    /// Exports spans until the service is over; then, for a while, those that are left.
+    /// Exports spans until shutdown; then exports the remaining ones for a limited time.
     pub(crate) async fn run(mut self, over: CancellationToken) {
         let always = async {
             loop {
@@ -98,7 +98,7 @@ impl Exporter {
         }
     }
 
-    /// Exports all that waits.
+    /// Exports all queued spans.
     async fn export(&mut self) {
         loop {
             if self.batch.is_empty() {
@@ -112,7 +112,7 @@ impl Exporter {
         }
     }
 
-    /// Exports the batch or gives it up.
+    /// Exports the batch or abandons it.
     async fn export_batch(&mut self) {
         let spans = self.batch.iter().map(|span| span_data(span, &self.scope)).collect();
         match self.exporter.export(spans).await {
@@ -127,7 +127,7 @@ impl Exporter {
                     tracing::warn!(
                         collector = self.url,
                         %error,
-                        "traces are dropped: the collector does not take them"
+                        "trace export failed: spans dropped"
                     );
                 }
             }
@@ -135,7 +135,7 @@ impl Exporter {
     }
 }
 
-/// The HTTP client that the exporter is given.
+/// The HTTP client of the exporter.
 #[derive(Debug)]
 struct CollectorClient {
     client: Client,
@@ -144,7 +144,7 @@ struct CollectorClient {
 
 impl CollectorClient {
     fn new(url: &str, headers: HeaderMap) -> reqwest::Result<Self> {
-        // Whoever installed a provider first has installed this one: the build has no other.
+        // An error means that a provider is installed already; the build contains only this one.
         let _installed_before = rustls::crypto::ring::default_provider().install_default();
         let builder = Client::builder()
             .user_agent(concat!("causerie/", env!("CARGO_PKG_VERSION")))
@@ -159,7 +159,7 @@ impl CollectorClient {
 
     async fn send(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
-        // The settings' headers, not those that the crate reads from variables that the settings may override.
+        // Sends the configured headers, not those that the crate reads from variables.
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = self.client.post(parts.uri.to_string()).headers(headers).body(body);
@@ -175,7 +175,7 @@ impl CollectorClient {
 }
 
 impl HttpClient for CollectorClient {
-    // `async_trait` in its written-out form.
+    // The desugared form of an `async_trait` method.
     fn send_bytes<'client, 'future>(
         &'client self,
         request: http::Request<Bytes>,
@@ -212,7 +212,7 @@ fn span_data(span: &trace::SpanData, scope: &InstrumentationScope) -> SpanData {
             TraceState::NONE,
         ),
         parent_span_id: span.parent.map_or(SpanId::INVALID, id),
-        // What a request to us belongs to is its client's.
+        // The parent of a server span belongs to the client.
         parent_span_is_remote: span.kind == trace::SpanKind::Server && span.parent.is_some(),
         span_kind: match span.kind {
             trace::SpanKind::Internal => SpanKind::Internal,
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// A collector that answers each request with the next of these, then with 200, and hands on head and body.
+    /// Starts a collector that gives these responses, then 200, and forwards the head and body of each request.
     async fn collector(answers: &[&'static str]) -> (String, mpsc::UnboundedReceiver<(String, Value)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
@@ -311,11 +311,11 @@ mod tests {
         let (head, body) = taken.recv().await.expect("a request");
         assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
         assert!(head.contains("content-type: application/json") && head.contains("x-token: hush"), "{head}");
-        let told = &body["resourceSpans"][0];
-        let resource = told["resource"]["attributes"].as_array().expect("attributes");
+        let spans = &body["resourceSpans"][0];
+        let resource = spans["resource"]["attributes"].as_array().expect("attributes");
         let name = json!({ "key": "service.name", "value": { "stringValue": "advice" } });
         assert!(resource.contains(&name), "{resource:?}");
-        let [inner, outer] = told["scopeSpans"][0]["spans"].as_array().expect("spans").as_slice() else {
+        let [inner, outer] = spans["scopeSpans"][0]["spans"].as_array().expect("spans").as_slice() else {
             panic!("two spans")
         };
         assert_eq!(outer["traceId"], format!("{:032x}", context.trace));
@@ -372,7 +372,7 @@ mod tests {
             body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().map(Vec::len)
         };
         assert_eq!((count(), count()), (Some(BATCH_MAX), Some(1)));
-        // Nobody listens there.
+        // The collector is gone.
         drop(tracer.start_request(None, "request"));
         let begun = tokio::time::Instant::now();
         exporter("http://127.0.0.1:1", &spans).run(over).await;

@@ -18,7 +18,7 @@ pub(crate) fn line(line: impl Display) {
     }
 }
 
-/// Prints a line to standard error and ignores failures.
+/// Prints a line to standard error. Ignores errors, because they cannot be reported.
 pub(crate) fn error_line(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::commands::PluginsCommand;
 use crate::output;
 
-/// Carries the command out.
+/// Executes the command.
 pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
     match command {
         PluginsCommand::List { plugins, json } => {
@@ -18,7 +18,7 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
             let library = plugins::read_one(path);
             show(&library, *json);
             let skipped = library.notices.iter().filter(|notice| notice.skipped).count();
-            if skipped == 0 { Ok(()) } else { Err(format!("{skipped} of what is there was left out")) }
+            if skipped == 0 { Ok(()) } else { Err(format!("{skipped} items were skipped")) }
         }
     }
 }
@@ -43,7 +43,7 @@ fn show(library: &Library, json: bool) {
         ));
     }
     for notice in &library.notices {
-        output::line(format_args!("{}  {notice}", if notice.skipped { "left out" } else { "note" }));
+        output::line(format_args!("{}  {notice}", if notice.skipped { "skipped" } else { "note" }));
     }
     if library.notices_left_out > 0 {
         output::line(format_args!("and {} more", library.notices_left_out));

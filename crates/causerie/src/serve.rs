@@ -30,10 +30,10 @@ use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
 use crate::{http, log, machine_driver, memory, notify, socket};
 
-/// Connections that the kernel keeps until they are accepted.
+/// The backlog of the listening socket.
 const BACKLOG: u32 = 1024;
 
-/// Why the service does not run.
+/// The reason why the service does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The data folder cannot be used.
@@ -42,31 +42,31 @@ pub(crate) enum ServeError {
     /// Another service runs on the data folder.
     #[error("another service runs on the data folder {0}")]
     Taken(PathBuf),
-    /// Another service took the database over.
+    /// Another service took over the database.
     #[error("another service holds the database lock")]
     Ousted,
-    /// Machines cannot be made here.
+    /// The machine driver is unavailable.
     #[error("machine driver unavailable: {0}")]
     Driver(String),
-    /// It cannot listen.
+    /// The address cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(std::net::SocketAddr, #[source] io::Error),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// It was told to end twice.
+    /// A second signal was received.
     #[error("second signal: exiting immediately")]
     Hurried,
-    /// It did not start.
+    /// The service failed to start.
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// A service that listens.
+/// A running service.
 pub(crate) struct Running {
     /// Every use case.
     pub(crate) service: Arc<Service>,
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) address: std::net::SocketAddr,
     tls: Option<Tls>,
     traces: Traces,
@@ -75,35 +75,35 @@ pub(crate) struct Running {
     _lock: File,
 }
 
-/// Runs until it is told to end.
+/// Runs until a signal is received.
 pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
-    // Before anybody can see that the service is there, and end it.
-    let told = until_told();
-    let mut told = pin!(told);
+    // Installs the signal handlers before anything announces the service.
+    let signalled = wait_for_signal();
+    let mut signalled = pin!(signalled);
     report_panics();
     let running = tokio::select! {
         started = start(settings) => started?,
-        () = &mut told => return Ok(()),
+        () = &mut signalled => return Ok(()),
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}", running.address);
     notify::notify("READY=1");
     let ended = tokio::select! {
-        () = told => Ok(()),
+        () = signalled => Ok(()),
         () = running.service.lock_lost() => Err(ServeError::Ousted),
-        () = reread(running.tls.clone()) => Ok(()),
+        () = reload_on_sighup(running.tls.clone()) => Ok(()),
     };
     tracing::info!("ending");
     notify::notify("STOPPING=1");
-    let again = until_told();
+    let again = wait_for_signal();
     tokio::select! {
         () = running.end() => ended,
         () = again => Err(ServeError::Hurried),
     }
 }
 
-/// Reads the certificate again whenever the operator says so. Never ends.
-async fn reread(tls: Option<Tls>) {
+/// Reloads the certificate on SIGHUP. Never returns.
+async fn reload_on_sighup(tls: Option<Tls>) {
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         match tls.as_ref().map(Tls::reload) {
@@ -116,18 +116,18 @@ async fn reread(tls: Option<Tls>) {
     }
 }
 
-/// Bugs are told by their place alone: what else a panic says may hold parts of what users wrote.
+/// Logs panics with their location only: the message may contain user data.
 fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panic");
-        // Nobody knows what becomes of the process.
+        // The process may not survive the panic.
         log::flush();
     }));
 }
 
-/// Waits for an interrupt or a request to end.
-pub(crate) fn until_told() -> impl Future<Output = ()> {
+/// Waits for SIGINT or SIGTERM.
+pub(crate) fn wait_for_signal() -> impl Future<Output = ()> {
     let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     async move {
         // Without a handler the signal itself ends the process.
@@ -141,15 +141,16 @@ pub(crate) fn until_told() -> impl Future<Output = ()> {
     }
 }
 
-/// Lets the process open as many files as it may, and tells how many: readers and machines need a descriptor each.
+/// Raises the soft limit on open files to the hard limit and returns it: readers and machines need one descriptor
+/// each.
 fn open_files() -> u64 {
     let most = getrlimit(Resource::Nofile).maximum;
-    // As it was, when the kernel does not agree.
+    // On failure the limit stays as it was.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Keeps connections to half of the descriptors that there are, and files of uploads and downloads to an eighth: the
+/// Limits connections to half of the available descriptors, and files of uploads and downloads to an eighth: the
 /// store and the machines need the rest.
 fn fit(settings: &mut Settings, descriptors: u64) {
     let connections = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
@@ -157,7 +158,7 @@ fn fit(settings: &mut Settings, descriptors: u64) {
         tracing::warn!(
             descriptors,
             connections,
-            "fewer connections than limits.connections_max are accepted: the limit on open files is too low"
+            "connections_max reduced: the limit on open files is too low"
         );
         settings.connections.connections_max = connections;
     }
@@ -165,12 +166,12 @@ fn fit(settings: &mut Settings, descriptors: u64) {
     transfers.all = transfers.all.min((descriptors / 8).max(1));
 }
 
-/// Listens, with connections for which the kernel holds no more than it should.
+/// Listens; bounds the unsent data per connection in the kernel.
 fn listen(settings: &Settings) -> io::Result<TcpListener> {
     let socket = if settings.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
-    // Connections inherit it. It bounds what waits in the kernel and not what is under way, so that far clients keep
-    // their speed, which a bound on the send buffer would take.
+    // Accepted connections inherit the option. It limits unsent data but not data in flight, so distant clients
+    // keep their throughput; a limit on the send buffer would reduce it.
     SockRef::from(&socket).set_tcp_notsent_lowat(settings.connections.unsent_max_bytes)?;
     socket.bind(settings.listen)?;
     socket.listen(BACKLOG)
@@ -247,17 +248,17 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
 }
 
 impl Running {
-    /// Lets readers go, gives answers under way back, and ends.
+    /// Disconnects readers, returns answers in progress to the queue, and ends.
     pub(crate) async fn end(self) {
         self.ending.cancel();
-        // A panic in it was reported when it happened.
+        // A panic was logged when it happened.
         let _ = self.serving.await;
         self.service.shutdown().await;
         self.traces.end().await;
     }
 }
 
-/// Returns the routes for operators' tools; they need no key.
+/// Returns the routes for monitoring; they need no key.
 fn state_of(sources: Sources) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
@@ -278,3 +279,4 @@ async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Res
         status.into_response()
     }
 }
+

@@ -36,20 +36,20 @@ enum Answer {
     Failed(CliError),
 }
 
-/// Connects to the service that runs on this data folder; `None` if none does.
+/// Connects to the service that runs on this data folder; `None` if there is none.
 pub(crate) async fn connect(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
     if !privileges::acts_as_owner() {
         return UnixStream::connect(within(&folder)).await.ok();
     }
-    // The kernel tells the service who connects: that must be the user who started the program.
+    // The kernel reports the connecting user to the service; it must be the one who started the command.
     let stream =
         privileges::as_caller(|| std::os::unix::net::UnixStream::connect(within(&folder))).ok()?.ok()?;
     stream.set_nonblocking(true).ok()?;
     UnixStream::from_std(stream).ok()
 }
 
-/// Sends a request and returns the answer of the service.
+/// Sends a request to the service and returns its answer.
 pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, CliError> {
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(service, request)).await;
     answered.unwrap_or_else(|_| Err(CliError::new(UNREACHABLE, "the service did not answer")))
@@ -67,7 +67,7 @@ async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, CliErr
     let mut answer = Vec::new();
     BufReader::new(input.take(ANSWER_MAX_BYTES)).read_until(b'\n', &mut answer).await.map_err(broken)?;
     let answer = serde_json::from_slice(&answer);
-    match answer.map_err(|_| CliError::new(UNREACHABLE, "the service broke off"))? {
+    match answer.map_err(|_| CliError::new(UNREACHABLE, "the service closed the connection"))? {
         Answer::Done(value) => Ok(value),
         Answer::Failed(error) => Err(error),
     }
@@ -86,7 +86,7 @@ pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Carries out requests until the service shuts down.
+/// Executes commands until the service ends.
 pub(crate) async fn serve(
     listener: UnixListener,
     admin: Admin,
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
 }
 
 async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
-    // Access to the socket makes an operator; the kernel tells which.
+    // Anyone with access to the socket is an operator; the kernel reports which user.
     let admin = match stream.peer_cred() {
         Ok(who) => admin.with_actor(format!("operator uid {}", who.uid())),
         Err(_) => admin,
@@ -132,12 +132,12 @@ async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
     let answer = answered.map_or_else(Answer::Failed, Answer::Done);
     if let Ok(mut line) = serde_json::to_vec(&answer) {
         line.push(b'\n');
-        // The client may be gone; the command is done all the same.
+        // The caller may have gone; the command was executed nevertheless.
         let _ = output.write_all(&line).await;
     }
 }
 
-/// Returns the path of the socket through the open folder: the real path may be too long for a socket's address.
+/// Returns the socket's path via the open folder, because its own path may exceed the limit of socket addresses.
 fn within(folder: &std::fs::File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()))
 }

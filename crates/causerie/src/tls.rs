@@ -8,21 +8,21 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-/// The largest file of certificates or of a key.
+/// The largest certificate or key file, in bytes.
 const FILE_MAX_BYTES: u64 = 1 << 20;
-/// The protocols that are offered, the better first.
+/// The offered protocols, in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Where the certificate and its key are.
+/// The paths of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
-    /// The certificate and those that lead to its root, in PEM.
+    /// The certificate and its intermediate certificates, in PEM.
     pub(crate) certificate: PathBuf,
-    /// Its key, in PEM.
+    /// The private key, in PEM.
     pub(crate) key: PathBuf,
 }
 
-/// Why no TLS can be spoken with these files. Says nothing of the key.
+/// The reason why the TLS files are unusable. Contains nothing of the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     /// A file cannot be read.
@@ -31,13 +31,13 @@ pub(crate) enum TlsError {
     /// A file is too large.
     #[error("{}: larger than {FILE_MAX_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
-    /// There is no certificate in it.
-    #[error("{}: it holds no certificate in PEM", .0.display())]
+    /// The file contains no certificate.
+    #[error("{}: no certificate in PEM", .0.display())]
     NoCertificate(PathBuf),
-    /// There is no key in it.
-    #[error("{}: it holds no private key in PEM", .0.display())]
+    /// The file contains no key.
+    #[error("{}: no private key in PEM", .0.display())]
     NoKey(PathBuf),
-    /// They do not go together, or are of a kind that is not spoken.
+    /// The certificate and key do not match, or are not supported.
     #[error("the certificate and the key cannot be used: {0}")]
     Unusable(#[source] rustls::Error),
 }
@@ -59,8 +59,7 @@ impl Tls {
         Ok(Self { files, config })
     }
 
-    /// Reads the files again. Connections that are made from now on get what they hold; when they cannot be used,
-    /// what held before.
+    /// Reloads the files for new connections. If they are unusable, the current configuration stays.
     ///
     /// # Errors
     /// [`TlsError`].

@@ -4,7 +4,7 @@ use control::usage::{UsageReport, UsageTotal};
 use domain::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-/// The report as one JSON object.
+/// Returns the report as one JSON object.
 pub(crate) fn to_json(since: Option<Timestamp>, report: &UsageReport) -> Value {
     let days = report.days.iter().map(|(day, sum)| {
         let day = day.to_string();
@@ -21,13 +21,13 @@ pub(crate) fn to_json(since: Option<Timestamp>, report: &UsageReport) -> Value {
 }
 
 fn with(name: &str, value: Value, sum: &UsageTotal) -> Value {
-    let mut told = fields(sum);
-    told.insert(name.to_owned(), value);
-    Value::Object(told)
+    let mut object = fields(sum);
+    object.insert(name.to_owned(), value);
+    Value::Object(object)
 }
 
 fn fields(sum: &UsageTotal) -> Map<String, Value> {
-    let told = [
+    let counts = [
         ("steps", sum.steps),
         ("credits", sum.credits.0),
         ("summaries", sum.summaries),
@@ -38,5 +38,5 @@ fn fields(sum: &UsageTotal) -> Map<String, Value> {
         ("reasoningTokens", sum.tokens.reasoning_tokens),
         ("estimatedTokens", sum.estimated_tokens),
     ];
-    told.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    counts.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect()
 }

@@ -318,7 +318,11 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         Told::Missing { reason } => reason.as_str(),
         _ => "",
     };
-    assert!(reason(0).contains("with status 4; its log ends with: there is no registry here"), "{}", reason(0));
+    assert!(
+        reason(0).contains("with status 4; its log ends with: there is no registry here"),
+        "{}",
+        reason(0)
+    );
     assert!(reason(1).contains("another version of the protocol"), "{}", reason(1));
     assert!(reason(2).contains("not of the protocol"), "{}", reason(2));
     let count = |at: usize| match &servers[at].tools {

@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(of(text).as_deref(), Ok(expanded), "{text}");
         }
         assert!(of("${user_config.url}").is_err(), "nobody is asked for settings here");
-        assert!(of("${API_KEY}").is_err_and(|why| why.starts_with("API_KEY is set in no machine")));
+        assert!(of("${API_KEY}").is_err_and(|why| why.starts_with("API_KEY is not set in machines")));
         assert!(of(&"x".repeat(TEXT_MAX_BYTES + 1)).is_err() && of("\0").is_err());
     }
 

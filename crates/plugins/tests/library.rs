@@ -105,8 +105,10 @@ fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
     let Lookup::Found(review) = library.skill("odd:review") else { panic!("{:?}", names(&library)) };
     assert_eq!(review.tools, ["Read", "Bash(git add:*, npm *)", "Scribe"]);
     let actual: Vec<_> = library.notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
-    let expected =
-        [(Some(4), "allowed-tools names no tool: \"Scribe\""), (Some(4), "tools names no tool: \"Scribe\"")];
+    let expected = [
+        (Some(4), "allowed-tools lists unknown tools: \"Scribe\""),
+        (Some(4), "tools lists unknown tools: \"Scribe\""),
+    ];
     assert_eq!(actual, expected);
     assert!(
         library.notices.iter().all(|notice| !notice.skipped)
@@ -400,7 +402,11 @@ fn nothing_outside_is_read() {
     library = read_one(root.path());
     assert_eq!(names(&library), ["p:good"]);
     assert_eq!(library.skills[0].files, ["again.md"], "a link to a file beside it is that file");
-    assert!(skipped(&library).iter().any(|notice| notice.contains("leads out")), "{:?}", library.notices);
+    assert!(
+        skipped(&library).iter().any(|notice| notice.contains("outside the folder")),
+        "{:?}",
+        library.notices
+    );
     let shelf = tempfile::tempdir().unwrap();
     library.publish(shelf.path()).unwrap();
     assert!(!all_below(shelf.path()).iter().any(|text| text.contains("secret")));

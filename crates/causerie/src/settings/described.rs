@@ -1,4 +1,4 @@
-//! Models that the operator configures: a `[[model]]` table each.
+//! Models configured by the operator: one `[[model]]` table each.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::source::Sources;
 
 /// The table of the models' tables.
 const MODEL: &str = "model";
-/// The longest identifier, in bytes: the ledger keeps it.
+/// The longest identifier, in bytes; the ledger stores it.
 const ID_MAX_BYTES: usize = 256;
 
 const VENDORS: &[(&str, ProviderName)] = &[
@@ -22,16 +22,15 @@ const VENDORS: &[(&str, ProviderName)] = &[
 
 /// The configured models.
 pub(super) struct Configured {
-    /// Them.
     pub(super) models: Vec<ModelConfig>,
-    /// The one that is said to be the default.
+    /// The model marked as default.
     pub(super) default: Option<String>,
 }
 
 /// Reads the tables under `model`.
 pub(super) fn read(from: &mut Sources) -> Configured {
     let mut names: Vec<String> = from.names(MODEL).into_iter().collect();
-    // Those of a list are numbered.
+    // Tables of a list are numbered.
     names.sort_by_key(|name| name.parse::<usize>().unwrap_or(usize::MAX));
     let (mut models, mut ids) = (Vec::new(), BTreeSet::new());
     let mut default: Option<String> = None;
@@ -39,10 +38,10 @@ pub(super) fn read(from: &mut Sources) -> Configured {
         let Some((model, is_default)) = one(from, &name) else { continue };
         let key = format!("{MODEL}.{name}.id");
         if !ids.insert(model.id.clone()) {
-            from.refuse(&key, format!("the id {} is there twice", model.id));
+            from.refuse(&key, format!("duplicate id {}", model.id));
         }
         if is_default && default.replace(model.id.clone()).is_some() {
-            from.refuse(&key, "one model alone is the default");
+            from.refuse(&key, "only one model can be the default");
         }
         models.push(model);
     }
@@ -75,7 +74,7 @@ fn one(from: &mut Sources, name: &str) -> Option<(ModelConfig, bool)> {
     let (Some(id), Some(provider)) = (&id, vendor) else {
         for (missing, is_there) in [("id", id.is_some()), ("vendor", vendor.is_some())] {
             if !is_there {
-                from.refuse(&key(missing), "it is wanted of every model");
+                from.refuse(&key(missing), "required for every model");
             }
         }
         return None;
@@ -109,7 +108,7 @@ fn tokens(from: &mut Sources, key: String, bounds: std::ops::RangeInclusive<u64>
     from.optional(key, count(bounds)).and_then(|count| u32::try_from(count).ok())
 }
 
-/// One text for all languages, or a text for each.
+/// Reads one text for all languages, or a text for each.
 fn localized(from: &mut Sources, key: &str) -> Option<Localized> {
     let same = from.optional(key.to_owned(), text());
     let [cs, en, sk] = ["cs", "en", "sk"].map(|language| from.optional(format!("{key}.{language}"), text()));
@@ -118,7 +117,7 @@ fn localized(from: &mut Sources, key: &str) -> Option<Localized> {
         (None, Some(cs), Some(en), Some(sk)) => Some(Localized::new(cs, en, sk)),
         (None, None, None, None) => None,
         _ => {
-            from.refuse(key, "one text is wanted, or one each for cs, en and sk");
+            from.refuse(key, "expected one text, or one each for cs, en and sk");
             None
         }
     }

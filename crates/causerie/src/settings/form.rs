@@ -12,7 +12,7 @@ use super::source::Raw;
 /// The longest text of a value, in bytes.
 const TEXT_MAX_BYTES: usize = 4096;
 
-/// Parses a value, or says which form is expected.
+/// Parses a value, or describes the expected form.
 type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
 
 /// A value type: its parser, and its formatter as TOML that parses to the same value.
@@ -31,7 +31,7 @@ pub(crate) fn path() -> Form<PathBuf> {
     Form { read: Box::new(|raw| line(raw).map(PathBuf::from)), show: |path| quoted(&path.to_string_lossy()) }
 }
 
-/// Paths that colons divide.
+/// Paths separated by colons.
 pub(crate) fn paths() -> Form<Vec<PathBuf>> {
     let read = |raw: &Raw| {
         let paths = line(raw)?.split(':').filter(|path| !path.is_empty());
@@ -48,42 +48,42 @@ pub(crate) fn paths() -> Form<Vec<PathBuf>> {
 pub(crate) fn flag() -> Form<bool> {
     let read = |raw: &Raw| match raw {
         Raw::Flag(flag) => Ok(*flag),
-        Raw::Typed(text) => text.parse().map_err(|_| "true or false is wanted".to_owned()),
+        Raw::Typed(text) => text.parse().map_err(|_| "expected true or false".to_owned()),
         Raw::Text(_) | Raw::Number(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
-            Err(format!("true or false is wanted, not {}", raw.kind()))
+            Err(format!("expected true or false, not {}", raw.kind()))
         }
     };
     Form { read: Box::new(read), show: ToString::to_string }
 }
 
-/// A table that is taken as it is, or the same as JSON in a text.
+/// A table that is not interpreted, or the same as JSON in a text.
 pub(crate) fn object() -> Form<Map<String, Value>> {
     let read = |raw: &Raw| match raw {
         Raw::Table(table) => Ok(table.clone()),
         Raw::Text(text) | Raw::Typed(text) => {
-            serde_json::from_str(text).map_err(|_| "a table or one JSON object is wanted".to_owned())
+            serde_json::from_str(text).map_err(|_| "expected a table or a JSON object".to_owned())
         }
         Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Other(_) => {
-            Err(format!("a table is wanted, not {}", raw.kind()))
+            Err(format!("expected a table, not {}", raw.kind()))
         }
     };
     let show = |table: &Map<String, Value>| quoted(&Value::Object(table.clone()).to_string());
     Form { read: Box::new(read), show }
 }
 
-/// A list of texts of one line; a variable has commas between them.
+/// A list of texts of one line; separated by commas in a variable.
 pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
     let read = move |raw: &Raw| {
         let texts: Vec<String> = match raw {
             Raw::List(texts) => texts.clone(),
             Raw::Typed(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
             Raw::Text(_) | Raw::Number(_) | Raw::Flag(_) | Raw::Table(_) | Raw::Other(_) => {
-                return Err(format!("a list of texts is wanted, not {}", raw.kind()));
+                return Err(format!("expected a list of texts, not {}", raw.kind()));
             }
         };
         let fits = |text: &String| line(&Raw::Typed(text.clone())).is_ok();
         if texts.len() > most || !texts.iter().all(fits) {
-            return Err(format!("at most {most} texts of one line are wanted"));
+            return Err(format!("expected at most {most} texts of one line"));
         }
         Ok(texts)
     };
@@ -94,26 +94,26 @@ pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
     Form { read: Box::new(read), show }
 }
 
-/// An address to listen on: numbers and a port.
+/// A socket address: an IP address and a port.
 pub(crate) fn address() -> Form<SocketAddr> {
     let read = |raw: &Raw| {
         let wanted = "an address like \"127.0.0.1:8080\" or \"[::]:8080\"";
-        line(raw)?.parse().map_err(|_| format!("{wanted} is wanted"))
+        line(raw)?.parse().map_err(|_| format!("expected {wanted}"))
     };
     Form { read: Box::new(read), show: |address| quoted(&address.to_string()) }
 }
 
-/// One of a few words.
+/// One of several words.
 pub(crate) fn choice<T: Copy + PartialEq + 'static>(
     words: &'static [(&'static str, T)],
     show: fn(&T) -> String,
 ) -> Form<T> {
     let read = move |raw: &Raw| {
-        let said = line(raw)?;
-        let found = words.iter().find(|(word, _)| *word == said).map(|(_, value)| *value);
+        let typed = line(raw)?;
+        let found = words.iter().find(|(word, _)| *word == typed).map(|(_, value)| *value);
         found.ok_or_else(|| {
             let words: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
-            format!("one of {} is wanted", words.join(", "))
+            format!("expected one of {}", words.join(", "))
         })
     };
     Form { read: Box::new(read), show }
@@ -125,12 +125,12 @@ pub(crate) fn count(bounds: RangeInclusive<u64>) -> Form<u64> {
         let number = number(raw).and_then(|digits| digits.replace('_', "").parse().ok());
         number
             .filter(|number| bounds.contains(number))
-            .ok_or_else(|| format!("a whole number from {} to {} is wanted", bounds.start(), bounds.end()))
+            .ok_or_else(|| format!("expected an integer from {} to {}", bounds.start(), bounds.end()))
     };
     Form { read: Box::new(read), show: ToString::to_string }
 }
 
-/// Bytes within bounds: a number of them, or of KiB, MiB, GiB or TiB.
+/// A size in bytes within bounds: a number, optionally in KiB, MiB, GiB or TiB.
 pub(crate) fn bytes(bounds: RangeInclusive<u64>) -> Form<u64> {
     let read = move |raw: &Raw| {
         let number = number(raw)
@@ -138,13 +138,13 @@ pub(crate) fn bytes(bounds: RangeInclusive<u64>) -> Form<u64> {
         let bytes = number.and_then(|(number, shift)| number.checked_mul(1 << shift));
         bytes.filter(|bytes| bounds.contains(bytes)).ok_or_else(|| {
             let (least, most) = (sized(*bounds.start()), sized(*bounds.end()));
-            format!("bytes from {least} to {most} are wanted, such as 65536 or \"64 KiB\"")
+            format!("expected bytes from {least} to {most}, such as 65536 or \"64 KiB\"")
         })
     };
     Form { read: Box::new(read), show: |bytes| quoted(&sized(*bytes)) }
 }
 
-/// A time within bounds, with its unit.
+/// A duration within bounds, with its unit.
 pub(crate) fn duration(bounds: RangeInclusive<Duration>) -> Form<Duration> {
     let read = move |raw: &Raw| {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -152,13 +152,13 @@ pub(crate) fn duration(bounds: RangeInclusive<Duration>) -> Form<Duration> {
         let time = number.and_then(|(number, unit)| number.checked_mul(unit)).map(Duration::from_millis);
         time.filter(|time| bounds.contains(time)).ok_or_else(|| {
             let (least, most) = (timed(bounds.start()), timed(bounds.end()));
-            format!("a time from {least} to {most} is wanted, such as \"90s\" or \"15m\"")
+            format!("expected a duration from {least} to {most}, such as \"90s\" or \"15m\"")
         })
     };
     Form { read: Box::new(read), show: |time| quoted(&timed(time)) }
 }
 
-/// The same, or `never`.
+/// A duration or `never`.
 pub(crate) fn duration_or_never(bounds: RangeInclusive<Duration>) -> Form<Option<Duration>> {
     let inner = duration(bounds);
     let read = move |raw: &Raw| match line(raw) {
@@ -184,7 +184,7 @@ pub(crate) fn credits() -> Form<u64> {
             let millis: u64 = format!("{decimals:0<3}").parse().ok()?;
             whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(millis)
         });
-        let wanted = "credits from 0 to 1000000 with at most three decimals are wanted";
+        let wanted = "expected credits from 0 to 1000000 with at most three decimals";
         number.filter(|millis| *millis <= MOST).ok_or_else(|| wanted.to_owned())
     };
     let show = |millis: &u64| {
@@ -195,7 +195,7 @@ pub(crate) fn credits() -> Form<u64> {
     Form { read: Box::new(read), show }
 }
 
-/// A text as TOML writes it.
+/// Quotes a text as in TOML.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -210,7 +210,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// One line of text, not empty.
+/// Returns a non-empty line of text.
 pub(super) fn line(raw: &Raw) -> Result<&str, String> {
     match raw {
         Raw::Text(text) | Raw::Typed(text)
@@ -218,9 +218,9 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
         {
             Ok(text)
         }
-        Raw::Text(_) | Raw::Typed(_) => Err("one line of text is wanted".to_owned()),
+        Raw::Text(_) | Raw::Typed(_) => Err("expected one line of text".to_owned()),
         Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
-            Err(format!("a text in quotes is wanted, not {}", raw.kind()))
+            Err(format!("expected a text in quotes, not {}", raw.kind()))
         }
     }
 }

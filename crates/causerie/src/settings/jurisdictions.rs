@@ -8,12 +8,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{bounded, line_of};
 
-/// The most jurisdictions of a list.
+/// The maximum number of jurisdictions.
 const JURISDICTIONS_MAX: usize = 1000;
 /// The longest identifier and the longest label, in bytes.
 const ID_MAX_BYTES: usize = 64;
 const LABEL_MAX_BYTES: usize = 256;
-/// The fields of a jurisdiction: all are wanted, no other is taken.
+/// The fields of a jurisdiction: all are required, others are rejected.
 const FIELDS: [&str; 4] = ["id", "cs", "en", "sk"];
 
 /// Reads the list.
@@ -25,7 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Jurisdiction>, String> {
     parse(&text).map_err(|(at, error)| format!("{}:{}: {error}", path.display(), line_of(&text, at)))
 }
 
-/// The list in this text, or where and why it is none.
+/// Parses the list, or returns the offset and text of the first error.
 fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
     let table = DeTable::parse(text)
         .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
@@ -34,15 +34,15 @@ fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
         return Err((name.span().start, format!("unknown key {}", name.get_ref())));
     }
     let list = table.get("jurisdictions").and_then(|list| list.get_ref().as_array());
-    let list = list.ok_or((0, "a list of [[jurisdictions]] is wanted".to_owned()))?;
+    let list = list.ok_or((0, "expected a list of [[jurisdictions]]".to_owned()))?;
     if list.is_empty() || list.len() > JURISDICTIONS_MAX {
-        return Err((0, format!("1 to {JURISDICTIONS_MAX} jurisdictions are wanted")));
+        return Err((0, format!("expected 1 to {JURISDICTIONS_MAX} jurisdictions")));
     }
     let mut found: Vec<Jurisdiction> = Vec::with_capacity(list.len());
     for entry in list.iter() {
         let one = jurisdiction(entry)?;
         if found.iter().any(|other| other.id == one.id) {
-            return Err((entry.span().start, format!("the id {} is there twice", one.id)));
+            return Err((entry.span().start, format!("duplicate id {}", one.id)));
         }
         found.push(one);
     }
@@ -51,7 +51,7 @@ fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
 
 fn jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<Jurisdiction, (usize, String)> {
     let at = entry.span().start;
-    let table = entry.get_ref().as_table().ok_or((at, "a table is wanted".to_owned()))?;
+    let table = entry.get_ref().as_table().ok_or((at, "expected a table".to_owned()))?;
     if let Some((name, _)) = table.iter().find(|(name, _)| !FIELDS.contains(&name.get_ref().as_ref())) {
         return Err((name.span().start, format!("unknown key {}", name.get_ref())));
     }
@@ -63,7 +63,7 @@ fn jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<Jurisdiction, (usize, St
             .map(str::trim)
             .filter(|text| (1..=bytes_max).contains(&text.len()) && !text.contains(char::is_control));
         let wanted =
-            || (value.span().start, format!("{name} is a text of 1 to {bytes_max} bytes on one line"));
+            || (value.span().start, format!("{name}: expected a text of 1 to {bytes_max} bytes on one line"));
         text.map(ToOwned::to_owned).ok_or_else(wanted)
     };
     let label = |name| field(name, LABEL_MAX_BYTES);
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((list[0].id.as_str(), list[0].label.en.as_str()), ("HU", "Hungary"));
         let line = |text: &str| parse(text).map(|_| ()).map_err(|(at, error)| (line_of(text, at), error));
         let twice = format!("{HUNGARY}{HUNGARY}");
-        assert_eq!(line(&twice), Err((6, "the id HU is there twice".to_owned())));
+        assert_eq!(line(&twice), Err((6, "duplicate id HU".to_owned())));
         assert_eq!(line(&HUNGARY.replace("sk = ", "sl = ")), Err((5, "unknown key sl".to_owned())));
         assert_eq!(line("[[jurisdictions]]\nid = \"HU\"\n"), Err((1, "cs is missing".to_owned())));
         assert!(line(&HUNGARY.replace("\"Hungary\"", "\" \"")).is_err_and(|(line, _)| line == 4));

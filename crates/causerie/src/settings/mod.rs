@@ -36,13 +36,13 @@ use crate::tls::{Tls, TlsFiles};
 /// The machine driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum MachineDriver {
-    /// The best that works here
+    /// The best driver that works on this host
     Auto,
     /// Virtual machines
     Qemu,
     /// A kernel for each machine, as a process of the host (User Mode Linux)
     Uml,
-    /// Processes in namespaces of their own
+    /// Processes in namespaces
     Sandbox,
 }
 
@@ -54,7 +54,7 @@ const DRIVERS: &[(&str, MachineDriver)] = &[
 ];
 
 impl MachineDriver {
-    /// Its name as it is set.
+    /// Returns the name used in settings.
     pub(crate) fn name(self) -> &'static str {
         DRIVERS.iter().find(|(_, driver)| *driver == self).map_or("auto", |(name, _)| name)
     }
@@ -77,9 +77,9 @@ const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", 
 /// The log filter and format.
 #[derive(Debug, Clone)]
 pub(crate) struct Log {
-    /// The format of its lines.
+    /// The format of lines.
     pub(crate) format: LogFormat,
-    /// The lowest severity: a level, or several for parts of the program.
+    /// The minimum severity: a level, or several for parts of the program.
     pub(crate) level: String,
 }
 
@@ -88,13 +88,13 @@ pub(crate) struct Log {
 pub(crate) struct Settings {
     /// The data folder.
     pub(crate) data: PathBuf,
-    /// The database, when it is not the data folder's own.
+    /// The database, if not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
     /// Accepts an empty database although workspaces of accounts exist.
     pub(crate) accept_empty_database: bool,
     /// The address to listen on.
     pub(crate) listen: SocketAddr,
-    /// The largest upload.
+    /// The largest upload, in bytes.
     pub(crate) upload_max_bytes: Option<u64>,
     pub(crate) driver: MachineDriver,
     /// The User Mode Linux kernel, where it is not `linux.uml` in `PATH`.
@@ -113,11 +113,11 @@ pub(crate) struct Settings {
     pub(crate) vendors: VendorsConfig,
     /// The jurisdictions that a question may name.
     pub(crate) jurisdictions: Vec<Jurisdiction>,
-    /// The folder of prompt templates.
+    /// The folder of replaced prompt templates.
     pub(crate) instructions: Option<PathBuf>,
-    /// The certificate of TLS; without one, plain HTTP is spoken.
+    /// The TLS certificate; without one, plain HTTP is served.
     pub(crate) tls: Option<TlsFiles>,
-    /// The limits of connections.
+    /// The limits of connections and requests.
     pub(crate) connections: Connections,
     /// The rate limits of clients.
     pub(crate) rates: RateLimits,
@@ -129,11 +129,11 @@ pub(crate) struct Settings {
     pub(crate) web: egress::WebConfig,
     /// The log.
     pub(crate) log: Log,
-    /// The exporter of traces.
+    /// The collector of traces.
     pub(crate) otlp: Option<Otlp>,
 }
 
-/// Valid settings, with the origin of each.
+/// Valid settings, with their origins.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The settings.
@@ -144,7 +144,7 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The problems of invalid settings, each with its place.
+/// Invalid settings: every problem, each with its origin.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub(crate) struct Invalid(pub(crate) Vec<String>);
@@ -195,12 +195,12 @@ impl Settings {
     }
 }
 
-/// The location of the data.
+/// The locations of the data.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The data folder.
     pub(crate) data: PathBuf,
-    /// The database, when it is not the data folder's own.
+    /// The database, if not the data folder's own.
     pub(crate) database: Option<DatabaseUrl>,
     /// Accepts an empty database although workspaces of accounts exist.
     pub(crate) accept_empty_database: bool,
@@ -219,10 +219,10 @@ impl Places {
     }
 }
 
-/// Reads the location of the data, for commands that need no other settings.
+/// Reads the locations of the data, for commands that need no other settings.
 ///
 /// # Errors
-/// When the settings file cannot be read, or the location is invalid.
+/// Fails if the configuration file cannot be read, or if a location is invalid.
 pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
     let places = Places::read(&mut from);
     from.check().map_err(Invalid)?;
@@ -264,7 +264,7 @@ fn machine_limits(from: &mut Sources, quota: Quota) -> machine::sandbox::Limits 
             bytes(1 << 20..=1 << 40),
         ),
         open_files: from.key("machine.open_files_max", default.open_files, count(64..=1_000_000)),
-        // One bound for what comes in over the interface and what tools write.
+        // One limit applies to uploads and to files written by tools.
         workspace_bytes: quota.bytes_max,
     }
 }
@@ -305,7 +305,7 @@ fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
     })
 }
 
-/// A folder of templates, which is read here to tell at once what is wrong with it.
+/// Reads a folder of templates, which is parsed here to report errors early.
 fn instructions(from: &mut Sources) -> Option<PathBuf> {
     const KEY: &str = "instructions_folder";
     let folder = from.optional(KEY, path())?;
@@ -329,7 +329,7 @@ fn tls(from: &mut Sources) -> Option<TlsFiles> {
         [None, None] => None,
         [one, _] => {
             let (is, lacks) = if one.is_some() { (KEYS[0], KEYS[1]) } else { (KEYS[1], KEYS[0]) };
-            from.refuse(is, format!("{lacks} is wanted as well"));
+            from.refuse(is, format!("{lacks} is required, too"));
             None
         }
     }
@@ -364,7 +364,7 @@ fn log(from: &mut Sources) -> Log {
     if !is_log_filter(&level) {
         from.refuse(
             "log.level",
-            "off, error, warn, info, debug or trace is wanted, or several with commas between them, such as \
+            "expected off, error, warn, info, debug or trace, or several separated by commas, such as \
              info,requests=warn",
         );
     }
@@ -380,7 +380,7 @@ fn is_log_filter(text: &str) -> bool {
     tracing_subscriber::EnvFilter::try_new(text).is_ok() && text.split(',').all(is_known)
 }
 
-/// The sources of a command: its arguments, the environment, and the file that one of them names.
+/// Returns the sources of a command: arguments, environment, and the configuration file that one of them names.
 pub(crate) fn sources(
     config: Option<&Path>,
     arguments: Vec<(&'static str, &'static str, String)>,

@@ -1,4 +1,4 @@
-//! The endpoint of traces.
+//! The settings of trace export.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use super::form::text;
 use super::source::Sources;
 
-/// The header lines that a collector may want.
+/// The maximum number of additional headers.
 const HEADERS_MAX: usize = 32;
 
 /// A collector of traces.
 #[derive(Clone)]
 pub(crate) struct Otlp {
-    /// Its base URL.
+    /// The base URL.
     #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
     pub(crate) endpoint: String,
-    /// Additional headers for the collector, usually a secret.
+    /// Additional headers for the collector, usually with a secret.
     #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
     pub(crate) headers: HeaderMap,
     /// The name of this service in traces.
@@ -38,29 +38,29 @@ pub(super) fn read(from: &mut Sources) -> Option<Otlp> {
     let service_name = from.key("otlp.service_name", "causerie".to_owned(), text());
     let headers =
         headers.map_or_else(|| Some(HeaderMap::new()), |text| headers_of(&text)).unwrap_or_else(|| {
-            from.refuse(HEADERS, "names and values are wanted: name=value,name=value");
+            from.refuse(HEADERS, "expected names and values: name=value,name=value");
             HeaderMap::new()
         });
     let endpoint = endpoint?;
     if !is_base(&endpoint) {
-        from.refuse(ENDPOINT, "a URL such as \"http://127.0.0.1:4318\" is wanted");
+        from.refuse(ENDPOINT, "expected a URL such as \"http://127.0.0.1:4318\"");
     }
     if !cfg!(feature = "otlp") {
-        // It may be there for other programs.
-        from.warn(format!("{ENDPOINT}: this build sends no traces; build it with --features otlp"));
+        // The variable may be intended for other programs.
+        from.warn(format!("{ENDPOINT}: this build has no trace export; build it with --features otlp"));
     }
     Some(Otlp { endpoint, headers, service_name })
 }
 
 fn is_base(endpoint: &str) -> bool {
     let Ok(uri) = endpoint.parse::<Uri>() else { return false };
-    let told = |scheme| uri.scheme_str() == Some(scheme);
-    (told("http") || told("https"))
+    let has_scheme = |scheme| uri.scheme_str() == Some(scheme);
+    (has_scheme("http") || has_scheme("https"))
         && uri.host().is_some_and(|host| !host.is_empty())
         && uri.query().is_none()
 }
 
-/// Pairs with commas between them, as others write them: values may be percent-encoded.
+/// Parses pairs separated by commas, as in the OpenTelemetry specification: values may be percent-encoded.
 fn headers_of(text: &str) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).take(HEADERS_MAX) {

@@ -21,10 +21,10 @@ pub(super) fn read(from: &mut Sources) -> RateLimits {
     }
 }
 
-/// Requests each second, perhaps with how many at once; or off.
+/// Requests per second, optionally with a burst; or `off`.
 fn rate() -> Form<Option<Rate>> {
     let wanted =
-        "requests each second such as \"50\", or with those at once such as \"50/200\", or \"off\" is wanted";
+        "expected requests per second such as \"50\", or with a burst such as \"50/200\", or \"off\"";
     Form {
         read: Box::new(move |raw| match line(raw)? {
             OFF => Ok(None),
@@ -34,7 +34,7 @@ fn rate() -> Form<Option<Rate>> {
     }
 }
 
-/// Addresses and networks with commas between them; or none.
+/// Addresses and networks separated by commas; or `none`.
 fn networks() -> Form<Vec<Network>> {
     Form {
         read: Box::new(|raw| match line(raw)? {

@@ -16,15 +16,15 @@ use toml::de::{DeTable, DeValue};
 
 use super::form::{Form, line, path, quoted};
 
-/// The largest file of settings or of a secret.
+/// The largest configuration or secret file, in bytes.
 const FILE_MAX_BYTES: u64 = 1 << 20;
 /// The prefix of environment variables.
 const PREFIX: &str = "CAUSERIE_";
-/// The variable that names the file.
+/// The variable that names the configuration file.
 const CONFIG: &str = "CAUSERIE_CONFIG";
-/// The short name of the database's variable.
+/// The short variable of the database.
 const DATABASE: &str = "CAUSERIE_DATABASE";
-/// Variables that other programs read for the same thing: they hold where ours says nothing.
+/// Variables shared with other programs: used if ours is not set.
 const ALIASES: &[(&str, &str)] = &[
     ("database.url", DATABASE),
     ("anthropic.api_key", "ANTHROPIC_API_KEY"),
@@ -43,7 +43,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("otlp.headers", "OTEL_EXPORTER_OTLP_HEADERS"),
     ("otlp.service_name", "OTEL_SERVICE_NAME"),
 ];
-/// Variables of this name that are no settings: of `ask`, of the choice of the file, of builds and tests.
+/// Variables with our prefix that are not settings: used by `ask`, for the choice of the file, in builds and tests.
 pub(super) const OTHERS: &[&str] = &[
     CONFIG,
     DATABASE,
@@ -57,22 +57,22 @@ pub(super) const OTHERS: &[&str] = &[
 /// The text that replaces secrets in output.
 const REDACTED: &str = "(secret)";
 
-/// A value as it was found.
+/// A value as found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Raw {
-    /// A text of the file.
+    /// A text in the file.
     Text(String),
-    /// A text of an argument or a variable, which can stand for a number as well.
+    /// A text of an argument or a variable, which may stand for a number as well.
     Typed(String),
-    /// A number of the file.
+    /// A number in the file.
     Number(String),
-    /// Texts of the file.
+    /// A list of texts in the file.
     List(Vec<String>),
     /// True or false.
     Flag(bool),
-    /// A table of the file that is taken as it is.
+    /// A table in the file that is not interpreted.
     Table(Map<String, Value>),
-    /// Something of the file that no key takes.
+    /// A value in the file that no key accepts.
     Other(&'static str),
 }
 
@@ -89,16 +89,16 @@ impl Raw {
     }
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// An argument.
     Argument(&'static str),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// A line of the file.
+    /// A line of the configuration file.
     File(PathBuf, usize),
-    /// Nobody said anything.
+    /// The default.
     Default,
 }
 
@@ -118,9 +118,9 @@ impl fmt::Display for Origin {
 pub(crate) struct Effective {
     /// The key.
     pub(crate) key: Cow<'static, str>,
-    /// Its value as TOML; `None` when it has none. Never a secret.
+    /// The value as TOML; `None` if unset. Never a secret.
     pub(crate) value: Option<String>,
-    /// Where it came from.
+    /// The origin of the value.
     pub(crate) origin: Origin,
 }
 
@@ -129,7 +129,7 @@ struct Entry {
     line: usize,
 }
 
-/// Everything that values come from, and what was made of it so far.
+/// All sources of values, and the values and problems found so far.
 pub(crate) struct Sources {
     arguments: Vec<(&'static str, &'static str, String)>,
     variables: BTreeMap<String, String>,
@@ -140,12 +140,12 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Arguments (key, name of the argument, value) and variables; no file yet.
+    /// Creates the sources from arguments (key, name of the argument, value) and variables, without a file.
     pub(crate) fn new(
         arguments: Vec<(&'static str, &'static str, String)>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
-        // A variable that is empty is none.
+        // An empty variable counts as unset.
         let variables = variables.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect();
         Self {
             arguments,
@@ -157,7 +157,7 @@ impl Sources {
         }
     }
 
-    /// Reads the file. What is wrong with it is told with all the rest.
+    /// Reads the configuration file. Its problems are reported together with all others.
     pub(crate) fn with_file(mut self, path: &Path) -> Self {
         match bounded(path) {
             Ok(text) => {
@@ -169,12 +169,12 @@ impl Sources {
         self
     }
 
-    /// The file that the environment names.
+    /// Returns the configuration file that the environment names.
     pub(crate) fn named_file(&self) -> Option<PathBuf> {
         self.variables.get(CONFIG).map(PathBuf::from)
     }
 
-    /// The value of a key, or its default.
+    /// Returns the value of a key, or its default.
     pub(crate) fn key<T>(&mut self, key: &'static str, default: T, form: Form<T>) -> T {
         let found = self.value(key, &form);
         let key = Cow::Borrowed(key);
@@ -183,7 +183,7 @@ impl Sources {
         value
     }
 
-    /// The value of a key that has no default.
+    /// Returns the value of a key without a default.
     pub(crate) fn optional<T>(&mut self, key: impl Into<Cow<'static, str>>, form: Form<T>) -> Option<T> {
         let key = key.into();
         let (value, origin) = self.value(&key, &form).unzip();
@@ -192,7 +192,7 @@ impl Sources {
         value
     }
 
-    /// A secret, said by `key` itself or by `file_key`, which names a file that holds it.
+    /// Returns a secret, given by `key` itself or by `file_key`, the path of a file that contains it.
     pub(crate) fn secret(
         &mut self,
         key: impl Into<Cow<'static, str>>,
@@ -219,11 +219,11 @@ impl Sources {
                 if let Origin::File(path, _) = &origin {
                     self.warn_when_open(&path.clone());
                 }
-                // What is wrong with a secret must not show it.
+                // The error message must not contain the secret.
                 match line(&raw) {
                     Ok(text) => Some(text.trim().to_owned()),
                     Err(_) => {
-                        self.problems.push(format!("{origin}: {key}: one line of text is wanted"));
+                        self.problems.push(format!("{origin}: {key}: expected one line of text"));
                         None
                     }
                 }
@@ -233,31 +233,31 @@ impl Sources {
         }
     }
 
-    /// The names of what the file holds under a table: of its keys and of the tables in it.
+    /// Returns the names of keys and tables under a table of the file.
     pub(crate) fn names(&self, table: &str) -> BTreeSet<String> {
         let entries = self.file.iter().flat_map(|(_, entries)| entries.keys());
         let inner = entries.filter_map(|key| key.strip_prefix(table)?.strip_prefix('.'));
         inner.map(|key| key.split('.').next().unwrap_or(key).to_owned()).collect()
     }
 
-    /// Something is wrong with what a key, or several together, say.
+    /// Records a problem with a key.
     pub(crate) fn refuse(&mut self, key: &str, what: impl fmt::Display) {
         let origin = self.read.iter().find(|read| read.key == key).map(|read| read.origin.clone());
         let origin = origin.unwrap_or(Origin::Default);
         self.problems.push(format!("{origin}: {key}: {what}"));
     }
 
-    /// Something is odd and no error.
+    /// Records a warning.
     pub(crate) fn warn(&mut self, what: String) {
         self.warnings.push(what);
     }
 
-    /// Ends the reading of some keys: all that is wrong with them.
+    /// Returns all problems if there are any.
     pub(crate) fn check(self) -> Result<(), Vec<String>> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 
-    /// Ends the reading: what holds, and warnings; or all that is wrong.
+    /// Returns the effective settings and warnings, or all problems.
     pub(crate) fn finish(mut self) -> Result<(Vec<Effective>, Vec<String>), Vec<String>> {
         let known: Vec<&str> = self.read.iter().map(|read| read.key.as_ref()).collect();
         if let Some((path, entries)) = &self.file {
@@ -270,7 +270,7 @@ impl Sources {
         }
         let variables: Vec<String> = known.iter().map(|key| variable(key)).collect();
         for name in self.variables.keys().filter(|name| name.starts_with(PREFIX)) {
-            // Others may set variables that begin so, such as Kubernetes for a service of our name.
+            // Other programs may set variables with our prefix, such as Kubernetes for a service of this name.
             if !variables.contains(name) && !OTHERS.contains(&name.as_str()) {
                 let hint = nearest(name, variables.iter().map(String::as_str));
                 let hint = hint.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
@@ -322,18 +322,18 @@ impl Sources {
         self.warn_when_open(path);
         let secret = text.trim();
         if secret.is_empty() || secret.contains(char::is_control) {
-            self.problems.push(format!("{origin}: {key}: {}: one line of text is wanted", path.display()));
+            self.problems.push(format!("{origin}: {key}: {}: expected one line of text", path.display()));
             return None;
         }
         Some(secret.to_owned())
     }
 
-    /// Secrets are for the service's user. Some ways of handing them in give them to everybody in a container, where
-    /// there is nobody else: so this is no error.
+    /// Warns if other users can read a secret. This is not an error, because in a container there may be no other
+    /// users.
     pub(super) fn warn_when_open(&mut self, path: &Path) {
         let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
         let warning =
-            format!("{}: it holds a secret, and every user of this host can read it", path.display());
+            format!("{}: it contains a secret, but every user of this host can read it", path.display());
         if open && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -352,18 +352,18 @@ impl Sources {
     }
 }
 
-/// The variable of a key.
+/// Returns the environment variable of a key.
 pub(crate) fn variable(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('.', "_"))
 }
 
-/// The environment, as far as it is text.
+/// Returns the environment variables that are valid UTF-8.
 pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// A text file of bounded size.
+/// Reads a text file of bounded size.
 pub(super) fn bounded(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
@@ -371,7 +371,7 @@ pub(super) fn bounded(path: &Path) -> Result<String, String> {
     if bytes.len() as u64 > FILE_MAX_BYTES {
         return Err(format!("the file is larger than {FILE_MAX_BYTES} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| "the file is no UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
 }
 
 pub(super) fn line_of(text: &str, at: usize) -> usize {
@@ -387,7 +387,7 @@ fn flatten(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<
                 flatten(inner, &key, text, entries);
                 continue;
             }
-            // A list of tables is a table of its numbers.
+            // A list of tables is flattened to numbered tables.
             DeValue::Array(list) if !list.is_empty() && list.iter().all(|one| one.get_ref().is_table()) => {
                 for (number, inner) in list.iter().filter_map(|one| one.get_ref().as_table()).enumerate() {
                     flatten(inner, &format!("{key}.{}", number + 1), text, entries);
@@ -406,7 +406,7 @@ fn is_whole(key: &str) -> bool {
     options.is_some_and(|(_, key)| key == "options")
 }
 
-/// A table as JSON; `None` when JSON has no such value.
+/// Converts a TOML value to JSON; `None` if JSON has no equivalent.
 fn json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
@@ -444,15 +444,15 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
         }
         table @ DeValue::Table(_) => match json(table) {
             Some(Value::Object(table)) => Raw::Table(table),
-            _ => Raw::Other("a table with dates or numbers that JSON has not"),
+            _ => Raw::Other("a table with dates or numbers that JSON does not support"),
         },
     }
 }
 
-/// The name that `wrong` was most likely meant to be, if one is near.
+/// Returns the known name that is most similar to `wrong`, if one is similar enough.
 fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = wrong.chars().count().div_ceil(3).max(2);
-    // A key that was put under another table, or under none, is near however long the table's name is.
+    // A key under a wrong table counts as similar, however long the table's name is.
     let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
     let far = |known: &str| if last(wrong) == last(known) { 1 } else { distance(wrong, known) };
     let (away, name) = known.map(|name| (far(name), name)).min_by_key(|(away, _)| *away)?;

@@ -42,7 +42,7 @@ fn problems(content: &str) -> Vec<String> {
 
 #[test]
 fn the_page_names_every_key_with_its_default() {
-    let told: BTreeMap<&str, &str> = PAGE
+    let documented: BTreeMap<&str, &str> = PAGE
         .lines()
         .filter_map(|line| {
             let mut cells = line.strip_prefix("| `")?.split(" | ");
@@ -54,7 +54,7 @@ fn the_page_names_every_key_with_its_default() {
     let loaded = loaded(None, &[], &[]).expect("the defaults hold");
     let held: BTreeMap<&str, &str> =
         loaded.effective.iter().map(|key| (&*key.key, key.value.as_deref().unwrap_or("–"))).collect();
-    assert_eq!(told, held);
+    assert_eq!(documented, held);
 }
 
 #[test]
@@ -107,20 +107,20 @@ fn an_argument_stands_before_the_environment_before_the_file_before_the_default(
         ("OPENAI_BASE_URL", "http://alias"),
         ("CAUSERIE_UPLOAD_MAX_BYTES", " "),
     ];
-    let told = |arguments: &[(&'static str, &'static str, &str)], variables: &[(&str, &str)]| {
+    let load = |arguments: &[(&'static str, &'static str, &str)], variables: &[(&str, &str)]| {
         let loaded = loaded(Some(&path), arguments, variables).expect("they hold");
         let origin =
             loaded.effective.iter().find(|key| key.key == "listen").map(|key| key.origin.to_string());
         (loaded.settings.listen.port(), origin.expect("its origin"), loaded.settings)
     };
-    let (port, origin, settings) = told(&argument, &variables);
+    let (port, origin, settings) = load(&argument, &variables);
     assert_eq!((port, origin.as_str()), (1, "--listen"));
     assert_eq!(settings.upload_max_bytes, Some(1 << 20), "an empty variable is none");
     assert_eq!(settings.vendors.openai.and_then(|openai| openai.base_url).as_deref(), Some("http://alias"));
-    let (port, origin, _) = told(&[], &variables);
+    let (port, origin, _) = load(&[], &variables);
     assert_eq!((port, origin.as_str()), (2, "CAUSERIE_LISTEN"));
     let ours = [("CAUSERIE_OPENAI_BASE_URL", "http://ours"), ("OPENAI_BASE_URL", "http://alias")];
-    let (port, origin, settings) = told(&[], &ours);
+    let (port, origin, settings) = load(&[], &ours);
     assert_eq!((port, origin), (3, format!("{}:1", path.display())));
     assert_eq!(settings.vendors.openai.and_then(|openai| openai.base_url).as_deref(), Some("http://ours"));
     let loaded = loaded(None, &[], &[]).expect("the defaults hold");
@@ -131,7 +131,7 @@ fn an_argument_stands_before_the_environment_before_the_file_before_the_default(
 fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
     let content = "lisen = \"127.0.0.1:1\"\n\n[machine]\nmemory_byte = 5\nidle_timeout = 15\ndriver = \"vm\"\n\
                    [quota]\nfiles_max = -1\nbytes_max = [1]\n[prices]\nbase = 0.00001\n[extra]\n";
-    let told = problems(content);
+    let problems_found = problems(content);
     for wanted in [
         "FILE:1: unknown key lisen; did you mean listen?",
         "FILE:4: unknown key machine.memory_byte; did you mean machine.memory_bytes?",
@@ -142,19 +142,19 @@ fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
         "FILE:11: prices.base: credits from 0 to 1000000 with at most three decimals are wanted",
         "FILE:12: unknown key extra",
     ] {
-        assert!(told.iter().any(|problem| problem == wanted), "{wanted}\n{told:#?}");
+        assert!(problems_found.iter().any(|problem| problem == wanted), "{wanted}\n{problems_found:#?}");
     }
-    assert_eq!(told.len(), 8, "{told:#?}");
+    assert_eq!(problems_found.len(), 8, "{problems_found:#?}");
     assert!(
-        problems("listen = 8080")[0].starts_with("FILE:1: listen: a text in quotes is wanted, not a number")
+        problems("listen = 8080")[0].starts_with("FILE:1: listen: expected a text in quotes, not a number")
     );
     assert!(problems("a = 1\n= 2\n")[0].starts_with("FILE:2: "), "what is no TOML has a line as well");
     assert!(problems("listen = \"a\"\nlisten = \"b\"\n")[0].starts_with("FILE:2: "));
     for wrong in ["causerie=loudly", "loud", "INFO,loud", "3"] {
-        let told = &problems(&format!("log.level = {wrong:?}"))[0];
+        let problems_found = &problems(&format!("log.level = {wrong:?}"))[0];
         assert!(
-            told.starts_with("FILE:1: log.level: off, error, warn, info, debug or trace is wanted"),
-            "{told}"
+            problems_found.starts_with("FILE:1: log.level: expected off, error, warn, info, debug or trace"),
+            "{problems_found}"
         );
     }
     for right in ["info", "WARN", "off", "info,requests=warn", "info,causerie[span]=debug"] {
@@ -179,25 +179,30 @@ fn a_secret_comes_from_a_file_and_is_never_shown() {
     let by_file = format!("[openai]\napi_key_file = \"{}\"\n", key.display());
     std::fs::write(&path, &by_file).expect("a file");
     write("sk-very-secret\n", 0o600);
-    let told = loaded(Some(&path), &[], &[]).expect("it holds");
+    let outcome = loaded(Some(&path), &[], &[]).expect("it holds");
     assert!(
-        told.settings
+        outcome
+            .settings
             .vendors
             .openai
             .as_ref()
             .is_some_and(|openai| openai.key == Some(models::Secret::new("sk-very-secret")))
     );
-    assert!(told.warnings.is_empty(), "{:?}", told.warnings);
-    assert!(!format!("{told:?}").contains("very-secret"));
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+    assert!(!format!("{outcome:?}").contains("very-secret"));
     write("sk-very-secret\n", 0o644);
-    let told = loaded(Some(&path), &[], &[]).expect("it holds");
-    assert!(told.warnings.len() == 1 && told.warnings[0].contains("every user"), "{:?}", told.warnings);
+    let outcome = loaded(Some(&path), &[], &[]).expect("it holds");
+    assert!(
+        outcome.warnings.len() == 1 && outcome.warnings[0].contains("every user"),
+        "{:?}",
+        outcome.warnings
+    );
     for wrong in ["", "\n", "two\nlines"] {
         write(wrong, 0o600);
-        let told = loaded(Some(&path), &[], &[]).expect_err("refused");
+        let outcome = loaded(Some(&path), &[], &[]).expect_err("refused");
         assert!(
-            told.len() == 1 && told[0].contains("openai.api_key_file") && !told[0].contains("two"),
-            "{told:?}"
+            outcome.len() == 1 && outcome[0].contains("openai.api_key_file") && !outcome[0].contains("two"),
+            "{outcome:?}"
         );
     }
     write("sk-very-secret\n", 0o600);
@@ -263,8 +268,8 @@ fn vendors_are_named_by_the_variables_that_their_own_programs_read() {
         let base = placed[at].as_ref().and_then(|one| one.base_url.as_deref());
         assert_eq!(base, Some("http://127.0.0.1:1"), "{base_url}");
     }
-    let told = loaded(None, &[], &[("GEMINI_BASE_URL", "ftp://x")]).expect_err("refused");
-    assert!(told[0].starts_with("GEMINI_BASE_URL: google.base_url: "), "{told:?}");
+    let refused = loaded(None, &[], &[("GEMINI_BASE_URL", "ftp://x")]).expect_err("refused");
+    assert!(refused[0].starts_with("GEMINI_BASE_URL: google.base_url: "), "{refused:?}");
 }
 
 #[test]
@@ -285,8 +290,8 @@ fn raw_options_and_the_format_of_openai_are_read() {
     };
     let read = by_file(r#"{"*": {"a": 1}}"#).expect("it holds").settings.vendors.options;
     assert_eq!(Some(read), models::Options::parse(r#"{"*": {"a": 1}}"#).ok());
-    let told = by_file("{\n[]}").expect_err("refused");
-    assert!(told[0].contains("line 2"), "{told:?}");
+    let refused = by_file("{\n[]}").expect_err("refused");
+    assert!(refused[0].contains("line 2"), "{refused:?}");
 }
 
 #[test]
@@ -294,9 +299,9 @@ fn the_models_of_the_page_load() {
     let example = MODELS_PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
     let (_folder, path) = file(example.expect("an example"));
     let variables = [("ANTHROPIC_API_KEY", "sk"), ("OPENAI_API_KEY", "sk")];
-    let told = loaded(Some(&path), &[], &variables).expect("they hold");
-    assert_eq!(told.warnings, [""; 0]);
-    let vendors = &told.settings.vendors;
+    let outcome = loaded(Some(&path), &[], &variables).expect("they hold");
+    assert_eq!(outcome.warnings, [""; 0]);
+    let vendors = &outcome.settings.vendors;
     assert!(vendors.only_configured);
     assert_eq!(vendors.default_model.as_deref(), Some("thorough"));
     let [thorough, quick] = &vendors.models[..] else { panic!("two models: {:?}", vendors.models) };
@@ -310,7 +315,7 @@ fn the_models_of_the_page_load() {
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["thorough", "quick"]);
     // What is shown is read as the same.
-    let shown: Vec<String> = told
+    let shown: Vec<String> = outcome
         .effective
         .iter()
         .filter(|key| key.key.starts_with("model."))
@@ -326,23 +331,23 @@ fn the_models_of_the_page_load() {
 #[test]
 fn a_model_that_is_wrong_is_told_with_its_line() {
     let model = "[[model]]\nid = \"a\"\nvendor = \"openai\"\n";
-    for (wrong, told) in [
+    for (wrong, expected) in [
         ("labels = \"x\"", "FILE:4: unknown key model.1.labels; did you mean model.1.label?"),
-        ("label = { cs = \"x\" }", "one text is wanted, or one each for cs, en and sk"),
+        ("label = { cs = \"x\" }", "expected one text, or one each for cs, en and sk"),
         ("label = { de = \"x\" }", "FILE:4: unknown key model.1.label.de"),
-        ("hidden = \"yes\"", "FILE:4: model.1.hidden: true or false is wanted, not a text"),
-        ("options = 5", "FILE:4: model.1.options: a table is wanted, not a number"),
-        ("options = \"[]\"", "a table or one JSON object is wanted"),
-        ("options = { at = 2026-01-01 }", "model.1.options: a table is wanted, not a table with dates"),
+        ("hidden = \"yes\"", "FILE:4: model.1.hidden: expected true or false, not a text"),
+        ("options = 5", "FILE:4: model.1.options: expected a table, not a number"),
+        ("options = \"[]\"", "expected a table or a JSON object"),
+        ("options = { at = 2026-01-01 }", "model.1.options: expected a table, not a table with dates"),
         ("context_tokens = 5", "FILE:4: model.1.context_tokens: a whole number from 1024 to 100000000"),
         ("default = true\nhidden = true", "the default model cannot be hidden"),
-        ("[[model]]\nid = \"a\"\nvendor = \"openai\"", "FILE:5: model.2.id: the id a is there twice"),
-        ("[[model]]\nvendor = \"openai\"", "model.2.id: it is wanted of every model"),
-        ("[[model]]\nid = \"b\"\nvendor = \"oai\"", "one of \"anthropic\", \"openai\", \"google\" is wanted"),
+        ("[[model]]\nid = \"a\"\nvendor = \"openai\"", "FILE:5: model.2.id: duplicate id a"),
+        ("[[model]]\nvendor = \"openai\"", "model.2.id: required for every model"),
+        ("[[model]]\nid = \"b\"\nvendor = \"oai\"", "expected one of \"anthropic\", \"openai\", \"google\""),
         ("default = true\n[models]\ndefault = \"b\"", "a [[model]] says that it is the default itself"),
     ] {
         let problems = problems(&format!("{model}{wrong}\n")).concat();
-        assert!(problems.contains(told), "{wrong}: {problems}");
+        assert!(problems.contains(expected), "{wrong}: {problems}");
     }
     let twice = format!("{model}default = true\n{}default = true\n", model.replace("\"a\"", "\"b\""));
     assert!(problems(&twice)[0].contains("one model alone is the default"));

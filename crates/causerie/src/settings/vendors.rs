@@ -24,7 +24,7 @@ const OPENAI_FORMATS: &[(&str, Option<Format>)] = &[
     ("responses", Some(Format::Responses)),
 ];
 
-/// Reads them.
+/// Reads the settings of vendors, models and prices.
 pub(super) fn read(from: &mut Sources) -> VendorsConfig {
     let show: fn(&Option<Format>) -> String = |format| {
         quoted(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
@@ -34,7 +34,7 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
     let Configured { models, default } = described::read(from);
     let default_model = from.optional(DEFAULT, text());
     if default_model.is_some() && default.is_some() && default != default_model {
-        from.refuse(DEFAULT, "a [[model]] says that it is the default itself");
+        from.refuse(DEFAULT, "mark the [[model]] itself as the default");
     }
     let vendors = VendorsConfig {
         anthropic: vendor(from, ANTHROPIC),
@@ -56,7 +56,7 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
             output_millis: from.key("prices.thousand_tokens_written", DEFAULT_PRICE.output_millis, credits()),
         }),
     };
-    // It connects to nothing, and knows best what it takes.
+    // Validates the configuration without connecting.
     if let Err(wrong) = Catalog::new(vendors.clone(), Environment::system().clock()) {
         let (base_url, ..) = match wrong.provider {
             ProviderName::Anthropic => ANTHROPIC,
@@ -69,7 +69,7 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
     vendors
 }
 
-/// Keys may come from elsewhere, so that this is no error of the file.
+/// Warns of configured models without a vendor. Not an error, because keys may come from other sources.
 fn warn_of_absent(from: &mut Sources, vendors: &VendorsConfig) {
     for model in &vendors.models {
         let (vendor, name) = match model.provider {
@@ -83,15 +83,15 @@ fn warn_of_absent(from: &mut Sources, vendors: &VendorsConfig) {
     }
 }
 
-/// A vendor is configured when its server or its key is told.
+/// Reads a vendor; it is configured if its server or its key is set.
 fn vendor(from: &mut Sources, (base_url, key, key_file): Keys) -> Option<VendorConfig> {
     let base_url = from.optional(base_url, text());
     let key = from.secret(key, key_file).map(Secret::new);
-    let told = key.is_some() || base_url.is_some();
-    told.then(|| VendorConfig { key, base_url, ..VendorConfig::default() })
+    let is_configured = key.is_some() || base_url.is_some();
+    is_configured.then(|| VendorConfig { key, base_url, ..VendorConfig::default() })
 }
 
-/// The file of what is added to requests.
+/// Reads the file of additional request options.
 fn options(from: &mut Sources) -> Options {
     const KEY: &str = "models.options_file";
     let Some(file) = from.optional(KEY, path()) else { return Options::default() };

@@ -10,10 +10,10 @@ use super::source::Sources;
 
 /// The value for no hosts.
 const NONE: &str = "none";
-/// The table of the servers' tables.
+/// The table that contains the servers' tables.
 const MCP: &str = "mcp";
 
-/// Which engines are asked.
+/// The engines to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Engines {
     Off,
@@ -49,7 +49,7 @@ fn search(from: &mut Sources) -> SearchConfig {
         Engines::Only(engine) => Some(engine),
     };
     let config = SearchConfig { searxng, brave, tavily, only };
-    // It connects to nothing, and knows best what it takes.
+    // Validates the configuration without connecting.
     if let Err(error) = Search::new(config.clone()) {
         from.refuse(KEY, error);
     }
@@ -71,14 +71,14 @@ fn fetch(from: &mut Sources) -> FetchConfig {
     }
 }
 
-/// The servers that the file grants: a table each, named after it.
+/// Reads the servers that the file grants: one table each, named like the server.
 fn mcp(from: &mut Sources) -> Vec<McpServerConfig> {
     let mut servers = Vec::new();
     for name in from.names(MCP) {
         let table = format!("{MCP}.{name}");
         let key = |key: &str| format!("{table}.{key}");
         let Some(url) = from.optional(key("url"), text()) else {
-            from.refuse(&key("url"), "the address of the server is wanted");
+            from.refuse(&key("url"), "the URL of the server is required");
             continue;
         };
         let tools = from.optional(key("tools"), texts(TOOLS_MAX));
@@ -96,12 +96,12 @@ fn mcp(from: &mut Sources) -> Vec<McpServerConfig> {
         servers.push(server);
     }
     if servers.len() > SERVERS_MAX {
-        from.refuse(MCP, format!("at most {SERVERS_MAX} servers are granted"));
+        from.refuse(MCP, format!("at most {SERVERS_MAX} servers are allowed"));
     }
     servers
 }
 
-/// Hosts with commas between them; or none.
+/// Hosts separated by commas; or `none`.
 fn hosts() -> Form<Vec<PrivateHost>> {
     Form {
         read: Box::new(|raw| match line(raw)? {
@@ -111,7 +111,7 @@ fn hosts() -> Form<Vec<PrivateHost>> {
                 let hosts: Vec<PrivateHost> = hosts.collect::<Result<_, String>>()?;
                 match hosts.len() {
                     ..=PRIVATE_HOSTS_MAX => Ok(hosts),
-                    _ => Err(format!("at most {PRIVATE_HOSTS_MAX} hosts are taken")),
+                    _ => Err(format!("at most {PRIVATE_HOSTS_MAX} hosts are allowed")),
                 }
             }
         }),
@@ -158,15 +158,15 @@ mod tests {
 
     #[test]
     fn what_can_not_be_used_is_named() {
-        for (name, value, told) in [
+        for (name, value, expected) in [
             ("CAUSERIE_WEB_SEARCH", "google", "one of"),
-            ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is chosen and not configured"),
+            ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is selected but not configured"),
             ("SEARXNG_URL", "localhost", "searxng: the address"),
             ("CAUSERIE_WEB_FETCH", "yes", "one of"),
             ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is no host"),
         ] {
             let problems = of(&[(name, value)]).expect_err("refused").concat();
-            assert!(problems.contains(told), "{name}={value}: {problems}");
+            assert!(problems.contains(expected), "{name}={value}: {problems}");
         }
     }
 
@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(servers[0].read_only, ["find"]);
         assert_eq!(servers[0].headers, [("X-Key".to_owned(), Secret::new("word"))]);
         assert_eq!((servers[1].name.as_str(), &servers[1].tools), ("wiki", &None));
-        for (wrong, told) in [
-            ("[mcp.registry]\ntools = []\n", "mcp.registry.url: the address of the server is wanted"),
+        for (wrong, expected) in [
+            ("[mcp.registry]\ntools = []\n", "mcp.registry.url: the URL of the server is required"),
             ("[mcp.registry]\nurl = \"mcp\"\n", "FILE:2: mcp.registry.url: mcp.registry: the address"),
             ("[mcp.A_b]\nurl = \"http://x\"\n", "a name of its own"),
             (
@@ -205,9 +205,9 @@ mod tests {
             ),
             (
                 "[mcp.a]\nurl = \"http://x\"\ntools = \"find\"\n",
-                "FILE:3: mcp.a.tools: a list of texts is wanted",
+                "FILE:3: mcp.a.tools: expected a list of texts",
             ),
-            ("[mcp.a]\nurl = \"http://x\"\ntools = [1]\n", "a list of texts is wanted, not a list"),
+            ("[mcp.a]\nurl = \"http://x\"\ntools = [1]\n", "expected a list of texts, not a list"),
             ("[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n", "no header that can be set"),
             (
                 "[mcp.a]\nurl = \"http://x\"\n[mcp.a.header_files]\nX-Key = \"/nowhere\"\n",
@@ -215,7 +215,7 @@ mod tests {
             ),
         ] {
             let problems = of_file(wrong).expect_err("refused").concat();
-            assert!(problems.contains(told), "{wrong}: {problems}");
+            assert!(problems.contains(expected), "{wrong}: {problems}");
         }
     }
 
