@@ -321,7 +321,7 @@ mod tests {
         assert!(dropped >= (WAITING_MAX_BYTES >> 10) as u64, "{dropped}");
         lines.flush(Duration::from_millis(1));
         let mut read = Vec::new();
-        while !read.ends_with(format!("taken lines={dropped}\n").as_bytes()) {
+        while !read.ends_with(format!("the consumer is too slow lines={dropped}\n").as_bytes()) {
             read.extend(taken.recv_timeout(Duration::from_secs(60)).expect("it goes on"));
             assert!(read.len() < 2 * WAITING_MAX_BYTES);
         }

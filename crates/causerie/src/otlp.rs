@@ -374,8 +374,8 @@ mod tests {
         assert_eq!((count(), count()), (Some(BATCH_MAX), Some(1)));
         // The collector is gone.
         drop(tracer.start_request(None, "request"));
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         exporter("http://127.0.0.1:1", &spans).run(over).await;
-        assert!(begun.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(started.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_secs(1), "{:?}", started.elapsed());
     }
 }

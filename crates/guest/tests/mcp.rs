@@ -60,14 +60,14 @@ impl Stage {
     }
 
     /// The output of a call that succeeds.
-    async fn said(&self, tool: &str, text: &str) -> String {
+    async fn output_of(&self, tool: &str, text: &str) -> String {
         let output = self.call(tool, json!({ "text": text })).await;
         assert!(!output.failed, "{tool}: {}", output.text);
         output.text
     }
 
     async fn environment(&self) -> Value {
-        serde_json::from_str(&self.said("registry__environment", "").await).expect("JSON")
+        serde_json::from_str(&self.output_of("registry__environment", "").await).expect("JSON")
     }
 
     /// Asks for the tools as the host does.
@@ -100,14 +100,14 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[tokio::test]
 async fn tools_are_called_in_one_process_that_is_kept() {
     let stage = Stage::with(&[("registry", "plain")]);
-    assert_eq!(stage.said("registry__echo", "škola").await, "škola");
-    let kinds = stage.said("registry__kinds", "").await;
+    assert_eq!(stage.output_of("registry__echo", "škola").await, "škola");
+    let kinds = stage.output_of("registry__kinds", "").await;
     assert_eq!(kinds, "words[1m\n\n(an image, image/png, about 3 bytes, not shown)\n\n<act:7>\nThe act.");
     let failed = stage.call("registry__fail", json!({})).await;
     assert_eq!((failed.text.as_str(), failed.failed), ("no such act", true));
     let error = stage.call("registry__error", json!({})).await;
     assert_eq!(error.text, "The MCP server answered with an error: the act has no number");
-    let slow = stage.said("registry__slow", "3").await;
+    let slow = stage.output_of("registry__slow", "3").await;
     assert_eq!(slow, "at last");
     assert!(stage.call("registry__strange", json!({})).await.failed);
     for absent in ["registry__nothing", "registry__", "other__echo"] {
@@ -124,15 +124,15 @@ async fn tools_are_called_in_one_process_that_is_kept() {
 async fn a_server_of_each_revision_is_spoken_to_in_its_own() {
     for mode in ["plain", "first", "silent", "strict", "stateless", "both"] {
         let stage = Stage::with(&[("registry", mode)]);
-        assert_eq!(stage.said("registry__echo", mode).await, mode);
-        assert_eq!(stage.said("registry__slow", "3").await, "at last", "{mode}");
-        let kinds = stage.said("registry__kinds", "").await;
+        assert_eq!(stage.output_of("registry__echo", mode).await, mode);
+        assert_eq!(stage.output_of("registry__slow", "3").await, "at last", "{mode}");
+        let kinds = stage.output_of("registry__kinds", "").await;
         assert!(kinds.ends_with("The act."), "{mode}: {kinds}");
-        stage.said("registry__change", "").await;
-        assert_eq!(stage.said("registry__fresh", "").await, "it is new", "{mode}");
+        stage.output_of("registry__change", "").await;
+        assert_eq!(stage.output_of("registry__fresh", "").await, "it is new", "{mode}");
         let broken = stage.call("registry__crash", json!({})).await;
         assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
-        assert_eq!(stage.said("registry__echo", "again").await, "again", "{mode}");
+        assert_eq!(stage.output_of("registry__echo", "again").await, "again", "{mode}");
     }
     let stage = Stage::with(&[("registry", "future")]);
     let none = stage.call("registry__echo", json!({})).await;
@@ -155,9 +155,9 @@ async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
     let (output, ()) = tokio::join!(running, stopping);
     assert!(output.failed && output.text.contains("stopped"), "{}", output.text);
     let cancelled: Vec<u64> =
-        serde_json::from_str(&stage.said("registry__cancelled", "").await).expect("numbers");
+        serde_json::from_str(&stage.output_of("registry__cancelled", "").await).expect("numbers");
     assert_eq!(cancelled.len(), 1, "{cancelled:?}");
-    assert_eq!(stage.said("registry__violations", "").await, "[]");
+    assert_eq!(stage.output_of("registry__violations", "").await, "[]");
 }
 
 #[tokio::test]
@@ -200,9 +200,9 @@ async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
         let broken = stage.call(&format!("registry__{tool}"), json!({})).await;
         assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
         assert!(broken.text.contains(expected), "{}", broken.text);
-        assert_eq!(stage.said("registry__echo", tool).await, tool, "it is there again");
+        assert_eq!(stage.output_of("registry__echo", tool).await, tool, "it is there again");
     }
-    assert_eq!(stage.said("registry__garbage", "").await, "after it all");
+    assert_eq!(stage.output_of("registry__garbage", "").await, "after it all");
     let pid = stage.environment().await["pid"].clone();
     assert!(stage.call("registry__long", json!({})).await.failed);
     until("one that is of no use is ended at once", || !runs(&pid)).await;
@@ -211,14 +211,14 @@ async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
 #[tokio::test]
 async fn a_server_may_ask_and_has_nothing_of_it() {
     let stage = Stage::with(&[("registry", "plain")]);
-    let replies: Value = serde_json::from_str(&stage.said("registry__ask", "").await).expect("JSON");
+    let replies: Value = serde_json::from_str(&stage.output_of("registry__ask", "").await).expect("JSON");
     assert_eq!(replies, json!({ "p": {}, "r": -32601, "s": -32601 }));
 }
 
 #[tokio::test]
 async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     let stage = Stage::with(&[("registry", "plain")]);
-    stage.said("registry__echo", "warm").await;
+    stage.output_of("registry__echo", "warm").await;
     let (stop, stopped) = watch::channel(false);
     let file = stage.machine.path("begun.txt");
     let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
@@ -233,7 +233,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     assert!(asked.elapsed() < Duration::from_millis(200), "{:?}", asked.elapsed());
     // It is the same server, and it received the id of the call.
     let cancelled: Vec<u64> =
-        serde_json::from_str(&stage.said("registry__cancelled", "").await).expect("numbers");
+        serde_json::from_str(&stage.output_of("registry__cancelled", "").await).expect("numbers");
     assert_eq!(cancelled.len(), 1, "{cancelled:?}");
 }
 
@@ -241,7 +241,7 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
 async fn nothing_is_left_of_a_server_that_is_not_needed_any_more() {
     let stage = Stage::with(&[("registry", "plain")]);
     let pid = stage.environment().await["pid"].clone();
-    stage.said("registry__spawn", "").await;
+    stage.output_of("registry__spawn", "").await;
     // It is a child of the thread that made it, for as long as there is that.
     let children = || -> Vec<u32> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
@@ -284,23 +284,26 @@ async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     assert_eq!((name.as_str(), version.as_str(), list.len()), ("registry", "1", 19), "both pages");
     assert_eq!(list[0]["name"], "echo");
     let known = Known { version: version.clone(), digest: digest.clone() };
-    let asked = ToolsRequest { known: [(name.clone(), known)].into() };
-    let unchanged = |servers: &[ServerTools]| matches!(told, [ServerTools { tools: Told::Unchanged, .. }]);
-    assert!(unchanged(&stage.tools(&asked).await));
+    let request = ToolsRequest { known: [(name.clone(), known)].into() };
+    let unchanged = |servers: &[ServerTools]| matches!(servers, [ServerTools { tools: Told::Unchanged, .. }]);
+    assert!(unchanged(&stage.tools(&request).await));
     // Another life of the agent: nothing runs, and nothing is started.
     let other = Stage::with(&[("registry", "dead")]);
-    assert!(unchanged(&other.tools(&asked).await));
-    // A server that tells of another list is asked again.
-    stage.said("registry__change", "").await;
-    let changed = stage.tools(&asked).await;
+    assert!(unchanged(&other.tools(&request).await));
+    // A server that announces another list is listed again.
+    stage.output_of("registry__change", "").await;
+    let changed = stage.tools(&request).await;
     let [ServerTools { tools: Told::Tools { list, .. }, .. }] = changed.as_slice() else {
         panic!("another list: {changed:?}")
     };
     assert_eq!(list.len(), 20);
-    assert_eq!(stage.said("registry__fresh", "").await, "it is new");
+    assert_eq!(stage.output_of("registry__fresh", "").await, "it is new");
     // Another version is another server.
     other.bring(&[("registry", "plain")], "2");
-    assert!(matches!(other.tools(&asked).await.as_slice(), [ServerTools { tools: Told::Tools { .. }, .. }]));
+    assert!(matches!(
+        other.tools(&request).await.as_slice(),
+        [ServerTools { tools: Told::Tools { .. }, .. }]
+    ));
 }
 
 #[tokio::test]
@@ -332,7 +335,7 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
     assert_eq!((count(3), count(4)), (mcp::PAGES_MAX, 19), "a list without an end is cut");
     let dead = stage.call("dead__echo", json!({})).await;
     assert!(dead.failed && dead.text.starts_with("It was not called"), "{}", dead.text);
-    assert_eq!(stage.said("fine__echo", "here").await, "here");
+    assert_eq!(stage.output_of("fine__echo", "here").await, "here");
 }
 
 /// Bounds what a server does between calls.

@@ -456,9 +456,9 @@ fn greed_is_bounded() {
         "p/skills/wordy/SKILL.md",
         &format!("{}{}", skill("wordy", "Wordy"), "žluť ".repeat(30_000)),
     );
-    let begun = Instant::now();
+    let started = Instant::now();
     let library = read_one(root.path());
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert_eq!(names(&library), ["p:good", "p:long", "p:wordy"]);
     assert!(library.skills[0].files.is_empty(), "the file is too long");
     assert_eq!(library.skills[1].description.chars().count(), plugins::DESCRIPTION_MAX_CHARS);

@@ -339,12 +339,12 @@ fn a_model_that_is_wrong_is_told_with_its_line() {
         ("options = 5", "FILE:4: model.1.options: expected a table, not a number"),
         ("options = \"[]\"", "expected a table or a JSON object"),
         ("options = { at = 2026-01-01 }", "model.1.options: expected a table, not a table with dates"),
-        ("context_tokens = 5", "FILE:4: model.1.context_tokens: a whole number from 1024 to 100000000"),
+        ("context_tokens = 5", "FILE:4: model.1.context_tokens: expected an integer from 1024 to 100000000"),
         ("default = true\nhidden = true", "the default model cannot be hidden"),
         ("[[model]]\nid = \"a\"\nvendor = \"openai\"", "FILE:5: model.2.id: duplicate id a"),
         ("[[model]]\nvendor = \"openai\"", "model.2.id: required for every model"),
         ("[[model]]\nid = \"b\"\nvendor = \"oai\"", "expected one of \"anthropic\", \"openai\", \"google\""),
-        ("default = true\n[models]\ndefault = \"b\"", "a [[model]] says that it is the default itself"),
+        ("default = true\n[models]\ndefault = \"b\"", "mark the [[model]] itself as the default"),
     ] {
         let problems = problems(&format!("{model}{wrong}\n")).concat();
         assert!(problems.contains(expected), "{wrong}: {problems}");

@@ -163,7 +163,7 @@ mod tests {
             ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is selected but not configured"),
             ("SEARXNG_URL", "localhost", "searxng: the address"),
             ("CAUSERIE_WEB_FETCH", "yes", "one of"),
-            ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is no host"),
+            ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is not a host"),
         ] {
             let problems = of(&[(name, value)]).expect_err("refused").concat();
             assert!(problems.contains(expected), "{name}={value}: {problems}");
@@ -198,7 +198,7 @@ mod tests {
         for (wrong, expected) in [
             ("[mcp.registry]\ntools = []\n", "mcp.registry.url: the URL of the server is required"),
             ("[mcp.registry]\nurl = \"mcp\"\n", "FILE:2: mcp.registry.url: mcp.registry: the address"),
-            ("[mcp.A_b]\nurl = \"http://x\"\n", "a name of its own"),
+            ("[mcp.A_b]\nurl = \"http://x\"\n", "the name must be unique"),
             (
                 "[mcp.a]\nurl = \"http://x\"\ntool = []\n",
                 "FILE:3: unknown key mcp.a.tool; did you mean mcp.a.tools?",
@@ -208,7 +208,10 @@ mod tests {
                 "FILE:3: mcp.a.tools: expected a list of texts",
             ),
             ("[mcp.a]\nurl = \"http://x\"\ntools = [1]\n", "expected a list of texts, not a list"),
-            ("[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n", "no header that can be set"),
+            (
+                "[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n",
+                "not a header that can be set",
+            ),
             (
                 "[mcp.a]\nurl = \"http://x\"\n[mcp.a.header_files]\nX-Key = \"/nowhere\"\n",
                 "mcp.a.header_files.X-Key: /nowhere",

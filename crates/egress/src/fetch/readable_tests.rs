@@ -37,9 +37,9 @@ fn a_page_that_names_no_matter_is_read_without_its_menus() {
          <div id='cookie-consent'>We use cookies.</div></body>"
     );
     assert_eq!(shown(&page), format!("## Notice\n{LONG}\nSee the act as well, of course."));
-    let said: Vec<_> = links(&page);
-    assert_eq!(said[0], ("https://example.org/1".to_owned(), "First".to_owned()));
-    assert!(said.contains(&("https://example.org/act".to_owned(), "the act".to_owned())));
+    let found: Vec<_> = links(&page);
+    assert_eq!(found[0], ("https://example.org/1".to_owned(), "First".to_owned()));
+    assert!(found.contains(&("https://example.org/act".to_owned(), "the act".to_owned())));
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn depth_and_length_are_bounded() {
     let open = format!("{}<p>seen", "<div class=menu></div><span hidden></span>".repeat(2_000));
     assert_eq!(shown(&open), "seen");
     let paragraph = format!("<p>{}", "word ".repeat(2000));
-    let kept: usize = read(&paragraph.repeat(1000)).blocks.iter().map(|block| block.text.len()).sum();
-    assert!(kept <= TEXT_MAX_BYTES + paragraph.len(), "{kept}");
+    let length: usize = read(&paragraph.repeat(1000)).blocks.iter().map(|block| block.text.len()).sum();
+    assert!(length <= TEXT_MAX_BYTES + paragraph.len(), "{length}");
 }
 
 #[test]

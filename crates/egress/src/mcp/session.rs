@@ -45,9 +45,9 @@ impl Sessions {
         let session = match session {
             Some(session) => session,
             None => {
-                let begun = handshake(endpoint).await;
-                self.shakes_hands.store(begun.is_ok(), Ordering::SeqCst);
-                begun?
+                let result = handshake(endpoint).await;
+                self.shakes_hands.store(result.is_ok(), Ordering::SeqCst);
+                result?
             }
         };
         let session = Arc::new(session);

@@ -376,9 +376,9 @@ mod tests {
             let text = lines.join("\n");
             let document = extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap();
             let found = split(&document, max);
-            let kept: String = found.iter().flat_map(|piece| piece.text.chars()).filter(|c| !c.is_whitespace()).collect();
+            let joined: String = found.iter().flat_map(|piece| piece.text.chars()).filter(|c| !c.is_whitespace()).collect();
             let whole: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-            proptest::prop_assert_eq!(kept, whole);
+            proptest::prop_assert_eq!(joined, whole);
             let all: Vec<&str> = text.split('\n').collect();
             for piece in &found {
                 proptest::prop_assert!(piece.text.len() <= max && !piece.text.is_empty());

@@ -39,9 +39,9 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     let mut device = Device::new(first, bounds);
     let mut notes = Vec::new();
     while device.next <= last && !device.over {
-        let begun = device.next;
-        let end = last.min(begun.saturating_add(PAGES_AT_ONCE - 1));
-        let whole = show(&mut document, &ids[begun as usize - 1..end as usize])
+        let start = device.next;
+        let end = last.min(start.saturating_add(PAGES_AT_ONCE - 1));
+        let whole = show(&mut document, &ids[start as usize - 1..end as usize])
             && fenced(|| output_doc(&document, &mut device));
         if whole {
             device.next = end + 1;
@@ -125,7 +125,7 @@ struct Device {
     bytes: usize,
     first: u32,
     bounds: Bounds,
-    /// True if a bound was reached, so that no further page is begun.
+    /// True if a bound was reached, so that no further page is started.
     over: bool,
 }
 

@@ -486,12 +486,12 @@ mod tests {
 
         let began = Instant::now();
         let progress = async {
-            let asked = far.hear().await;
-            assert_eq!(asked["params"]["_meta"]["progressToken"], asked["id"]);
+            let request = far.hear().await;
+            assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
             for step in 0..10 {
                 tokio::time::sleep(Duration::from_secs(6)).await;
                 far.say(json!({"jsonrpc": "2.0", "method": PROGRESS,
-                               "params": {"progressToken": asked["id"], "progress": step}}))
+                               "params": {"progressToken": request["id"], "progress": step}}))
                     .await;
             }
         };
@@ -538,8 +538,8 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_ends_answers_nobody_any_more() {
         let (connection, far) = pair();
-        let asked = connection.request("tools/call", json!({}), PATIENCE);
-        let (answer, ()) = tokio::join!(asked, async { drop(far) });
+        let request = connection.request("tools/call", json!({}), PATIENCE);
+        let (answer, ()) = tokio::join!(request, async { drop(far) });
         assert_eq!(answer, Err(Unanswered::Ended));
         assert_eq!(connection.request("tools/call", json!({}), PATIENCE).await, Err(Unanswered::NotSent));
         assert_eq!(connection.ended().map(|ended| ended.why).as_deref(), Some("it ended"));
@@ -561,18 +561,18 @@ mod tests {
         far.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
         far.say(changed(json!({}))).await;
         far.say(changed(meta(&json!(99)))).await;
-        let asked = async {
-            let asked = far.hear().await;
-            assert_eq!(asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
-            assert_eq!(asked["method"], "tools/call", "the request of the server has no reply");
-            assert_eq!(asked["params"]["_meta"]["progressToken"], asked["id"]);
+        let request = async {
+            let request = far.hear().await;
+            assert_eq!(request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+            assert_eq!(request["method"], "tools/call", "the request of the server has no reply");
+            assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
             assert!(!connection.took_list_change(), "it came for nobody");
             far.say(changed(meta(&listen["id"]))).await;
             far.say(json!({"jsonrpc": "2.0", "id": listen["id"], "result": {"resultType": "complete"}}))
                 .await;
-            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": 7})).await;
+            far.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": 7})).await;
         };
-        let (answer, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), asked);
+        let (answer, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), request);
         assert_eq!(answer, Ok(Answer::Result(json!(7))));
         assert!(
             connection.took_list_change() && !connection.is_notified(),

@@ -89,8 +89,8 @@ fn agreed(connection: &Connection, answer: &Answer) -> Result<Option<Agreement>,
 
 async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
     let other = |why: &str| Refusal::Other(why.to_owned());
-    let begun = connection.request("initialize", ::mcp::initialize(), Timeouts::of(START_TIMEOUT)).await;
-    let about = match begun {
+    let reply = connection.request("initialize", ::mcp::initialize(), Timeouts::of(START_TIMEOUT)).await;
+    let about = match reply {
         Ok(Answer::Result(about)) => about,
         Ok(Answer::Error(error)) => return Err(Refusal::Other(error.message)),
         Err(Unanswered::Late) => return Err(other("it does not start")),

@@ -190,8 +190,9 @@ impl Server {
             }
             sleep_until(until).await;
         }
-        let begun = timeout(START_TIMEOUT, self.start(limits, state.shakes_hands)).await;
-        match begun.unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIMEOUT.as_secs())))
+        let started = timeout(START_TIMEOUT, self.start(limits, state.shakes_hands)).await;
+        match started
+            .unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIMEOUT.as_secs())))
         {
             Ok(up) => {
                 state.shakes_hands = !up.agreement.is_stateless;
@@ -211,12 +212,12 @@ impl Server {
     /// do, is started once more without it.
     async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<RunningServer, String> {
         let mut connection = spawn(&self.spec, limits).await?;
-        let mut begun = negotiate(&connection, shakes_hands).await;
-        if begun == Err(Refusal::EndedByProbe) {
+        let mut started = negotiate(&connection, shakes_hands).await;
+        if started == Err(Refusal::EndedByProbe) {
             connection = spawn(&self.spec, limits).await?;
-            begun = negotiate(&connection, true).await;
+            started = negotiate(&connection, true).await;
         }
-        let agreement = begun.map_err(|refusal| with_log(&refusal.reason(&connection), &connection))?;
+        let agreement = started.map_err(|refusal| with_log(&refusal.reason(&connection), &connection))?;
         Ok(RunningServer { connection, agreement, tools: Mutex::default() })
     }
 
